@@ -1,4 +1,5 @@
-//! A child's part of a profile: what the check lets through, an independent parser reads, too.
+//! Fuzzes the check of a child's part of a profile: an independent parser must accept everything
+//! that the check accepts.
 
 #![no_main]
 

@@ -1,6 +1,8 @@
-//! Frames of the control channel, in both directions: whatever decodes encodes again, to the same message.
+//! Fuzzes frames of the control channel in both directions: a frame that decodes can be encoded
+//! again, and the result decodes to the same message.
 //!
-//! The first two bytes are read as they are, and once more as this version's, so that a new version needs no new seeds.
+//! Each input is decoded twice: as it is, and with its first two bytes replaced by the current
+//! protocol version. Seeds therefore stay useful when the version changes.
 
 #![no_main]
 
@@ -12,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 fn check<M: Message + PartialEq + Debug>(frame: &[u8]) {
     if let Ok(message) = decode::<M>(frame) {
-        let again = encode(&message).expect("what was decoded is a message");
+        let again = encode(&message).expect("a decoded message can be encoded");
         assert_eq!(decode::<M>(&again).as_ref(), Ok(&message));
     }
 }
@@ -22,6 +24,9 @@ fuzz_target!(|data: &[u8]| {
     for _ in 0..2 {
         check::<ToParent>(&frame);
         check::<ToChild>(&frame);
-        frame.iter_mut().zip((PROTOCOL_VERSION as u16).to_le_bytes()).for_each(|(byte, own)| *byte = own);
+        frame
+            .iter_mut()
+            .zip((PROTOCOL_VERSION as u16).to_le_bytes())
+            .for_each(|(byte, version)| *byte = version);
     }
 });

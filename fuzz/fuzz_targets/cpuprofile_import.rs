@@ -1,6 +1,8 @@
-//! `.cpuprofile` files: what is taken is a profile that is sound and that every export reads; nothing else leaves a file.
+//! Fuzzes the import of `.cpuprofile` files: an accepted file becomes a valid profile that every
+//! export reads, and a rejected file leaves no output file.
 //!
-//! The input is such a file, or edits of a true one. Its laws are those of `profiler-parent/tests/foreign_files.rs`.
+//! The input is such a file, or a list of edits of a valid one. The checks are shared with
+//! `profiler-parent/tests/foreign_files.rs`.
 
 #![no_main]
 
@@ -18,13 +20,15 @@ mod room;
 use libfuzzer_sys::fuzz_target;
 use room::Room;
 
-const TRUE: [&str; 1] = [include_str!("../../profiler-parent/tests/corpus/cpuprofile_import/plain.json")];
+const VALID: [&str; 1] = [include_str!(
+    "../../profiler-parent/tests/corpus/cpuprofile_import/plain.json"
+)];
 
 thread_local! {
     static ROOM: Room = Room::new();
 }
 
 fuzz_target!(|data: &[u8]| {
-    let text = edits::text_of(data, &TRUE);
+    let text = edits::text_of(data, &VALID);
     ROOM.with(|room| imported::check(&text, room));
 });

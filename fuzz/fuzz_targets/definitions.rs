@@ -1,11 +1,12 @@
-//! The encoded forms that a definitions region holds.
+//! Fuzzes the decoders of definitions and marker schemas, which a definitions region holds, and of
+//! the session parameters in a pool's header.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use profiler_core::internal::codec;
-use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::internal::pool::definitions::Definition;
+use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::session::SessionParams;
 
 fuzz_target!(|data: &[u8]| {

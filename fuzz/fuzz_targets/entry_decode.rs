@@ -1,4 +1,4 @@
-//! One entry after the other, as they lie in a chunk.
+//! Fuzzes the decoding of consecutive entries, as a chunk holds them.
 
 #![no_main]
 
@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use profiler_core::internal::entry;
 
 fuzz_target!(|data: &[u8]| {
-    let mut rest = data;
-    while let Ok((_, len)) = entry::decode(rest) {
-        assert!(len >= 16 && len <= rest.len());
-        rest = &rest[len..];
+    let mut remaining = data;
+    while let Ok((_, len)) = entry::decode(remaining) {
+        assert!(len >= 16 && len <= remaining.len());
+        remaining = &remaining[len..];
     }
 });

@@ -1,4 +1,5 @@
-//! The value of the environment variable: what is understood says the same again.
+//! Fuzzes the parser of the environment variable: a value that parses, written again, parses to the
+//! same environment.
 
 #![no_main]
 
@@ -7,6 +8,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &str| {
     if let Ok(environment) = ChildEnvironment::parse(data) {
-        assert_eq!(ChildEnvironment::parse(&environment.to_value()).ok(), Some(environment));
+        assert_eq!(
+            ChildEnvironment::parse(&environment.to_value()).ok(),
+            Some(environment)
+        );
     }
 });

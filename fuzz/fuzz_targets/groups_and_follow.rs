@@ -1,6 +1,8 @@
-//! Pools that change while they are read again and again: for groups, and for observers, up to what those are decoded.
+//! Fuzzes readers of pools that change while they are read repeatedly: the reader of groups, and
+//! the follower for observers, including the decoding of markers.
 //!
-//! The input changes words of a true pool before chosen reads; see `profiler-core/tests/hostile/changing.rs`.
+//! The input changes words of a valid pool before chosen reads; see
+//! `profiler-core/tests/hostile/changing.rs`.
 
 #![no_main]
 
@@ -22,8 +24,8 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let mut decoder = MarkerDecoder::default();
-    let each = |one: &Followed<'_>| {
-        told::check(&mut decoder, one);
+    let each = |entry: &Followed<'_>| {
+        told::check(&mut decoder, entry);
     };
     POOL.with(|pool| changing::check(pool, data, each));
 });

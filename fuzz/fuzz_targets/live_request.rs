@@ -1,5 +1,7 @@
-//! Bytes that are sent to the live page's server, of a true session: answered, and by nothing but the token with more than a
-//! refusal. Its laws are those of `profiler-parent/tests/foreign_requests.rs`.
+//! Fuzzes the server of the live page with the bytes of clients, while it shows a real session.
+//! Answers must be well-formed and in time, and requests without the token must be refused.
+//!
+//! The checks are shared with `profiler-parent/tests/foreign_requests.rs`.
 
 #![no_main]
 

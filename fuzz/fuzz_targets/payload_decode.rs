@@ -1,4 +1,4 @@
-//! A marker's payload, down to the last item of its lists.
+//! Fuzzes the decoding of a marker's payload, including the items of its lists.
 
 #![no_main]
 

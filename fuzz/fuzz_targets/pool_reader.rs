@@ -1,11 +1,13 @@
-//! Whole pools: the input patches words of an empty but valid pool, in pairs of (place, word).
-//! Places count words from the start of a region, so that a short input reaches every table.
+//! Fuzzes the reader of whole pools: the input patches words of an empty, valid pool, in pairs of
+//! (place, word).
+//!
+//! A place counts words from the start of a region, so that a short input reaches every table.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::internal::entry::Entry;
 use profiler_core::ids::ByteLimit;
+use profiler_core::internal::entry::Entry;
 use profiler_core::internal::payload::PayloadReader;
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::pool::layout::Layout;
@@ -27,25 +29,40 @@ thread_local! {
 
 fn base() -> Base {
     let limit = ByteLimit::new(64 * 1024);
-    let params = SessionParams { limit, ..SessionParams::default() };
+    let params = SessionParams {
+        limit,
+        ..SessionParams::default()
+    };
     let id = pool::new_id().expect("randomness");
-    let spec =
-        PoolSpec { id, limit, allowance: limit, clock: SessionClock::start_now(), params, name: String::new() };
+    let spec = PoolSpec {
+        id,
+        limit,
+        allowance: limit,
+        clock: SessionClock::start_now(),
+        params,
+        name: String::new(),
+    };
     let mut file = pool::create(&spec).expect("memory");
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("readable");
-    let layout = Header::parse(&bytes, bytes.len() as u64).expect("a header").layout;
+    let layout = Header::parse(&bytes, bytes.len() as u64)
+        .expect("a header")
+        .layout;
     Base { bytes, layout }
 }
 
 impl Base {
-    /// Region (3 bits of the place), then a word in its first 64 KiB.
+    /// Patches a word. The upper 3 bits of `place` select the region, the other 13 bits select a
+    /// word in its first 64 KiB.
     fn patch(&mut self, place: u16, word: u64) {
         let regions = self.layout.regions();
-        let start = regions.get(usize::from(place >> 13)).map_or(0, |extent| extent.offset);
+        let start = regions
+            .get(usize::from(place >> 13))
+            .map_or(0, |extent| extent.offset);
         let at = usize::try_from(start).unwrap_or(0) + usize::from(place & 0x1fff) * 8;
         if let Some(bytes) = self.bytes.get_mut(at..at + 8) {
-            // What it was: all zeros, but for the header, whose words are kept by exclusive or.
+            // An exclusive or changes single bits of the header, and a second patch undoes the
+            // first. The words of all other regions are zero.
             let old = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
             bytes.copy_from_slice(&(old ^ word).to_ne_bytes());
         }
@@ -53,8 +70,12 @@ impl Base {
 }
 
 fn read(bytes: &[u8]) {
-    let Ok(reader) = PoolReader::open(bytes) else { return };
-    let Ok(snapshot) = reader.snapshot() else { return };
+    let Ok(reader) = PoolReader::open(bytes) else {
+        return;
+    };
+    let Ok(snapshot) = reader.snapshot() else {
+        return;
+    };
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
@@ -75,12 +96,19 @@ fuzz_target!(|data: &[u8]| {
             .map(|patch| {
                 let (place, word) = patch.split_at(2);
                 let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
-                (u16::from_le_bytes(place.try_into().unwrap_or_default()), word)
+                (
+                    u16::from_le_bytes(place.try_into().unwrap_or_default()),
+                    word,
+                )
             })
             .collect();
-        patches.iter().for_each(|(place, word)| base.patch(*place, *word));
+        patches
+            .iter()
+            .for_each(|(place, word)| base.patch(*place, *word));
         read(&base.bytes);
-        // The same patches once more put everything back as it was.
-        patches.iter().for_each(|(place, word)| base.patch(*place, *word));
+        // The same patches again restore the pool.
+        patches
+            .iter()
+            .for_each(|(place, word)| base.patch(*place, *word));
     });
 });

@@ -1,6 +1,8 @@
-//! Profiles of either form, read back and written in every format: well-formed, sums agree, no longer than the input allows.
+//! Fuzzes the export of profiles in both formats to every target: the output is well-formed, its
+//! sums agree, and its length is bounded by the length of the input.
 //!
-//! The input is a profile, or edits of a true one. Its laws are those of `profiler-parent/tests/foreign_files.rs`.
+//! The input is a profile, or a list of edits of a valid one. The checks are shared with
+//! `profiler-parent/tests/foreign_files.rs`.
 
 #![no_main]
 
@@ -16,7 +18,7 @@ mod room;
 use libfuzzer_sys::fuzz_target;
 use room::Room;
 
-const TRUE: [&str; 3] = [
+const VALID: [&str; 3] = [
     include_str!("../../profiler-parent/tests/corpus/profile_export/processed.json"),
     include_str!("../../profiler-parent/tests/corpus/profile_export/gecko.json"),
     include_str!("../../profiler-parent/tests/corpus/profile_export/weighted.json"),
@@ -27,6 +29,6 @@ thread_local! {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let text = edits::text_of(data, &TRUE);
+    let text = edits::text_of(data, &VALID);
     ROOM.with(|room| exported::check(&text, room));
 });

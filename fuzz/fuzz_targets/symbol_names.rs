@@ -1,5 +1,5 @@
-//! Demangles function names as compilers write them: in bounded memory, without overflowing the
-//! stack for symbols.
+//! Fuzzes the demangling of function names: the result is bounded in length, and no name overflows
+//! the stack for symbols.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! Processes that call `exit` as C programs do: in a signal handler that interrupted `malloc`.
+//! Processes that call `exit` in a signal handler that interrupted `malloc`, as some C programs do.
 //!
-//! [`play`] is such a process, started by a session; [`Ends::of`] starts many, one after the other,
-//! and counts those that never end. Used by the test `exits` and by the figure of the same name,
-//! whose programs both play it. The interrupted thread also records, so a handler may interrupt
-//! the profiler, too.
+//! [`play`] runs in such a process, which a session has started. [`Ends::of`] starts many of them
+//! in turn, and counts those that hang. Used by the test `exits` and by the figure of the same
+//! name; the programs of both call [`play`]. The interrupted thread also records, so a handler can
+//! interrupt the profiler, too.
 
 #![allow(unsafe_code)]
 
@@ -18,13 +18,18 @@ use profiler_parent::Session;
 use crate::marks;
 use crate::patience::{LONG, Stopwatch};
 
-/// The ways to end: the thread that is interrupted, and what its handler calls.
-pub const WAYS: [&str; 4] = ["main-exit", "thread-exit", "named-thread-exit", "main-quick-exit"];
+/// The ways to end: which thread is interrupted, and which function its handler calls.
+pub const WAYS: [&str; 4] = [
+    "main-exit",
+    "thread-exit",
+    "named-thread-exit",
+    "main-quick-exit",
+];
 
-/// Entries before the interrupted part, for a test to find.
+/// Markers recorded before the interrupted part. A test finds them in the profile.
 pub const FIRST_ENTRIES: u64 = 100;
 
-/// How often each way was tried, and how many processes hung.
+/// How many processes ran, and how many of them hung.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends {
     /// Processes that were started.
@@ -34,10 +39,11 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Starts `runs` processes of each way in a session. `command` returns the command for a way.
+    /// Starts `runs` processes for each way to end. `command` returns the command for a way and a
+    /// run.
     ///
     /// # Errors
-    /// When a process cannot be started, or does not end with its `exit`.
+    /// When a process cannot be started, or ends with another status than that of its `exit`.
     pub fn of(
         session: &Session,
         runs: u64,
@@ -55,7 +61,7 @@ impl Ends {
     }
 }
 
-/// False if it had to be killed.
+/// Waits for the end of a process. Returns `false` if the process hung and was killed.
 fn has_ended(mut child: profiler_parent::ProfiledChild) -> anyhow::Result<bool> {
     let watch = Stopwatch::start();
     while !child.has_ended() {
@@ -66,18 +72,22 @@ fn has_ended(mut child: profiler_parent::ProfiledChild) -> anyhow::Result<bool> 
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let status = child.wait().context("somebody took its status")?;
+    let status = child.wait().context("its exit status is unknown")?;
     ensure!(status.success(), "ended with {status}");
     Ok(true)
 }
 
-/// Records, and ends in this way; the number determines when.
+/// Records until a signal handler ends the process in this way. `run` determines the time of the
+/// signal.
 ///
 /// # Errors
-/// When it is not a process of a session, or the way is unknown.
+/// When the process does not record, or the way is unknown.
 pub fn play(way: &str, run: u64) -> anyhow::Result<()> {
     let status = profiler_child::init();
-    ensure!(matches!(status, profiler_child::Status::Recording), "not recording: {status:?}");
+    ensure!(
+        matches!(status, profiler_child::Status::Recording),
+        "not recording: {status:?}"
+    );
     (0..FIRST_ENTRIES).for_each(|sequence| marks::record(1, sequence));
     let quick = way.ends_with("quick-exit");
     handle(libc::SIGALRM, if quick { end_quickly } else { end });
@@ -94,13 +104,14 @@ pub fn play(way: &str, run: u64) -> anyhow::Result<()> {
         other => anyhow::bail!("unknown way {other}"),
     }
     loop {
-        // SAFETY: waits for a signal.
+        // SAFETY: has no arguments, and only waits for a signal.
         unsafe { libc::pause() };
     }
 }
 
 extern "C" fn end(_: libc::c_int) {
-    // SAFETY: the subject of this file: not formally safe, but many programs do it.
+    // SAFETY: `exit` is not async-signal-safe, but many programs call it in a handler. This file
+    // tests that.
     unsafe { libc::exit(0) }
 }
 
@@ -108,23 +119,23 @@ extern "C" fn end_quickly(_: libc::c_int) {
     unsafe extern "C" {
         fn quick_exit(code: libc::c_int) -> !;
     }
-    // SAFETY: no handler for it is registered.
+    // SAFETY: this process registers no handler with `at_quick_exit`.
     unsafe { quick_exit(0) }
 }
 
-/// Has a signal handled by a function.
+/// Installs a handler for a signal.
 pub fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: the handler is a function of the type that the system calls.
+    // SAFETY: the handler is a static function with the signature that the system expects.
     unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
 }
 
-/// A thread as a C program starts one: unknown to the standard library.
+/// Starts a thread as a C program does, so that the standard library does not know it.
 fn start_thread(named: bool) -> anyhow::Result<()> {
     extern "C" fn run(named: *mut libc::c_void) -> *mut libc::c_void {
         if !named.is_null() {
             // SAFETY: has no arguments and cannot fail.
             let own = unsafe { libc::pthread_self() };
-            // SAFETY: names the calling thread by a text that ends in zero.
+            // SAFETY: `own` is the calling thread, and the name ends with a zero.
             unsafe { libc::pthread_setname_np(own, c"worker".as_ptr()) };
         }
         churn(std::ptr::null_mut())
@@ -147,27 +158,33 @@ fn block(signal: libc::c_int) {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// One alarm, from a tenth of a millisecond to five milliseconds from now.
+/// Sets a single alarm, 0.1 ms to 5 ms from now. `run` determines the time.
 fn alarm_after(run: u64) {
     let us = 100 + run.wrapping_mul(733) % 4900;
-    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let never = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
     let once = libc::itimerval {
         it_interval: never,
-        it_value: libc::timeval { tv_sec: 0, tv_usec: us.cast_signed() },
+        it_value: libc::timeval {
+            tv_sec: 0,
+            tv_usec: us.cast_signed(),
+        },
     };
     // SAFETY: the signal has a handler; the value lives through the call.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
 }
 
-/// Allocates and frees memory forever, and records from time to time.
+/// Allocates and frees memory without end, and records in every sixteenth round.
 fn churn(_: *mut libc::c_void) -> ! {
     let mut kept = [std::ptr::null_mut::<libc::c_void>(); 64];
     for round in 0_u64.. {
         let place = usize::try_from(round.wrapping_mul(31) % 64).unwrap_or(0);
         let bytes = 16 << (round.wrapping_mul(7) % 13);
-        // SAFETY: null, or from `malloc` below and in use nowhere else.
+        // SAFETY: the pointer is null, or from `malloc` below and not freed before.
         unsafe { libc::free(kept[place]) };
-        // SAFETY: any number of bytes may be asked for.
+        // SAFETY: `malloc` accepts any size.
         kept[place] = black_box(unsafe { libc::malloc(bytes) });
         if round.is_multiple_of(16) {
             let _label = label!("churns");

@@ -1,7 +1,8 @@
-//! Sending and receiving between two processes, with a marker before each send and after each
-//! receive: in a profile with one clock no receive comes before its send.
+//! Two processes that exchange numbers over named pipes, with a marker before each send and after
+//! each receive.
 //!
-//! Used by the helper process and by tests, over named pipes.
+//! Used by the helper process and by tests. In a profile with one clock, no receive comes before
+//! its send.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -33,14 +34,15 @@ impl ProfilerMarker for Pair {
 /// Makes a named pipe.
 ///
 /// # Errors
-/// What the system says.
+/// When the system cannot make it.
 pub fn make_pipe(path: &Path) -> anyhow::Result<()> {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
         .with_context(|| format!("cannot make the pipe {}", path.display()))
 }
 
-/// Sends `rounds` numbers on channel `channel` and waits for each to come back on `channel + 1`.
+/// Sends `rounds` numbers on `channel`, and waits after each one until it comes back on `channel +
+/// 1`.
 ///
 /// # Errors
 /// When the pipes cannot be used.
@@ -54,7 +56,7 @@ pub fn ping(out: &Path, back: &Path, channel: u64, rounds: u64) -> anyhow::Resul
     Ok(())
 }
 
-/// The other side of [`ping`].
+/// Receives each number of [`ping`] on `channel`, and sends it back on `channel + 1`.
 ///
 /// # Errors
 /// When the pipes cannot be used.
@@ -69,7 +71,12 @@ pub fn pong(incoming: &Path, back: &Path, channel: u64, rounds: u64) -> anyhow::
 }
 
 fn send(out: &mut File, channel: u64, number: u64) -> anyhow::Result<()> {
-    marker!("send", &category::OTHER, MarkerOptions::default(), &Pair { channel, number });
+    marker!(
+        "send",
+        &category::OTHER,
+        MarkerOptions::default(),
+        &Pair { channel, number }
+    );
     Ok(out.write_all(&number.to_ne_bytes())?)
 }
 
@@ -77,6 +84,11 @@ fn receive(incoming: &mut File, channel: u64) -> anyhow::Result<u64> {
     let mut number = [0; 8];
     incoming.read_exact(&mut number)?;
     let number = u64::from_ne_bytes(number);
-    marker!("receive", &category::OTHER, MarkerOptions::default(), &Pair { channel, number });
+    marker!(
+        "receive",
+        &category::OTHER,
+        MarkerOptions::default(),
+        &Pair { channel, number }
+    );
     Ok(number)
 }

@@ -1,7 +1,7 @@
-//! A child's end of a control channel as a bare socket, to send through it what no child sends.
+//! A child's end of a control channel as a bare socket, which can send what no real child sends.
 //!
-//! Used by the tricks that are tried in one process, and by the helper process when it lies. Knows how
-//! ipc-channel lays out its packets.
+//! Used by the test `tricks`, which is both ends in one process, and by the helper process when it
+//! sends false messages. It knows how ipc-channel lays out its packets.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -13,11 +13,11 @@ use ipc_protocol::environment::{Server, Token};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION, ToParent};
 use profiler_core::ids::{ProcessId, ProcessStart};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 
-/// What can be attached to one packet at most, here.
+/// The highest number of descriptors that can be attached to one packet here.
 const MOST_ATTACHED: usize = 128;
 
 /// The child's end.
@@ -25,11 +25,12 @@ const MOST_ATTACHED: usize = 128;
 pub struct Peer {
     /// The bare socket.
     pub socket: OwnedFd,
-    /// For ipc-channel: the socket that the parent answers to, and where the answers come.
+    /// For ipc-channel: the socket that the parent gets for its answers, and the socket where they
+    /// arrive.
     answers: Option<(OwnedFd, OwnedFd)>,
 }
 
-/// A true hello of this process.
+/// Returns a valid hello of this process.
 pub fn hello(token: &Token) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
@@ -41,35 +42,46 @@ pub fn hello(token: &Token) -> Hello {
 }
 
 impl Peer {
-    /// Connects, and says nothing.
+    /// Connects without sending a message.
     ///
     /// # Errors
-    /// When nobody listens, or nothing was inherited.
+    /// When there is no listener, or the inherited socket cannot be opened.
     pub fn open(server: &Server) -> anyhow::Result<Self> {
         match server {
-            Server::Inherited(socket) => Ok(Self { socket: socket.open()?.into(), answers: None }),
+            Server::Inherited(socket) => Ok(Self {
+                socket: socket.open()?.into(),
+                answers: None,
+            }),
             Server::Named(name) => Self::connect(name),
         }
     }
 
-    /// Connects to a listener of ipc-channel, and says nothing.
+    /// Connects to a listener of ipc-channel without sending a message.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When there is no listener.
     pub fn connect(name: &str) -> anyhow::Result<Self> {
-        let (family, kind, flags) = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let family = AddressFamily::UNIX;
+        let kind = SocketType::SEQPACKET;
+        let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, kind, flags, None)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(name)?)?;
         let answers = rustix::net::socketpair(family, kind, flags, None)?;
-        Ok(Self { socket, answers: Some(answers) })
+        Ok(Self {
+            socket,
+            answers: Some(answers),
+        })
     }
 
-    /// The end of an inherited channel.
+    /// Uses the end of an inherited channel.
     pub fn inherited(socket: std::fs::File) -> Self {
-        Self { socket: socket.into(), answers: None }
+        Self {
+            socket: socket.into(),
+            answers: None,
+        }
     }
 
-    /// Says hello as a child does, the first time.
+    /// Sends the first hello as a child does.
     ///
     /// # Errors
     /// When the parent is gone.
@@ -82,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Says something as a child does.
+    /// Sends a message as a child does.
     ///
     /// # Errors
     /// When the parent is gone.
@@ -90,7 +102,7 @@ impl Peer {
         self.say_frame(&codec::encode(message)?)
     }
 
-    /// Sends a frame as a child does, whatever is in it.
+    /// Sends a frame with any content as a child does.
     ///
     /// # Errors
     /// When the parent is gone.
@@ -101,10 +113,10 @@ impl Peer {
         }
     }
 
-    /// Sends a packet of any bytes with any descriptors.
+    /// Sends a packet with any bytes and any descriptors.
     ///
     /// # Errors
-    /// What the system says.
+    /// When there are too many descriptors, or the system cannot send the packet.
     pub fn send(&self, bytes: &[u8], attached: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_ATTACHED))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -116,9 +128,10 @@ impl Peer {
     }
 }
 
-/// A packet of ipc-channel: length of the packet, length of the message, then the message: which
-/// packet it is, the frame with its length in seven bits a byte, and what follows it.
-fn wrapped(kind: u8, frame: &[u8], rest: &[u8]) -> anyhow::Result<Vec<u8>> {
+/// Returns a packet of ipc-channel: the length of the packet, the length of the message, and the
+/// message. The message is the kind of packet, the length of the frame with seven bits in each
+/// byte, the frame, and `tail`.
+fn wrapped(kind: u8, frame: &[u8], tail: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut message = vec![kind];
     let mut length = frame.len();
     while length >= 0x80 {
@@ -127,7 +140,7 @@ fn wrapped(kind: u8, frame: &[u8], rest: &[u8]) -> anyhow::Result<Vec<u8>> {
     }
     message.push(u8::try_from(length)?);
     message.extend_from_slice(frame);
-    message.extend_from_slice(rest);
+    message.extend_from_slice(tail);
     let header = [message.len() + 2 * size_of::<usize>(), message.len()];
     Ok([header.map(usize::to_ne_bytes).concat(), message].concat())
 }

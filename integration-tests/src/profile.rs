@@ -1,4 +1,7 @@
-//! A saved profile as a test looks at it: processes, threads, markers, samples, books, verdicts.
+//! A saved profile, parsed for tests: processes, threads, markers, samples, counts and verdicts.
+//!
+//! Used by tests and figures. Parsing checks the shape of what it reads; [`Process::counts`] and
+//! [`Process::numbers`] check that no entry is lost or doubled without being counted.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,39 +21,39 @@ pub const FROZEN: &str = "recovered: frozen: made no progress";
 /// A parsed profile.
 #[derive(Debug)]
 pub struct Profile {
-    /// The parent first, then its children as they stand in the file.
+    /// The parent first, then its children in the order of the file.
     pub processes: Vec<Process>,
-    /// The whole of it.
+    /// The whole file.
     pub json: Value,
 }
 
-/// One process of it.
+/// One process of a profile.
 #[derive(Debug)]
 pub struct Process {
     /// Shown name.
     pub name: String,
-    /// System number.
+    /// Process number.
     pub pid: u64,
-    /// Its threads, as they stand in the file.
+    /// Threads, in the order of the file.
     pub threads: Vec<Thread>,
-    /// The books of the whole process, with the entries that no row of a thread could count; zero if
-    /// the part has none.
-    pub total: Books,
+    /// The counts of the whole process, including entries that are in no thread's counts. All zero
+    /// if the part has none.
+    pub total: LoggedCounts,
     /// Paused ranges: start and end in milliseconds.
     pub pauses: Vec<(f64, Option<f64>)>,
 }
 
-/// One thread of it.
+/// One thread of a process.
 #[derive(Debug)]
 pub struct Thread {
     /// Name.
     pub name: String,
-    /// Markers, as they stand in the file.
+    /// Markers, in the order of the file.
     pub marks: Vec<Mark>,
     /// Samples with their stacks.
     pub samples: Samples,
-    /// Books; `None` for a thread that has none.
-    pub books: Option<Books>,
+    /// The counts of the thread, if the profile contains them.
+    pub counts: Option<LoggedCounts>,
 }
 
 /// One marker.
@@ -58,22 +61,22 @@ pub struct Thread {
 pub struct Mark {
     /// Name.
     pub name: String,
-    /// Start, or else end, in milliseconds since the session began.
+    /// The start in milliseconds since the session began, or the end of a marker without a start.
     pub time: f64,
     /// Payload.
     pub data: Value,
 }
 
-/// Where the entries of a thread went, as the profile says.
+/// The counts of a thread's entries by their outcome, as the profile lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Books {
+pub struct LoggedCounts {
     pub recorded: u64,
     pub delivered: u64,
     pub evicted: u64,
     pub dropped: u64,
     pub unfinished: u64,
-    /// Why entries were dropped, and how many for each reason.
+    /// The number of dropped entries for each reason.
     pub reasons: BTreeMap<String, u64>,
 }
 
@@ -81,7 +84,7 @@ impl Profile {
     /// Reads a saved profile.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When the file is not a profile.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
         let children = json["processes"].as_array().context("no processes")?;
@@ -90,11 +93,11 @@ impl Profile {
         Ok(Self { processes, json })
     }
 
-    /// Reads a saved profile of which some parts may be anything that is JSON: only the parent and the
-    /// children with these names are looked at.
+    /// Reads a saved profile in which some parts may be any JSON. Parses only the parent and the
+    /// children with these names.
     ///
     /// # Errors
-    /// When it is not JSON, or one of those is not a process's part.
+    /// When the file is not JSON, or one of the parsed parts is not the part of a process.
     pub fn read_some(path: &Path, names: &[&str]) -> anyhow::Result<Self> {
         let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
         let children = json["processes"].as_array().context("no processes")?;
@@ -120,10 +123,10 @@ impl Profile {
         &self.processes[0]
     }
 
-    /// What the gathering log says of the process with this name.
+    /// Returns the verdict on the process with this name, from the gathering log.
     ///
     /// # Errors
-    /// When it says nothing, or more than one thing.
+    /// When the log has no row for the process, or more than one.
     pub fn verdict(&self, name: &str) -> anyhow::Result<String> {
         let log = &self.json["profileGatheringLog"][self.parent().pid.to_string()];
         let rows = log["processes"].as_array().context("no gathering log")?;
@@ -133,11 +136,11 @@ impl Profile {
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
     }
 
-    /// Checks that the capture waited for a healthy child.
+    /// Checks that the verdict on a healthy child is `complete`.
     ///
     /// # Errors
-    /// [`HeldUp`] if the capture gave the child up because it made no progress in time; else the
-    /// reason that the log gives.
+    /// [`HeldUp`] if the capture did not wait for the child because the child made no progress in
+    /// time. Otherwise an error with the verdict.
     pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
         let verdict = self.verdict(name)?;
         if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {
@@ -147,30 +150,55 @@ impl Profile {
         Ok(())
     }
 
-    /// What the parent's main thread shows of incomplete processes: name and verdict.
+    /// Returns name and verdict of the incomplete processes that the parent's main thread shows.
     pub fn incomplete(&self) -> Vec<(String, String)> {
-        let main = self.parent().threads.iter().filter(|thread| thread.name == "GeckoMain");
-        let marks = main.flat_map(|thread| &thread.marks).filter(|mark| mark.name == "Incomplete process");
+        let main = self
+            .parent()
+            .threads
+            .iter()
+            .filter(|thread| thread.name == "GeckoMain");
+        let marks = main
+            .flat_map(|thread| &thread.marks)
+            .filter(|mark| mark.name == "Incomplete process");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        marks.map(|mark| (text(&mark.data["process"]), text(&mark.data["verdict"]))).collect()
+        marks
+            .map(|mark| (text(&mark.data["process"]), text(&mark.data["verdict"])))
+            .collect()
     }
 }
 
 impl Process {
     fn parse(json: &Value) -> anyhow::Result<Self> {
-        let name = json["meta"]["product"].as_str().context("no name")?.to_owned();
+        let name = json["meta"]["product"]
+            .as_str()
+            .context("no name")?
+            .to_owned();
         let threads = json["threads"].as_array().context("no threads")?;
-        let pid = threads.first().and_then(|thread| thread["pid"].as_u64()).context("no pid")?;
+        let pid = threads
+            .first()
+            .and_then(|thread| thread["pid"].as_u64())
+            .context("no pid")?;
         let log = &json["profilingLog"][pid.to_string()];
-        let total = Books::parse(&log["total"]).unwrap_or_default();
-        let books = log["threads"].as_array().context("no books")?;
-        let books: BTreeMap<u64, &Value> =
-            books.iter().rev().filter_map(|books| Some((books["tid"].as_u64()?, books))).collect();
-        let threads = threads.iter().map(|thread| Thread::parse(thread, &json["libs"], &books));
+        let total = LoggedCounts::parse(&log["total"]).unwrap_or_default();
+        let counts = log["threads"].as_array().context("no counts")?;
+        let counts: BTreeMap<u64, &Value> = counts
+            .iter()
+            .rev()
+            .filter_map(|counts| Some((counts["tid"].as_u64()?, counts)))
+            .collect();
+        let threads = threads
+            .iter()
+            .map(|thread| Thread::parse(thread, &json["libs"], &counts));
         let threads = threads.collect::<anyhow::Result<_>>()?;
         let pauses = json["pausedRanges"].as_array().into_iter().flatten();
         let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
-        Ok(Self { name, pid, threads, total, pauses: pauses.filter_map(range).collect() })
+        Ok(Self {
+            name,
+            pid,
+            threads,
+            total,
+            pauses: pauses.filter_map(range).collect(),
+        })
     }
 
     /// The thread with this name.
@@ -184,92 +212,138 @@ impl Process {
         Ok(thread)
     }
 
-    /// The numbers of all numbered markers, by the thread that they name, as they stand in the file.
+    /// Returns the numbers of all numbered markers by thread number, in the order of the file.
     ///
     /// # Errors
-    /// For a wrong checksum, and for a marker that is not in its thread's own track.
+    /// When a checksum is wrong, or one track contains markers of two threads.
     pub fn numbers(&self) -> anyhow::Result<BTreeMap<u32, Vec<u64>>> {
         let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for thread in &self.threads {
             let mut owner = None;
             for mark in thread.marks.iter().filter(|mark| mark.name == "numbered") {
                 let (number, sequence) = mark.number()?;
-                ensure!(*owner.get_or_insert(number) == number, "two writers in {}", thread.name);
+                ensure!(
+                    *owner.get_or_insert(number) == number,
+                    "two writers in {}",
+                    thread.name
+                );
                 numbers.entry(number).or_default().push(sequence);
             }
         }
         Ok(numbers)
     }
 
-    /// All markers with this name.
+    /// Returns all markers with this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Mark> {
-        self.threads.iter().flat_map(|thread| &thread.marks).filter(move |mark| mark.name == name)
+        self.threads
+            .iter()
+            .flat_map(|thread| &thread.marks)
+            .filter(move |mark| mark.name == name)
     }
 
-    /// Checks the law of losses for every thread, and gives the sum.
+    /// Checks for every thread that each recorded entry is delivered, evicted, dropped or
+    /// unfinished. Returns the sum of the counts of all threads.
     ///
     /// # Errors
-    /// When it does not hold, or a thread has more than one unfinished entry.
-    pub fn books(&self) -> anyhow::Result<Books> {
-        let mut sum = Books::default();
+    /// When the counts of a thread do not add up, or it has more than one unfinished entry.
+    pub fn counts(&self) -> anyhow::Result<LoggedCounts> {
+        let mut sum = LoggedCounts::default();
         for thread in &self.threads {
-            let Some(books) = &thread.books else { continue };
-            let parts = books.delivered + books.evicted + books.dropped + books.unfinished;
-            ensure!(books.recorded == parts, "{}: {books:?}", thread.name);
-            ensure!(books.unfinished <= 1, "{}: {books:?}", thread.name);
-            sum.add(books);
+            let Some(counts) = &thread.counts else {
+                continue;
+            };
+            let parts = counts.delivered + counts.evicted + counts.dropped + counts.unfinished;
+            ensure!(counts.recorded == parts, "{}: {counts:?}", thread.name);
+            ensure!(counts.unfinished <= 1, "{}: {counts:?}", thread.name);
+            sum.add(counts);
         }
         Ok(sum)
     }
 
-    /// From the first to the last numbered marker, in milliseconds.
+    /// Returns the time from the first to the last numbered marker, in milliseconds.
     pub fn span(&self) -> f64 {
         let times = self.named("numbered").map(|mark| mark.time);
-        let (first, last) = times.fold((f64::MAX, f64::MIN), |(a, b), time| (a.min(time), b.max(time)));
+        let (first, last) = times.fold((f64::MAX, f64::MIN), |(a, b), time| {
+            (a.min(time), b.max(time))
+        });
         (last - first).max(0.0)
     }
 }
 
 impl Thread {
-    fn parse(json: &Value, libs: &Value, books: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
+    fn parse(json: &Value, libs: &Value, counts: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
         let strings = json["stringTable"].as_array().context("no strings")?;
         let rows = json["markers"]["data"].as_array().context("no markers")?;
-        let marks = rows.iter().map(|row| Mark::parse(row, strings)).collect::<Option<_>>();
+        let marks = rows
+            .iter()
+            .map(|row| Mark::parse(row, strings))
+            .collect::<Option<_>>();
         Ok(Self {
             name: json["name"].as_str().context("no name")?.to_owned(),
             marks: marks.context("a damaged marker")?,
             samples: Samples::parse(json, libs)?,
-            books: json["tid"].as_u64().and_then(|tid| Books::parse(books.get(&tid)?)),
+            counts: json["tid"]
+                .as_u64()
+                .and_then(|tid| LoggedCounts::parse(counts.get(&tid)?)),
         })
     }
 }
 
 impl Mark {
     fn parse(row: &Value, strings: &[Value]) -> Option<Self> {
-        let name = strings.get(usize::try_from(row[0].as_u64()?).ok()?)?.as_str()?.to_owned();
+        let name = strings
+            .get(usize::try_from(row[0].as_u64()?).ok()?)?
+            .as_str()?
+            .to_owned();
         let time = row[1].as_f64().or_else(|| row[2].as_f64())?;
-        Some(Self { name, time, data: row[5].clone() })
+        Some(Self {
+            name,
+            time,
+            data: row[5].clone(),
+        })
     }
 
-    /// Thread and number of a numbered marker.
+    /// Returns thread and number of a numbered marker.
     ///
     /// # Errors
-    /// For a wrong checksum.
+    /// When the checksum is wrong.
     pub fn number(&self) -> anyhow::Result<(u32, u64)> {
-        let field = |name: &str| self.data[name].as_u64().with_context(|| format!("no {name}"));
-        let (thread, sequence) = (u32::try_from(field("thread")?)?, field("sequence")?);
-        ensure!(field("check")? == check_of(thread, sequence), "a torn marker: {}", self.data);
+        let field = |name: &str| {
+            self.data[name]
+                .as_u64()
+                .with_context(|| format!("no {name}"))
+        };
+        let thread = u32::try_from(field("thread")?)?;
+        let sequence = field("sequence")?;
+        ensure!(
+            field("check")? == check_of(thread, sequence),
+            "a torn marker: {}",
+            self.data
+        );
         Ok((thread, sequence))
     }
 }
 
-impl Books {
+impl LoggedCounts {
     fn parse(json: &Value) -> Option<Self> {
-        const SUMS: [&str; 7] = ["tid", "recorded", "delivered", "evicted", "dropped", "unfinished", "name"];
+        const SUMS: [&str; 7] = [
+            "tid",
+            "recorded",
+            "delivered",
+            "evicted",
+            "dropped",
+            "unfinished",
+            "name",
+        ];
         let field = |name: &str| json[name].as_u64();
-        let reasons = json.as_object()?.iter().filter(|(name, _)| !SUMS.contains(&name.as_str()));
+        let reasons = json
+            .as_object()?
+            .iter()
+            .filter(|(name, _)| !SUMS.contains(&name.as_str()));
         Some(Self {
-            reasons: reasons.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect(),
+            reasons: reasons
+                .filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)))
+                .collect(),
             recorded: field("recorded")?,
             delivered: field("delivered")?,
             evicted: field("evicted")?,

@@ -1,5 +1,5 @@
 //! Loads, calls and unloads a library repeatedly in a sampled process, each time at another
-//! address, and counts the definitions that this costs.
+//! address, and counts the definitions that this adds.
 //!
 //! Used by a storm for the test and by a role of `figures`, each in a separate process.
 
@@ -17,39 +17,51 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::patience::Stopwatch;
 
-/// Time in the library after each load, so that the sampler sees its addresses.
+/// Time spent in the library after each load, so that the sampler sees its addresses.
 const WITHIN: Duration = Duration::from_millis(3);
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Reloads {
-    /// Definitions of files that were added after those of the first load.
+    /// Definitions of files that were added after the library was first defined.
     pub added: usize,
-    /// How many addresses the library was loaded at.
+    /// The number of different addresses at which the library was loaded.
     pub places: usize,
-    /// How often the sampler took a stack.
+    /// The number of stacks that the sampler took.
     pub samples: u64,
 }
 
-/// Loads a library `loads` times.
+/// Loads a library until it is defined, and then `loads` times more.
 ///
 /// # Errors
 /// If it cannot be loaded, or nothing is sampled.
 pub fn play(loads: usize) -> Result<Reloads> {
     let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    session::start(
+        SessionParams {
+            features,
+            ..SessionParams::default()
+        },
+        StartOptions::default(),
+    )?;
     let mut places = HashSet::new();
     let first = until_defined(&mut places)?;
     for number in 0..loads {
         load(number, &mut places)?;
     }
-    let samples = session::sampling_stats().context("nothing was sampled")?.taken;
+    let samples = session::sampling_stats()
+        .context("nothing was sampled")?
+        .taken;
     let added = files()?.len().saturating_sub(first);
     session::stop();
-    Ok(Reloads { added, places: places.len(), samples })
+    Ok(Reloads {
+        added,
+        places: places.len(),
+        samples,
+    })
 }
 
-/// Loads it until the sampler has seen it; returns how many files are defined then.
+/// Loads the library until the sampler has seen it. Returns how many files are then defined.
 fn until_defined(places: &mut HashSet<usize>) -> Result<usize> {
     for number in 0..1000 {
         load(number, places)?;
@@ -65,13 +77,19 @@ fn until_defined(places: &mut HashSet<usize>) -> Result<usize> {
 fn files() -> Result<Vec<String>> {
     let file = session::pool_file().context("no pool")?;
     let definitions: Definitions = PoolReader::open(file)?.snapshot()?.definitions;
-    Ok(definitions.modules().into_iter().map(|(_, module)| module.path.clone()).collect())
+    Ok(definitions
+        .modules()
+        .into_iter()
+        .map(|(_, module)| module.path.clone())
+        .collect())
 }
 
-/// Loads it after it maps memory of another size each time, and stays in it for a while.
+/// Maps memory of a size that depends on `number`, so that the library gets another address. Then
+/// loads the library, calls it for [`WITHIN`] and unloads it.
 fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
     let len = (1 + number * 7 % 61) << 16;
-    let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let rights = libc::PROT_READ;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: new memory, which nothing else uses.
     let noise = unsafe { libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0) };
     ensure!(noise != libc::MAP_FAILED, "no memory");
@@ -82,8 +100,9 @@ fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
     let symbol = unsafe { libc::dlsym(library, c"ns_get16".as_ptr()) };
     ensure!(!symbol.is_null(), "no ns_get16");
     places.insert(symbol as usize);
-    // SAFETY: takes a pointer to two bytes and gives a number.
-    let get16 = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const u8) -> u32>(symbol) };
+    // SAFETY: `ns_get16` takes a pointer to two bytes and returns a number.
+    let get16 =
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const u8) -> u32>(symbol) };
     let watch = Stopwatch::start();
     while watch.elapsed() < WITHIN {
         (0..1000).for_each(|_| _ = black_box(get16(black_box([1, 2]).as_ptr())));

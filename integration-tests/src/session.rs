@@ -1,6 +1,7 @@
-//! A session of one test, with a directory for its profiles.
+//! A session of one test, with a temporary directory for its profiles.
 //!
-//! Sessions are global to a process, so a test that starts one runs in a process of its own.
+//! Used by most tests. A session is global to its process, so a test that starts one runs in a
+//! separate process.
 
 use std::path::PathBuf;
 
@@ -11,35 +12,40 @@ use profiler_parent::{CaptureReport, Session, SessionBuilder};
 use crate::patience::{LONG, until};
 use crate::profile::Profile;
 
-/// The session of a test. Fields are dropped in this order.
+/// The session of a test. The session is dropped before the directory.
 #[derive(Debug)]
 pub struct TestSession {
     session: Option<Session>,
     directory: tempfile::TempDir,
 }
 
-/// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
-/// the test recorded. A capture waits for every child for [`LONG`], unless `build` sets another
-/// time: a child that is slow on a loaded machine is not frozen.
+/// Starts a session that `build` can change.
+///
+/// The session samples nothing unless `build` enables it, so its counts contain only what the test
+/// records. A capture waits for each child for [`LONG`] unless `build` sets another time, so a
+/// child that is slow on a loaded machine is not considered frozen.
 ///
 /// # Errors
-/// What the session says.
+/// When the session cannot be started.
 pub fn start(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<TestSession> {
     let builder = Session::builder().features(Features::NONE).name("parent");
     let session = build(builder.progress_timeout(LONG).overall_deadline(2 * LONG)).start()?;
-    Ok(TestSession { session: Some(session), directory: tempfile::tempdir()? })
+    Ok(TestSession {
+        session: Some(session),
+        directory: tempfile::tempdir()?,
+    })
 }
 
 impl TestSession {
-    /// A path for a file of the test.
+    /// Returns a path for a file of the test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Captures, and reads what was saved.
+    /// Captures, and reads the saved profile.
     ///
     /// # Errors
-    /// When the capture fails, or what it saved is no profile.
+    /// When the capture fails, or the saved file is not a profile.
     pub fn capture(&self) -> anyhow::Result<(CaptureReport, Profile)> {
         let report = self
             .session()?
@@ -50,7 +56,8 @@ impl TestSession {
         Ok((report, profile))
     }
 
-    /// Pauses, and waits until all children confirm it. A single call waits only a second for them.
+    /// Pauses, and waits until all children confirm it. A single call of `pause` waits only one
+    /// second for them.
     pub fn all_pause(&self) -> bool {
         until(|| self.pause().is_complete())
     }

@@ -1,7 +1,8 @@
-//! Clients of a local server that hold connections and never send a whole request.
+//! Clients of a local server that keep connections open and never send a whole request.
 //!
-//! A third sends nothing, a third sends a head byte by byte, a third sends a head that never ends.
-//! Each connects again when it is closed, until all are dropped.
+//! Used by the test and the figure of slow clients. A third of the clients send nothing, a third
+//! send a head byte by byte, and a third send a head that never ends. A client connects again when
+//! the server closes its connection, until all clients are dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use crate::patience::until;
 
-/// Time between two bytes, or between two checks whether the client must stop.
+/// Time between two bytes, and between two checks whether the client must stop.
 const BEAT: Duration = Duration::from_millis(50);
 
 /// All clients. They stop when this is dropped.
@@ -38,7 +39,9 @@ impl SlowClients {
         let control = Arc::<Control>::default();
         let start = |number: usize| {
             let control = Arc::clone(&control);
-            Builder::new().stack_size(64 << 10).spawn(move || occupy(address, number, &control))
+            Builder::new()
+                .stack_size(64 << 10)
+                .spawn(move || occupy(address, number, &control))
         };
         let threads = (0..count).map(start).collect::<Result<_, _>>()?;
         let clients = Self { control, threads };
@@ -53,7 +56,9 @@ impl SlowClients {
 impl Drop for SlowClients {
     fn drop(&mut self) {
         self.control.is_over.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -64,7 +69,10 @@ fn occupy(address: SocketAddr, number: usize, control: &Control) {
             std::thread::sleep(BEAT);
             continue;
         };
-        control.connected.fetch_add(usize::from(std::mem::take(&mut is_first)), Ordering::Relaxed);
+        control.connected.fetch_add(
+            usize::from(std::mem::take(&mut is_first)),
+            Ordering::Relaxed,
+        );
         let _ = stream.set_read_timeout(Some(BEAT));
         let _ = stream.set_write_timeout(Some(BEAT));
         let is_over = || control.is_over.load(Ordering::Relaxed);
@@ -76,7 +84,7 @@ fn occupy(address: SocketAddr, number: usize, control: &Control) {
     }
 }
 
-/// Sends the next bytes of this client; returns whether the server still holds the connection.
+/// Sends the next bytes of this client. Returns whether the server keeps the connection open.
 fn is_held(stream: &mut TcpStream, number: usize) -> bool {
     let sent: &[u8] = match number % 3 {
         0 => b"",
@@ -88,6 +96,9 @@ fn is_held(stream: &mut TcpStream, number: usize) -> bool {
     }
     match stream.read(&mut [0; 256]) {
         Ok(read) => read > 0,
-        Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+        Err(error) => matches!(
+            error.kind(),
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+        ),
     }
 }

@@ -1,4 +1,6 @@
-//! The `profiler` command, as a user runs it.
+//! Runs the `profiler` command as a user does.
+//!
+//! Used by the tests `command_*`, among others.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +12,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-/// What the command said.
+/// The result of the command.
 #[derive(Debug)]
 pub struct Said {
     /// Exit code.
@@ -21,21 +23,27 @@ pub struct Said {
     pub error: String,
 }
 
-/// The command. Cargo builds it with all tests; for one test alone, build it first.
+/// Returns the path of the command. Cargo builds the command together with all tests. To run a
+/// single test, build the command first.
 ///
 /// # Errors
-/// When it was not built.
+/// When the command was not built.
 pub fn profiler() -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
-    let built = test.ancestors().nth(2).context("no target directory")?.join("profiler");
+    let built = test
+        .ancestors()
+        .nth(2)
+        .context("no target directory")?
+        .join("profiler");
     ensure!(built.exists(), "not built: cargo build -p profiler-cli");
     Ok(built)
 }
 
-/// Gives the signals of a terminal their default actions in this program.
+/// Gives the signals of a terminal their default actions in the program that `command` starts.
 ///
-/// A shell without job control starts its background commands with SIGINT and SIGQUIT ignored, and
-/// a program inherits that. Tests that send these signals call this, so that they pass there too.
+/// A shell without job control starts background commands with SIGINT and SIGQUIT ignored, and
+/// programs inherit this. Tests that send these signals call this function, so that they also pass
+/// in such a shell.
 pub fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
@@ -53,14 +61,23 @@ pub fn with_default_signals(command: &mut Command) -> &mut Command {
 /// Runs the command.
 ///
 /// # Errors
-/// When it was not built, or does not say text.
+/// When the command was not built, or its output is not text.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<Said> {
-    let Output { status, stdout, stderr } = Command::new(profiler()?).args(arguments).output()?;
-    let (out, error) = (String::from_utf8(stdout)?, String::from_utf8(stderr)?);
-    Ok(Said { code: status.code(), out, error })
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(profiler()?).args(arguments).output()?;
+    let out = String::from_utf8(stdout)?;
+    let error = String::from_utf8(stderr)?;
+    Ok(Said {
+        code: status.code(),
+        out,
+        error,
+    })
 }
 
-/// Runs `profiler info --json`.
+/// Runs `profiler info --json` on a file, and returns the parsed output.
 ///
 /// # Errors
 /// When it fails.

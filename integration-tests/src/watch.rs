@@ -1,9 +1,9 @@
-//! What the pools of a session really occupy, while everybody records.
+//! Measures the memory that the pools of a session occupy while processes record.
 //!
-//! Used by the tests of the limit and by its figures. The bytes are what the system says (`fstat`),
-//! not what anybody booked. A sweep over the pools is not one instant: memory that moves from one
-//! process to another during a sweep could be counted twice, so a sweep that finds more than
-//! the limit is believed only if the ones right behind it do, too.
+//! Used by the tests of the limit and by its figures. The sizes come from the system (`fstat`), not
+//! from the counts of the profiler. A sweep over the pools is not atomic: memory that moves from
+//! one process to another during a sweep can be counted twice. Therefore a sweep above the limit
+//! only counts if the sweeps directly after it are above the limit, too.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use profiler_parent::Session;
 
 use crate::patience::{LONG, Stopwatch};
 
-/// Sweeps that must agree before more than the limit is believed.
+/// Number of sweeps in succession that must be above the limit for the result to count.
 const WITNESSES: u32 = 3;
 
-/// What was seen.
+/// The result of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Highest sum of true bytes.
+    /// The highest sum of occupied bytes.
     pub peak: u64,
-    /// How often the pools were looked at.
+    /// The number of measurements.
     pub sweeps: u64,
-    /// Sweeps that found more than the limit when one right behind them did not.
+    /// Measurements above the limit that a sweep directly after them did not confirm.
     pub doubted: u64,
 }
 
 impl Seen {
-    /// Looks once.
+    /// Measures once.
     pub fn look(&mut self, session: &Session, limit: u64) {
         let mut held = sweep(session);
         for _ in 1..WITNESSES {
@@ -40,12 +40,13 @@ impl Seen {
         self.peak = self.peak.max(held);
     }
 
-    /// Looks for so long.
+    /// Measures repeatedly for this time.
     pub fn look_for(&mut self, time: Duration, session: &Session, limit: u64) {
         self.look_until(time, session, limit, |_| true);
     }
 
-    /// Looks for at least `least`, and until `is_enough`: on a loaded machine a look takes long.
+    /// Measures repeatedly for at least `least` and until `is_enough`, but at most for [`LONG`]. On
+    /// a loaded machine a single measurement takes long.
     pub fn look_until(
         &mut self,
         least: Duration,
@@ -61,7 +62,11 @@ impl Seen {
     }
 }
 
-/// The bytes that all pools occupy now.
+/// Returns the bytes that all pools occupy now.
 pub fn sweep(session: &Session) -> u64 {
-    session.processes().iter().map(|process| process.true_bytes).sum()
+    session
+        .processes()
+        .iter()
+        .map(|process| process.true_bytes)
+        .sum()
 }

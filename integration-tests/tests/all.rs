@@ -1,11 +1,11 @@
-//! The tests between processes, one file per subject.
+//! The test program of this crate: tests with several processes, one file per subject.
 //!
-//! All of them are one program, because each would take long to link. A test that starts a session,
-//! or counts what its process has, runs in a process of its own: `own_process!()`.
+//! All tests are one program, because linking a program takes long. A test that starts a session,
+//! or that counts the resources of its process, runs in a separate process: `own_process!()`.
 
 use integration_tests::counting::CountingAllocator;
 
-/// Counts where a test asks for it.
+/// Counts allocations where a test asks for it.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
@@ -24,8 +24,8 @@ mod exits;
 mod exports;
 mod faults_crowd;
 mod faults_ends;
+mod faults_forks;
 mod faults_json;
-mod faults_kin;
 mod faults_limits;
 mod faults_payloads;
 mod faults_pools;
@@ -42,8 +42,14 @@ mod lifetime;
 mod limit;
 mod limit_edges;
 mod limit_idle;
-mod live;
-mod observe;
+mod live_captures;
+mod live_page;
+mod live_support;
+mod live_top;
+mod observe_delivery;
+mod observe_processes;
+mod observe_spans;
+mod observe_support;
 mod own_signal;
 mod parent_death;
 mod privacy;

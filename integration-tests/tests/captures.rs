@@ -1,9 +1,12 @@
-//! Captures: as often as one likes, also at the same time, also while everything goes on.
+//! Tests of captures: repeated, concurrent, during recording, and with errors.
+//!
+//! They check that every capture contains all committed entries, that a child that dies between two
+//! captures is in both, and that the events of a capture name all children.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureError, CaptureEvent};
@@ -11,23 +14,27 @@ use profiler_parent::{CaptureError, CaptureEvent};
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
-fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<()> {
+fn a_second_capture_has_later_entries_and_those_of_children_that_died_since() -> anyhow::Result<()>
+{
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    puppets[0].ask("hold 2 200")?;
-    puppets[1].ask("hold 2 200")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    helpers[0].ask("hold 2 200")?;
+    helpers[1].ask("hold 2 200")?;
     let (_, first) = session.capture()?;
-    assert_eq!(first.process("child-1")?.books()?.delivered, 400);
-    puppets[0].ask("mark 50")?;
-    puppets[1].ask("mark 70")?;
-    puppets[1].end("kill")?;
+    assert_eq!(first.process("child-1")?.counts()?.delivered, 400);
+    helpers[0].ask("mark 50")?;
+    helpers[1].ask("mark 70")?;
+    helpers[1].end("kill")?;
     for _ in 0..2 {
         let (_, later) = session.capture()?;
         assert_eq!(later.verdict("child-0")?, "complete");
-        assert_eq!(later.process("child-0")?.books()?.delivered, 450);
-        assert_eq!(later.verdict("child-1")?, "recovered: crashed with signal 9 (SIGKILL)");
-        assert_eq!(later.process("child-1")?.books()?.delivered, 470);
+        assert_eq!(later.process("child-0")?.counts()?.delivered, 450);
+        assert_eq!(
+            later.verdict("child-1")?,
+            "recovered: crashed with signal 9 (SIGKILL)"
+        );
+        assert_eq!(later.process("child-1")?.counts()?.delivered, 470);
     }
     Ok(())
 }
@@ -36,24 +43,38 @@ fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<
 fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
-    for puppet in &mut puppets {
-        puppet.ask("flood 2 2000")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
+    for helper in &mut helpers {
+        helper.ask("flood 2 2000")?;
     }
     for _ in 0..3 {
         let before = session.recorded();
-        puppets.iter_mut().try_for_each(|puppet| puppet.ask("mark 1").map(drop))?;
-        assert!(until(|| session.recorded() > before + 5_000), "the flood stands still");
+        helpers
+            .iter_mut()
+            .try_for_each(|helper| helper.ask("mark 1").map(drop))?;
+        assert!(
+            until(|| session.recorded() > before + 5_000),
+            "the flood stands still"
+        );
         let (_, profile) = session.capture()?;
         for n in 0..3 {
             let name = format!("child-{n}");
             let process = profile.process(&name)?;
             assert_eq!(profile.verdict(&name)?, "complete");
             let numbers = process.numbers()?;
-            assert!(numbers.values().all(|numbers| numbers.is_sorted_by(|a, b| a < b)), "{name}");
-            let books = process.books()?;
-            assert_eq!(books.delivered, numbers.values().map(|n| n.len() as u64).sum::<u64>(), "{name}");
-            assert!(books.delivered > 0, "{name}");
+            assert!(
+                numbers
+                    .values()
+                    .all(|numbers| numbers.is_sorted_by(|a, b| a < b)),
+                "{name}"
+            );
+            let counts = process.counts()?;
+            assert_eq!(
+                counts.delivered,
+                numbers.values().map(|n| n.len() as u64).sum::<u64>(),
+                "{name}"
+            );
+            assert!(counts.delivered > 0, "{name}");
         }
     }
     Ok(())
@@ -63,9 +84,9 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
 fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 2 500")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    for helper in &mut helpers {
+        helper.ask("hold 2 500")?;
     }
     let paths = ["a.json", "b.json", "c.json"].map(|name| session.path(name));
     let session = session.session()?;
@@ -74,24 +95,29 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
             let capture = session.capture().format(profiler_parent::Format::Gecko);
             scope.spawn(move || capture.save(path))
         });
-        captures.into_iter().try_for_each(|capture| capture.join().expect("no panic").map(drop))
+        captures
+            .into_iter()
+            .try_for_each(|capture| capture.join().expect("no panic").map(drop))
     })?;
     for path in &paths {
         let profile = Profile::read(path)?;
         for name in ["child-0", "child-1"] {
             assert_eq!(profile.verdict(name)?, "complete");
-            assert_eq!(profile.process(name)?.books()?.delivered, 1000);
+            assert_eq!(profile.process(name)?.counts()?.delivered, 1000);
         }
     }
     Ok(())
 }
 
 #[test]
-fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> {
+fn the_events_of_a_capture_count_the_requests_and_name_every_settled_child() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
+    let helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    let capture = session
+        .session()?
+        .capture()
+        .format(profiler_parent::Format::Gecko);
     let events = capture.events();
     capture.save(session.path("events.json"))?;
     let events: Vec<_> = events.collect();
@@ -102,7 +128,7 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
     };
     let mut settled: Vec<u32> = events.iter().filter_map(settled).collect();
     settled.sort_unstable();
-    let mut pids: Vec<u32> = puppets.iter().map(Puppet::pid).collect();
+    let mut pids: Vec<u32> = helpers.iter().map(HelperProcess::pid).collect();
     pids.sort_unstable();
     assert_eq!(settled, pids);
     Ok(())
@@ -112,9 +138,13 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
 fn a_capture_that_cannot_be_written_is_an_error_and_the_next_one_works() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("mark 10")?;
-    let error = session.session()?.capture().save(session.path("no/such/directory.json")).unwrap_err();
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("mark 10")?;
+    let error = session
+        .session()?
+        .capture()
+        .save(session.path("no/such/directory.json"))
+        .unwrap_err();
     assert!(matches!(error, CaptureError::Output(_)), "{error}");
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");

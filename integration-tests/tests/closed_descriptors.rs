@@ -1,70 +1,92 @@
-//! A child whose program closes all descriptors from 3 on, as daemons do, and reuses their numbers
-//! for its own files.
+//! Tests of a child whose program closes all descriptors from 3 on, as daemons do, and reuses their
+//! numbers for its own files.
+//!
+//! The child continues to record into its pool, which the parent reads. The profiler neither uses
+//! nor closes the child's files. `closed_descriptors_parent` tests a parent that does the same.
 
 use anyhow::ensure;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::{Format, ProcessState};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-type Spawn = fn(&profiler_parent::Session, &str, &str, &str) -> anyhow::Result<Puppet>;
+type Spawn = fn(&profiler_parent::Session, &str, &str, &str) -> anyhow::Result<HelperProcess>;
 
+/// The program's files keep their content, and every entry is delivered, although the channel is
+/// lost.
 fn keeps_its_files(spawn: Spawn) -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
-    let mut puppet = spawn(&session, CHILD, "child", "init")?;
-    ensure!(until(|| session.processes()[1].state == ProcessState::Connected), "it does not connect");
-    puppet.ask("record 1 500")?;
+    let mut helper = spawn(&session, CHILD, "child", "init")?;
+    ensure!(
+        until(|| session.processes()[1].state == ProcessState::Connected),
+        "it does not connect"
+    );
+    helper.ask("record 1 500")?;
     let files = session.path("files");
     std::fs::create_dir(&files)?;
-    let first = puppet.ask(&format!("close-all {}", files.display()))?;
-    assert_eq!(first, "ok 3", "its files have the numbers that were the profiler's");
-    puppet.ask("record 2 500")?;
-    puppet.ask("check-files")?;
-    session.pause(); // reaches a thread that has lost its descriptor, and is not obeyed
-    ensure!(until(|| session.processes()[1].state != ProcessState::Connected), "its channel is lost");
+    let first = helper.ask(&format!("close-all {}", files.display()))?;
+    assert_eq!(
+        first, "ok 3",
+        "its files do not have the numbers of the profiler's descriptors"
+    );
+    helper.ask("record 2 500")?;
+    helper.ask("check-files")?;
+    session.pause(); // reaches a thread that has lost its descriptor; the child does not pause
+    ensure!(
+        until(|| session.processes()[1].state != ProcessState::Connected),
+        "the lost channel is not noticed"
+    );
     session.resume();
     let (report, profile) = session.capture()?;
     assert_eq!(report.processes[1].counts.recorded(), 1500);
-    assert_eq!(profile.process("child")?.books()?.delivered, 1500);
-    puppet.ask("check-files")?;
-    puppet.ask("record 1 500")?;
-    puppet.ask("check-files")?;
-    let report =
-        session.session()?.capture().format(Format::Processed).save(session.path("processed.json"))?;
+    assert_eq!(profile.process("child")?.counts()?.delivered, 1500);
+    helper.ask("check-files")?;
+    helper.ask("record 1 500")?;
+    helper.ask("check-files")?;
+    let report = session
+        .session()?
+        .capture()
+        .format(Format::Processed)
+        .save(session.path("processed.json"))?;
     assert_eq!(report.processes[1].counts.recorded(), 2000);
-    puppet.ask("check-files")?;
-    assert!(puppet.end("exit 0")?.success());
+    helper.ask("check-files")?;
+    assert!(helper.end("exit 0")?.success());
     let (report, _) = session.capture()?;
     assert_eq!(report.processes[1].counts.recorded(), 2000);
     Ok(())
 }
 
 #[test]
-fn a_child_that_closes_all_descriptors_records_on_and_its_files_are_untouched() -> anyhow::Result<()> {
+fn a_child_that_closes_all_descriptors_records_on_and_its_files_are_untouched() -> anyhow::Result<()>
+{
     own_process!();
-    keeps_its_files(Puppet::spawn)
+    keeps_its_files(HelperProcess::spawn)
 }
 
 #[test]
 fn an_untrusted_child_that_closes_all_descriptors_records_on_and_its_files_are_untouched()
 -> anyhow::Result<()> {
     own_process!();
-    keeps_its_files(Puppet::spawn_untrusted)
+    keeps_its_files(HelperProcess::spawn_untrusted)
 }
 
 #[test]
 fn an_untrusted_child_can_write_to_no_file_of_the_parent() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
-    puppet.ask("record 1 500")?;
-    assert_eq!(puppet.ask("append 64")?, "ok 0");
+    let mut helper = HelperProcess::spawn_untrusted(&session, CHILD, "child", "init")?;
+    helper.ask("record 1 500")?;
+    assert_eq!(helper.ask("append 64")?, "ok 0");
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
-    assert_eq!(profile.process("child")?.books()?.delivered, 500);
-    assert_eq!(puppet.ask("append 64")?, "ok 0", "nor during or after a capture");
+    assert_eq!(profile.process("child")?.counts()?.delivered, 500);
+    assert_eq!(
+        helper.ask("append 64")?,
+        "ok 0",
+        "it can write to a file of the parent after a capture"
+    );
     Ok(())
 }

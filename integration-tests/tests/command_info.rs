@@ -1,23 +1,27 @@
-//! `profiler info` finds processes, losses and the functions that take the time, in both forms of a profile.
+//! Tests of `profiler info` on saved profiles in both formats.
+//!
+//! The command prints the processes, their losses, and the functions that take the most time. It
+//! names addresses with the symbols of this machine, and its memory does not grow with the number
+//! of markers. `recover` tests the same command on pools.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 use serde_json::{Value, json};
 
 /// Threads of the profile; each runs one of its functions.
 const THREADS: usize = 4;
-/// Samples of each.
+/// Samples of each thread.
 const SAMPLES: usize = 1000;
-/// Of ten samples so many have this function innermost.
+/// The number of samples, of every ten, in which this function is innermost.
 const SHARES: [(usize, &str); 3] = [(5, "app::half"), (3, "app::third"), (2, "libx.so+0x40")];
 
-/// The stack of a sample: stack 0 is `main`, the others are a function that it called.
+/// The stack of a sample: stack 0 is `main`, each other stack is a function called by `main`.
 fn stack(sample: usize) -> usize {
     let mut place = sample % 10;
     for (number, (share, _)) in SHARES.iter().enumerate() {
@@ -29,18 +33,24 @@ fn stack(sample: usize) -> usize {
     0
 }
 
+/// The gathering log of a session with a parent and a crashed child.
 fn log() -> Value {
     let row = |name: &str, pid: u64, verdict: &str| {
         json!({"name": name, "pid": pid, "verdict": verdict, "present": true, "threads": 2, "writing_ms": 1,
                "recorded": 2010, "delivered": 2000, "evicted": 7, "unfinished": 1, "dropped": {"budget": 2}})
     };
-    let rows = [row("parent", 1, "complete"), row("child", 2, "recovered: crashed with signal 9 (SIGKILL)")];
+    let rows = [
+        row("parent", 1, "complete"),
+        row("child", 2, "recovered: crashed with signal 9 (SIGKILL)"),
+    ];
     json!({"1": {"events": [[1.5, "began"]], "processes": rows}})
 }
 
+/// A profile of two processes with two threads each, in the Gecko format.
 fn gecko() -> Value {
-    let samples: Vec<Value> =
-        (0..SAMPLES).map(|n| json!([stack(n), n as f64, 0, if n % 10 < 9 { 900_000 } else { 0 }])).collect();
+    let samples: Vec<Value> = (0..SAMPLES)
+        .map(|n| json!([stack(n), n as f64, 0, if n % 10 < 9 { 900_000 } else { 0 }]))
+        .collect();
     let thread = |number: usize| {
         json!({
             "name": if number.is_multiple_of(2) { "GeckoMain" } else { "worker" }, "pid": number / 2 + 1, "tid": number,
@@ -51,8 +61,7 @@ fn gecko() -> Value {
             "stringTable": ["app::main", SHARES[0].1, SHARES[1].1, "0x10040"],
         })
     };
-    let libs =
-        json!([{"name": "libx.so", "start": 0x10000, "end": 0x20000, "offset": 0, "breakpadId": "AB0"}]);
+    let libs = json!([{"name": "libx.so", "start": 0x10000, "end": 0x20000, "offset": 0, "breakpadId": "AB0"}]);
     let meta = json!({"version": 31, "interval": 1, "product": "x", "sampleUnits": {"time": "ms", "threadCPUDelta": "ns"}});
     json!({
         "processes": [{"threads": [thread(2), thread(3)], "libs": libs, "meta": meta, "processes": []}],
@@ -60,6 +69,7 @@ fn gecko() -> Value {
     })
 }
 
+/// The same profile in the processed format.
 fn processed() -> Value {
     let column = |of: fn(usize) -> Value| (0..SAMPLES).map(of).collect::<Vec<Value>>();
     let thread = |number: usize| {
@@ -97,7 +107,7 @@ fn write(directory: &Path, name: &str, profile: &Value) -> anyhow::Result<PathBu
 }
 
 #[test]
-fn the_functions_that_take_the_time_are_shown_in_either_form() -> anyhow::Result<()> {
+fn the_functions_that_take_the_most_time_are_shown_in_either_format() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let files = [
@@ -113,24 +123,50 @@ fn the_functions_that_take_the_time_are_shown_in_either_form() -> anyhow::Result
         assert_eq!(samples["count"], (THREADS * SAMPLES) as f64, "{name}");
         assert_eq!(samples["time"], "cpu", "{name}");
         let top = samples["top"].as_array().context("no functions")?;
-        let near =
-            |value: &Value, expected: f64| value.as_f64().is_some_and(|value| (value - expected).abs() < 0.2);
-        // One of ten samples, of the last function, takes no processor time.
+        let near = |value: &Value, expected: f64| {
+            value
+                .as_f64()
+                .is_some_and(|value| (value - expected).abs() < 0.2)
+        };
+        // One of ten samples takes no processor time. It is one of the last function.
         for (row, (share, function)) in
-            top.iter().zip([(5.0, SHARES[0].1), (3.0, SHARES[1].1), (1.0, SHARES[2].1)])
+            top.iter()
+                .zip([(5.0, SHARES[0].1), (3.0, SHARES[1].1), (1.0, SHARES[2].1)])
         {
             assert_eq!(row["function"], function, "{name}: {info}");
-            assert!(near(&row["self_percent"], share / 9.0 * 100.0), "{name}: {row}");
+            assert!(
+                near(&row["self_percent"], share / 9.0 * 100.0),
+                "{name}: {row}"
+            );
             assert_eq!(row["self_percent"], row["total_percent"], "{name}: {row}");
         }
         assert_eq!((&top[3]["function"], top.len()), (&json!("app::main"), 4));
-        assert!(near(&top[3]["total_percent"], 100.0) && near(&top[3]["self_ms"], 0.0), "{name}: {top:?}");
+        assert!(
+            near(&top[3]["total_percent"], 100.0) && near(&top[3]["self_ms"], 0.0),
+            "{name}: {top:?}"
+        );
         rows_are_those_of_the_log(&info, name);
-        let text = tools::run(&["info", "--top", "2", "--by", "wall", &path.to_string_lossy()])?;
+        let text = tools::run(&[
+            "info",
+            "--top",
+            "2",
+            "--by",
+            "wall",
+            &path.to_string_lossy(),
+        ])?;
         let last: Vec<&str> = text.out.lines().rev().take(3).collect();
-        assert!(last[1].contains("app::half") && last[1].contains("50.0"), "{text:?}");
-        assert!(last[0].contains("app::third") && last[0].contains("30.0"), "{text:?}");
-        assert!(last[2].contains("self ms"), "only two: {text:?}");
+        assert!(
+            last[1].contains("app::half") && last[1].contains("50.0"),
+            "{text:?}"
+        );
+        assert!(
+            last[0].contains("app::third") && last[0].contains("30.0"),
+            "{text:?}"
+        );
+        assert!(
+            last[2].contains("self ms"),
+            "more than two functions: {text:?}"
+        );
     }
     Ok(())
 }
@@ -140,18 +176,27 @@ fn a_known_function(number: u64) -> u64 {
     std::hint::black_box(number) * 3
 }
 
-/// Where this program's first byte lies.
+/// The address of this program's first byte.
 fn own_base(program: &str) -> anyhow::Result<u64> {
     let maps = fs::read_to_string("/proc/self/maps")?;
-    let line = maps.lines().find(|line| line.ends_with(program)).context("not mapped")?;
-    Ok(u64::from_str_radix(line.split('-').next().context("no range")?, 16)?)
+    let line = maps
+        .lines()
+        .find(|line| line.ends_with(program))
+        .context("not mapped")?;
+    Ok(u64::from_str_radix(
+        line.split('-').next().context("no range")?,
+        16,
+    )?)
 }
 
-/// The build id in a program's note, in hexadecimal.
+/// The build id from the note of a program, in hexadecimal.
 fn code_id(program: &str) -> anyhow::Result<String> {
     const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
     let bytes = fs::read(program)?;
-    let at = bytes.windows(NOTE.len()).position(|window| window == NOTE).context("no build id")?;
+    let at = bytes
+        .windows(NOTE.len())
+        .position(|window| window == NOTE)
+        .context("no build id")?;
     let id = bytes[at + NOTE.len()..].iter().take(20);
     Ok(id.map(|byte| format!("{byte:02x}")).collect())
 }
@@ -163,11 +208,9 @@ fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let base = own_base(&program)?;
     let address = a_known_function as fn(u64) -> u64 as usize as u64;
-    let mut lib =
-        json!({"name": "program", "path": program, "start": base, "end": base + (1 << 30), "offset": 0});
+    let mut lib = json!({"name": "program", "path": program, "start": base, "end": base + (1 << 30), "offset": 0});
     lib["codeId"] = code_id(&program).map_or(Value::Null, Value::from);
-    let gone =
-        json!({"name": "libgone.so", "path": "/nowhere/libgone.so", "start": 4096, "end": 8192, "offset": 0});
+    let gone = json!({"name": "libgone.so", "path": "/nowhere/libgone.so", "start": 4096, "end": 8192, "offset": 0});
     let profile = json!({
         "processes": [], "libs": [lib, gone], "meta": {"version": 31, "interval": 1},
         "threads": [{
@@ -176,7 +219,7 @@ fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()
             "markers": {"schema": {}, "data": []},
             "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2]]},
             "stackTable": {"schema": {"prefix": 0, "frame": 1}, "data": [[null, 0], [0, 1], [null, 2]]},
-            // A call returns to one byte after it.
+            // The return address of a call follows the call, so the command subtracts a byte.
             "stringTable": [format!("{:#x}", address + 1), format!("{address:#x}"), "0x1010"],
         }],
     });
@@ -188,40 +231,70 @@ fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()
     assert_eq!(
         (&top[0]["self_samples"], &top[0]["total_samples"]),
         (&json!(2.0), &json!(2.0)),
-        "once a stack"
+        "a function is counted more than once in a stack"
     );
     assert_eq!(top[1]["function"], "libgone.so+0x10");
-    let nameless = info["samples"]["nameless"].as_array().context("nothing is said of the other")?;
-    assert_eq!((nameless.len(), &nameless[0]["library"]), (1, &json!("libgone.so")), "{info}");
+    let nameless = info["samples"]["nameless"]
+        .as_array()
+        .context("the other library is not listed as nameless")?;
+    assert_eq!(
+        (nameless.len(), &nameless[0]["library"]),
+        (1, &json!("libgone.so")),
+        "{info}"
+    );
     let plain = tools::run(&["info", "--no-names", &path.to_string_lossy()])?;
-    assert!(plain.out.contains("program+0x") && !plain.out.contains("no names for"), "{plain:?}");
+    assert!(
+        plain.out.contains("program+0x") && !plain.out.contains("no names for"),
+        "{plain:?}"
+    );
     let said = tools::run(&["info", &path.to_string_lossy()])?;
-    assert!(said.out.contains("no names for libgone.so: cannot read"), "{said:?}");
+    assert!(
+        said.out.contains("no names for libgone.so: cannot read"),
+        "{said:?}"
+    );
     Ok(())
 }
 
+/// Checks that the rows of `info` equal those of the gathering log.
 fn rows_are_those_of_the_log(info: &Value, name: &str) {
     let log = &log()["1"]["processes"];
-    for (row, logged) in
-        info["processes"].as_array().into_iter().flatten().zip(log.as_array().into_iter().flatten())
+    for (row, logged) in info["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(log.as_array().into_iter().flatten())
     {
-        for key in
-            ["name", "pid", "threads", "recorded", "delivered", "evicted", "dropped", "unfinished", "verdict"]
-        {
+        for key in [
+            "name",
+            "pid",
+            "threads",
+            "recorded",
+            "delivered",
+            "evicted",
+            "dropped",
+            "unfinished",
+            "verdict",
+        ] {
             assert_eq!(row[key], logged[key], "{name}: {key}");
         }
     }
-    assert_eq!(info["processes"].as_array().map(Vec::len), Some(2), "{name}");
+    assert_eq!(
+        info["processes"].as_array().map(Vec::len),
+        Some(2),
+        "{name}"
+    );
 }
 
 #[test]
-fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
+fn a_profile_with_very_many_markers_needs_no_more_memory() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("large.json");
     let mut file = std::io::BufWriter::new(fs::File::create(&path)?);
     let head = serde_json::to_string(&gecko())?;
-    let (before, after) = head.split_once(r#""data":[[0,1,null,0,0,"#).context("no markers")?;
+    let (before, after) = head
+        .split_once(r#""data":[[0,1,null,0,0,"#)
+        .context("no markers")?;
     write!(file, r#"{before}"data":["#)?;
     for number in 0..600_000 {
         write!(
@@ -232,35 +305,57 @@ fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
     write!(file, "[0,1,null,0,0,{after}")?;
     drop(file);
     let length = path.metadata()?.len();
-    // Less than the file alone would need.
-    let limited = format!("ulimit -v {}; exec \"$0\" info \"$1\"", (length + (24 << 20)) / 1024);
+    // Less than the file itself would need.
+    let limited = format!(
+        "ulimit -v {}; exec \"$0\" info \"$1\"",
+        (length + (24 << 20)) / 1024
+    );
     let mut command = std::process::Command::new("sh");
-    let output = command.arg("-c").arg(limited).arg(tools::profiler()?).arg(&path).output()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .arg("-c")
+        .arg(limited)
+        .arg(tools::profiler()?)
+        .arg(&path)
+        .output()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(String::from_utf8(output.stdout)?.contains("app::half"));
     Ok(())
 }
 
 #[test]
-fn a_profile_without_samples_has_no_functions_and_says_what_it_holds() -> anyhow::Result<()> {
+fn a_profile_without_samples_shows_its_processes() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
-    puppet.ask("record 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
+    helper.ask("record 2 100")?;
     let (report, _) = session.capture()?;
     let info = tools::info(&report.path)?;
     let rows = info["processes"].as_array().context("no rows")?;
-    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"] == 200), "{info}");
+    assert!(
+        rows.iter()
+            .any(|row| row["name"] == "child" && row["recorded"] == 200),
+        "{info}"
+    );
     Ok(())
 }
 
 #[test]
-fn what_is_no_profile_is_said_in_one_line() -> anyhow::Result<()> {
+fn a_file_that_is_no_profile_is_reported_in_one_line() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let mut cases = vec![directory.path().join("missing.json")];
-    let contents: [&[u8]; 6] =
-        [b"", b"text", b"[]", br#"{"threads":[]}"#, br#"{"meta":{},"threads":["#, &[0x1f, 0x8b, 1, 2]];
+    let contents: [&[u8]; 6] = [
+        b"",
+        b"text",
+        b"[]",
+        br#"{"threads":[]}"#,
+        br#"{"meta":{},"threads":["#,
+        &[0x1f, 0x8b, 1, 2],
+    ];
     for (number, content) in contents.iter().enumerate() {
         let path = directory.path().join(format!("{number}.json"));
         fs::write(&path, content)?;
@@ -268,7 +363,11 @@ fn what_is_no_profile_is_said_in_one_line() -> anyhow::Result<()> {
     }
     for path in &cases {
         let said = tools::run(&[Path::new("info"), path])?;
-        assert_eq!((said.code, said.out.as_str(), said.error.lines().count()), (Some(2), "", 1), "{said:?}");
+        assert_eq!(
+            (said.code, said.out.as_str(), said.error.lines().count()),
+            (Some(2), "", 1),
+            "{said:?}"
+        );
     }
     Ok(())
 }

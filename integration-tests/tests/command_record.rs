@@ -1,4 +1,7 @@
-//! `profiler record` runs real programs, which end in all kinds of ways, and writes what they recorded.
+//! Tests of `profiler record` with real programs that end in different ways.
+//!
+//! The command passes streams, signals and the exit code through, writes a complete profile, and
+//! overwrites no file that was not named. Each test runs the built command in an empty directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,15 +19,15 @@ use rustix::process::{Pid, Signal};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// The command with the program that it runs. The two share their standard streams, so it is the program that
-/// hears what is written, and speaks.
+/// The command with the program that it runs. The two share their standard streams: the program
+/// reads what the test writes, and the test reads what the program prints.
 struct Recording {
     command: Child,
     stdout: BufReader<ChildStdout>,
     directory: tempfile::TempDir,
 }
 
-/// What is left of it.
+/// The results of a command that has ended.
 struct Ended {
     code: Option<i32>,
     error: String,
@@ -32,25 +35,40 @@ struct Ended {
 }
 
 impl Recording {
-    /// Starts it in a process group of its own, in an empty directory.
+    /// Starts the command in a separate process group, in an empty directory.
     fn start(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
         Self::start_in(tempfile::tempdir()?, options, program)
     }
 
-    fn start_in(directory: tempfile::TempDir, options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+    fn start_in(
+        directory: tempfile::TempDir,
+        options: &[&str],
+        program: &[&str],
+    ) -> anyhow::Result<Self> {
         Self::run(directory, &[options, &["--"], program].concat())
     }
 
     fn run(directory: tempfile::TempDir, words: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(tools::profiler()?);
-        command.arg("record").args(words).current_dir(directory.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .arg("record")
+            .args(words)
+            .current_dir(directory.path());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let mut command = tools::with_default_signals(&mut command).spawn()?;
         let stdout = BufReader::new(command.stdout.take().context("no pipe")?);
-        Ok(Self { command, stdout, directory })
+        Ok(Self {
+            command,
+            stdout,
+            directory,
+        })
     }
 
-    /// Starts the helper, and waits until it records.
+    /// Starts the command with the helper as its program, and waits until the helper records.
     fn of_helper(options: &[&str]) -> anyhow::Result<Self> {
         let mut recording = Self::start(options, &[CHILD, "init"])?;
         ensure!(recording.line()? == "Recording", "it does not record");
@@ -64,7 +82,10 @@ impl Recording {
     }
 
     fn tell(&mut self, what: &str) -> anyhow::Result<()> {
-        Ok(writeln!(self.command.stdin.as_mut().context("no pipe")?, "{what}")?)
+        Ok(writeln!(
+            self.command.stdin.as_mut().context("no pipe")?,
+            "{what}"
+        )?)
     }
 
     fn ask(&mut self, what: &str) -> anyhow::Result<()> {
@@ -79,8 +100,13 @@ impl Recording {
     }
 
     fn end(self) -> anyhow::Result<Ended> {
-        let Self { mut command, stdout, directory } = self;
-        let stdin = command.stdin.take(); // or the helper would end by the end of its input
+        let Self {
+            mut command,
+            stdout,
+            directory,
+        } = self;
+        // Kept open, because the helper ends at the end of its input.
+        let stdin = command.stdin.take();
         if !until(|| command.try_wait().is_ok_and(|status| status.is_some())) {
             let group = Pid::from_raw(command.id().cast_signed()).context("no process")?;
             rustix::process::kill_process_group(group, Signal::KILL)?;
@@ -88,7 +114,11 @@ impl Recording {
         }
         let output = command.wait_with_output()?;
         drop((stdin, stdout));
-        Ok(Ended { code: output.status.code(), error: String::from_utf8(output.stderr)?, directory })
+        Ok(Ended {
+            code: output.status.code(),
+            error: String::from_utf8(output.stderr)?,
+            directory,
+        })
     }
 }
 
@@ -98,35 +128,49 @@ impl Ended {
     }
 
     fn files(&self) -> anyhow::Result<Vec<String>> {
-        let names = fs::read_dir(self.directory.path())?.map(|entry| entry.map(|entry| entry.file_name()));
-        let mut names: Vec<String> =
-            names.map(|name| Ok(name?.to_string_lossy().into_owned())).collect::<anyhow::Result<_>>()?;
+        let names =
+            fs::read_dir(self.directory.path())?.map(|entry| entry.map(|entry| entry.file_name()));
+        let mut names: Vec<String> = names
+            .map(|name| Ok(name?.to_string_lossy().into_owned()))
+            .collect::<anyhow::Result<_>>()?;
         names.sort();
         Ok(names)
     }
 
-    /// The profile is complete, and has so many markers of each of these threads.
+    /// Checks that the profile has this many markers of each of these threads, that its counts add
+    /// up, and that it is the only file.
     fn check(&self, name: &str, expected: &[(u32, u64)]) -> anyhow::Result<Profile> {
         let profile = Profile::read(&self.path("out.json"))?;
         let process = profile.process(name)?;
         let numbers = process.numbers()?;
         for (thread, count) in expected {
-            let found =
-                numbers.get(thread).with_context(|| format!("nothing of {thread}: {}", self.error))?;
+            let found = numbers
+                .get(thread)
+                .with_context(|| format!("no marker of thread {thread}: {}", self.error))?;
             ensure!(found.iter().copied().eq(0..*count), "{thread}: {found:?}");
         }
-        process.books()?;
+        process.counts()?;
         ensure!(self.files()? == ["out.json"], "{:?}", self.files()?);
         Ok(profile)
     }
 }
 
+/// Options for a profile that [`Profile`] can read.
 const PLAIN: [&str; 4] = ["-o", "out.json", "--format", "gecko"];
 
 #[test]
 fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::Result<()> {
     own_process!();
-    let options = ["--limit", "32M", "--name", "shown", "--filter", "worker", "--filter", "GeckoMain"];
+    let options = [
+        "--limit",
+        "32M",
+        "--name",
+        "shown",
+        "--filter",
+        "worker",
+        "--filter",
+        "GeckoMain",
+    ];
     let mut recording = Recording::of_helper(&[PLAIN.as_slice(), &options].concat())?;
     recording.ask("record 2 300")?;
     recording.ask("mark 100")?;
@@ -134,13 +178,23 @@ fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::
     let ended = recording.end()?;
     assert_eq!(ended.code, Some(7), "{}", ended.error);
     let profile = ended.check("shown", &[(0, 300), (1, 300)])?;
-    assert_eq!(profile.process("profiler")?.pid, profile.parent().pid, "the command itself comes first");
+    assert_eq!(
+        profile.process("profiler")?.pid,
+        profile.parent().pid,
+        "the command itself is not the first process"
+    );
     let configuration = &profile.json["meta"]["configuration"];
     assert_eq!(configuration["capacity"], (32 << 20) / 8);
-    assert_eq!(configuration["threads"], serde_json::json!(["worker", "GeckoMain"]));
+    assert_eq!(
+        configuration["threads"],
+        serde_json::json!(["worker", "GeckoMain"])
+    );
     let said: Vec<&str> = ended.error.lines().collect();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("profiler: wrote out.json ("), "{said:?}");
+    assert!(
+        said[0].starts_with("profiler: wrote out.json ("),
+        "{said:?}"
+    );
     Ok(())
 }
 
@@ -154,8 +208,17 @@ fn a_killed_program_loses_nothing_that_it_committed() -> anyhow::Result<()> {
     let ended = recording.end()?;
     assert_eq!(ended.code, Some(128 + 9), "{}", ended.error);
     let profile = ended.check("child", &[(0, 200), (1, 200), (2, 200), (1000, 50)])?;
-    assert_eq!(profile.verdict("child")?, "recovered: crashed with signal 9 (SIGKILL)");
-    assert!(ended.error.contains("child is recovered: crashed with signal 9 (SIGKILL)"), "{}", ended.error);
+    assert_eq!(
+        profile.verdict("child")?,
+        "recovered: crashed with signal 9 (SIGKILL)"
+    );
+    assert!(
+        ended
+            .error
+            .contains("child is recovered: crashed with signal 9 (SIGKILL)"),
+        "{}",
+        ended.error
+    );
     Ok(())
 }
 
@@ -169,17 +232,27 @@ fn ctrl_c_ends_the_program_and_the_profile_is_complete() -> anyhow::Result<()> {
     let ended = recording.end()?;
     assert_eq!(ended.code, Some(128 + 2), "{}", ended.error);
     let profile = ended.check("child", &[(0, 200), (1, 200), (1000, 50)])?;
-    assert_eq!(profile.verdict("child")?, "recovered: ended by signal 2 (SIGINT)", "that is no crash");
+    assert_eq!(
+        profile.verdict("child")?,
+        "recovered: ended by signal 2 (SIGINT)",
+        "the signal of Ctrl-C counts as a crash"
+    );
     Ok(())
 }
 
 #[test]
-fn the_program_may_stand_behind_the_options_without_dashes() -> anyhow::Result<()> {
+fn the_program_may_follow_the_options_without_dashes() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
-    let mut recording =
-        Recording::run(directory, &[PLAIN.as_slice(), &[CHILD, "init", "-o", "--unknown"]].concat())?;
-    assert_eq!(recording.line()?, "Recording", "what follows it is the program's own");
+    let mut recording = Recording::run(
+        directory,
+        &[PLAIN.as_slice(), &[CHILD, "init", "-o", "--unknown"]].concat(),
+    )?;
+    assert_eq!(
+        recording.line()?,
+        "Recording",
+        "the words after the program are not its arguments"
+    );
     recording.ask("mark 50")?;
     recording.tell("exit 0")?;
     let ended = recording.end()?;
@@ -194,7 +267,7 @@ fn the_command_does_not_sample_itself() -> anyhow::Result<()> {
     patiently(a_program_alone_is_sampled)
 }
 
-/// The program has some time in which its threads that wait are sampled.
+/// Waits for `time`, in which the program's sampler samples its waiting threads.
 fn a_program_alone_is_sampled(time: Duration) -> anyhow::Result<()> {
     let mut recording = Recording::of_helper(&PLAIN)?;
     recording.ask("mark 50")?;
@@ -204,9 +277,12 @@ fn a_program_alone_is_sampled(time: Duration) -> anyhow::Result<()> {
     let profile = ended.check("child", &[(1000, 50)])?;
     let samples = |process: &serde_json::Value| -> usize {
         let threads = process["threads"].as_array().into_iter().flatten();
-        threads.filter_map(|thread| thread["samples"]["data"].as_array()).map(Vec::len).sum()
+        threads
+            .filter_map(|thread| thread["samples"]["data"].as_array())
+            .map(Vec::len)
+            .sum()
     };
-    assert_eq!(samples(&profile.json), 0, "of the command");
+    assert_eq!(samples(&profile.json), 0, "the command has samples");
     if samples(&profile.json["processes"][0]) == 0 {
         return Err(HeldUp("the program's sampler".to_owned()).into());
     }
@@ -227,26 +303,34 @@ fn a_signal_for_the_command_alone_is_passed_on() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program that a command runs.
+/// The process number of the program that the command runs.
 fn program_of(command: Pid) -> anyhow::Result<u32> {
     let parent = command.as_raw_nonzero().to_string();
-    let mut pids = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_its = |pid: &u32| state_of(*pid).is_some_and(|state| state.split(' ').nth(1) == Some(&parent));
+    let mut pids =
+        fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_its =
+        |pid: &u32| state_of(*pid).is_some_and(|state| state.split(' ').nth(1) == Some(&parent));
     pids.find(is_its).context("no program")
 }
 
-/// State, parent and what follows in `/proc/PID/stat`.
+/// The state, the parent and the following fields of `/proc/PID/stat`.
 fn state_of(pid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.to_owned())
+    Some(
+        fs::read_to_string(format!("/proc/{pid}/stat"))
+            .ok()?
+            .rsplit_once(") ")?
+            .1
+            .to_owned(),
+    )
 }
 
-/// Whether a process is there and is no zombie.
+/// Whether a process exists and is no zombie.
 fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
 #[test]
-fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
+fn a_program_that_ignores_ctrl_c_is_killed_at_the_third() -> anyhow::Result<()> {
     own_process!();
     let deaf = format!("trap '' INT; exec '{CHILD}' init");
     let options = [PLAIN.as_slice(), &["--name", "deaf"]].concat();
@@ -255,11 +339,11 @@ fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
     recording.ask("mark 50")?;
     for _ in 0..2 {
         rustix::process::kill_process(recording.pid()?, Signal::INT)?;
-        std::thread::sleep(Duration::from_millis(50)); // or two would be one
-        recording.ask("paused")?; // it lives
+        std::thread::sleep(Duration::from_millis(50)); // because the system merges pending signals
+        recording.ask("paused")?; // it is alive
     }
-    // On a busy machine two may have been one. The command is not signalled once the program is
-    // dead: it writes the profile then, and a signal may end that.
+    // On a busy machine the system may have merged two signals. The command gets no signal after
+    // the program's death, because it writes the profile then, and a signal could interrupt that.
     let program = program_of(recording.pid()?)?;
     while is_alive(program) {
         rustix::process::kill_process(recording.pid()?, Signal::INT)?;
@@ -278,8 +362,10 @@ fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
 fn the_first_program_below_a_wrapper_is_recorded() -> anyhow::Result<()> {
     own_process!();
     let wrapper = format!("'{CHILD}' init; exit 5");
-    let mut recording =
-        Recording::start(&[PLAIN.as_slice(), &["--name", "wrapped"]].concat(), &["sh", "-c", &wrapper])?;
+    let mut recording = Recording::start(
+        &[PLAIN.as_slice(), &["--name", "wrapped"]].concat(),
+        &["sh", "-c", &wrapper],
+    )?;
     assert_eq!(recording.line()?, "Recording");
     recording.ask("mark 50")?;
     recording.tell("exit 0")?;
@@ -295,29 +381,45 @@ fn a_program_that_cannot_be_started_leaves_a_line_and_no_file() -> anyhow::Resul
     let ended = Recording::start(&[], &["/nonexistent/program"])?.end()?;
     assert_eq!(ended.code, Some(2), "{}", ended.error);
     assert_eq!(ended.error.lines().count(), 1, "{}", ended.error);
-    assert!(ended.error.contains("/nonexistent/program"), "{}", ended.error);
+    assert!(
+        ended.error.contains("/nonexistent/program"),
+        "{}",
+        ended.error
+    );
     assert_eq!(ended.files()?, [] as [&str; 0]);
     Ok(())
 }
 
 #[test]
-fn a_program_without_a_profiler_runs_and_it_is_said() -> anyhow::Result<()> {
+fn a_program_without_a_profiler_runs_and_is_reported() -> anyhow::Result<()> {
     own_process!();
-    for (program, code) in [(["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -TERM $$"], 143)] {
+    for (program, code) in [
+        (["sh", "-c", "exit 3"], 3),
+        (["sh", "-c", "kill -TERM $$"], 143),
+    ] {
         let directory = tempfile::tempdir()?;
         fs::write(directory.path().join("old.json"), "an older profile")?;
         let ended = Recording::start_in(directory, &["-o", "old.json"], &program)?.end()?;
         assert_eq!(ended.code, Some(code), "{}", ended.error);
-        assert!(ended.error.contains("sh recorded nothing: it embeds no profiler"), "{}", ended.error);
+        assert!(
+            ended
+                .error
+                .contains("sh recorded nothing: it embeds no profiler"),
+            "{}",
+            ended.error
+        );
         assert_eq!(ended.error.lines().count(), 1, "{}", ended.error);
-        assert_eq!(fs::read_to_string(ended.path("old.json"))?, "an older profile");
+        assert_eq!(
+            fs::read_to_string(ended.path("old.json"))?,
+            "an older profile"
+        );
         assert_eq!(ended.files()?, ["old.json"]);
     }
     Ok(())
 }
 
 #[test]
-fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
+fn an_existing_file_with_the_default_name_is_not_overwritten() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("profile.json.gz"), "mine")?;
@@ -331,12 +433,16 @@ fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
     assert_eq!(fs::read_to_string(ended.path("profile.json.gz"))?, "mine");
     let info = tools::info(&ended.path("profile-2.json.gz"))?;
     let rows = info["processes"].as_array().context("no rows")?;
-    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"].as_u64() >= Some(50)), "{info}");
+    assert!(
+        rows.iter()
+            .any(|row| row["name"] == "child" && row["recorded"].as_u64() >= Some(50)),
+        "{info}"
+    );
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_written_or_understood_is_said_before_anything_runs() -> anyhow::Result<()> {
+fn unusable_options_are_reported_before_the_program_runs() -> anyhow::Result<()> {
     own_process!();
     let cases: [&[&str]; 9] = [
         &["-o", "no/such/directory/out.json"],
@@ -352,18 +458,31 @@ fn what_cannot_be_written_or_understood_is_said_before_anything_runs() -> anyhow
     for options in cases {
         let ended = Recording::start(options, &["sh", "-c", "touch ran"])?.end()?;
         assert_eq!(ended.code, Some(2), "{options:?}: {}", ended.error);
-        assert_eq!(ended.error.lines().count(), 1, "{options:?}: {}", ended.error);
-        assert!(ended.error.starts_with("profiler: "), "{options:?}: {}", ended.error);
+        assert_eq!(
+            ended.error.lines().count(),
+            1,
+            "{options:?}: {}",
+            ended.error
+        );
+        assert!(
+            ended.error.starts_with("profiler: "),
+            "{options:?}: {}",
+            ended.error
+        );
         assert_eq!(ended.files()?, [] as [&str; 0], "{options:?}");
     }
     let nothing = tools::run(&["record"])?;
-    assert_eq!((nothing.code, nothing.error.lines().count()), (Some(2), 1), "{nothing:?}");
+    assert_eq!(
+        (nothing.code, nothing.error.lines().count()),
+        (Some(2), 1),
+        "{nothing:?}"
+    );
     assert!(!Path::new("profile.json.gz").exists());
     Ok(())
 }
 
 #[test]
-fn help_says_what_is_profiled_and_what_comes_out() -> anyhow::Result<()> {
+fn help_explains_what_is_profiled_and_the_exit_code() -> anyhow::Result<()> {
     own_process!();
     let help = tools::run(&["record", "--help"])?;
     assert_eq!(help.code, Some(0));

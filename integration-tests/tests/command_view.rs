@@ -1,4 +1,7 @@
-//! `profiler view` as a browser meets it: over a socket, from a page of another origin.
+//! Tests of `profiler view` over a socket, as a browser uses it from a page of another origin.
+//!
+//! The command serves the checked file and symbols below a secret path, refuses requests without
+//! the token, opens a browser only if there is a display, and refuses files that are no profiles.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +18,10 @@ use integration_tests::tools;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-const PROFILE: &str = r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
+const PROFILE: &str =
+    r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
 
-/// The running command.
+/// The running command. Killed when dropped.
 struct View {
     command: Child,
     /// The first line that it printed.
@@ -27,7 +31,7 @@ struct View {
     token: String,
 }
 
-/// An answer.
+/// An answer of the server.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -36,6 +40,7 @@ struct Answer {
 }
 
 impl View {
+    /// Starts the command for `file`, after `change` has changed its options or environment.
     fn start(file: &Path, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
         Self::start_by(Command::new(tools::profiler()?), file, change)
     }
@@ -45,36 +50,60 @@ impl View {
         file: &Path,
         change: impl FnOnce(&mut Command),
     ) -> anyhow::Result<Self> {
-        command.arg("view").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.env_remove("PROFILER_URL").env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+        command
+            .arg("view")
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+            .env_remove("PROFILER_URL")
+            .env_remove("DISPLAY")
+            .env_remove("WAYLAND_DISPLAY");
         change(&mut command);
         let mut command = command.spawn()?;
         let mut link = String::new();
         BufReader::new(command.stdout.take().context("no pipe")?).read_line(&mut link)?;
         let link = link.trim_end().to_owned();
-        let base = link.split_once("?symbolServer=").context("no symbol server")?.1;
+        let base = link
+            .split_once("?symbolServer=")
+            .context("no symbol server")?
+            .1;
         let base = base.replace("%3A", ":").replace("%2F", "/");
-        let (address, token) =
-            base.strip_prefix("http://").and_then(|base| base.split_once('/')).context("no address")?;
-        Ok(Self { command, address: address.to_owned(), token: token.to_owned(), link })
+        let (address, token) = base
+            .strip_prefix("http://")
+            .and_then(|base| base.split_once('/'))
+            .context("no address")?;
+        Ok(Self {
+            command,
+            address: address.to_owned(),
+            token: token.to_owned(),
+            link,
+        })
     }
 
+    /// Starts the command without a browser.
     fn quiet(file: &Path) -> anyhow::Result<Self> {
         Self::start(file, |command| _ = command.arg("--no-open"))
     }
 
-    /// Sends a request as it is, with `TOKEN` and `HOST` replaced.
+    /// Sends a request unchanged, except that `TOKEN` and `HOST` are replaced.
     fn send(&self, request: &str) -> anyhow::Result<Answer> {
         let mut stream = TcpStream::connect(&self.address)?;
-        let request = request.replace("TOKEN", &self.token).replace("HOST", &self.address);
+        let request = request
+            .replace("TOKEN", &self.token)
+            .replace("HOST", &self.address);
         stream.write_all(request.as_bytes())?;
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes)?;
         Answer::parse(&bytes)
     }
 
+    /// Sends a request with this first line, from a page of another origin.
     fn ask(&self, line: &str) -> anyhow::Result<Answer> {
-        self.send(&format!("{line} HTTP/1.1\r\nHost: HOST\r\nOrigin: https://profiler.example\r\n\r\n"))
+        self.send(&format!(
+            "{line} HTTP/1.1\r\nHost: HOST\r\nOrigin: https://profiler.example\r\n\r\n"
+        ))
     }
 
     fn stop(mut self, signal: Signal) -> anyhow::Result<ExitStatus> {
@@ -92,13 +121,20 @@ impl Drop for View {
 
 impl Answer {
     fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+        let end = bytes
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .context("no head")?;
         let head = std::str::from_utf8(&bytes[..end])?;
         let (first, headers) = head.split_once("\r\n").context("no headers")?;
-        let headers = headers.split("\r\n").filter_map(|line| line.split_once(": "));
+        let headers = headers
+            .split("\r\n")
+            .filter_map(|line| line.split_once(": "));
         Ok(Self {
             status: first.split(' ').nth(1).context("no status")?.parse()?,
-            headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+            headers: headers
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect(),
             body: bytes[end + 4..].to_vec(),
         })
     }
@@ -108,13 +144,16 @@ impl Answer {
     }
 }
 
+/// A directory for the files of a test.
 struct Place {
     directory: tempfile::TempDir,
 }
 
 impl Place {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self { directory: tempfile::tempdir()? })
+        Ok(Self {
+            directory: tempfile::tempdir()?,
+        })
     }
 
     fn file(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
@@ -124,7 +163,7 @@ impl Place {
     }
 }
 
-/// A profile as a session writes it, compressed.
+/// A compressed profile, as a session writes it.
 fn compressed(place: &Place) -> anyhow::Result<PathBuf> {
     let path = place.directory.path().join("profile.json.gz");
     let mut file = profiler_parent::internal::output::ProfileFile::create(&path)?;
@@ -139,7 +178,11 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::quiet(&file)?;
-    let base = format!("http%3A%2F%2F{}%2F{}", view.address.replace(':', "%3A"), view.token);
+    let base = format!(
+        "http%3A%2F%2F{}%2F{}",
+        view.address.replace(':', "%3A"),
+        view.token
+    );
     let profile = format!("https://profiler.firefox.com/from-url/{base}%2Fprofile.json/");
     assert_eq!(view.link, format!("{profile}?symbolServer={base}"));
     assert!(view.address.starts_with("127.0.0.1:"), "loopback only");
@@ -147,7 +190,10 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
     let other = View::quiet(&file)?;
     assert_ne!(view.token, other.token);
     let answer = view.ask("GET /TOKEN/profile.json")?;
-    assert_eq!((answer.status, answer.body.as_slice()), (200, PROFILE.as_bytes()));
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (200, PROFILE.as_bytes())
+    );
     assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
     assert_eq!(answer.header("content-encoding"), None);
     let question =
@@ -156,35 +202,48 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
         "POST /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nContent-Length: {}\r\n\r\n{question}",
         question.len()
     ))?;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (200, Some("*"))
+    );
     let result = &serde_json::from_slice::<Value>(&answer.body)?["results"][0];
     assert_eq!(result["stacks"][0][0]["module_offset"], "0x1234");
-    assert!(result["found_modules"]["liba.so/AB0"].is_boolean(), "{result}");
+    assert!(
+        result["found_modules"]["liba.so/AB0"].is_boolean(),
+        "{result}"
+    );
     Ok(())
 }
 
 #[test]
-fn a_compressed_file_is_said_to_be_whatever_its_name() -> anyhow::Result<()> {
+fn a_compressed_file_is_served_with_its_encoding_under_any_name() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let bytes = fs::read(compressed(&place)?)?;
     let disguised = place.file("profile.json", &bytes)?;
     let misnamed = place.file("plain.json.gz", PROFILE)?;
-    for (path, encoding, content) in
-        [(disguised, Some("gzip"), bytes.as_slice()), (misnamed, None, PROFILE.as_bytes())]
-    {
+    for (path, encoding, content) in [
+        (disguised, Some("gzip"), bytes.as_slice()),
+        (misnamed, None, PROFILE.as_bytes()),
+    ] {
         let view = View::quiet(&path)?;
         let answer = view.ask("GET /TOKEN/profile.json")?;
-        assert_eq!((answer.header("content-encoding"), answer.body.as_slice()), (encoding, content));
+        assert_eq!(
+            (answer.header("content-encoding"), answer.body.as_slice()),
+            (encoding, content)
+        );
         let head = view.ask("HEAD /TOKEN/profile.json")?;
         assert_eq!((&head.headers, head.body.len()), (&answer.headers, 0));
-        assert_eq!(head.header("content-length"), Some(content.len().to_string().as_str()));
+        assert_eq!(
+            head.header("content-length"),
+            Some(content.len().to_string().as_str())
+        );
     }
     Ok(())
 }
 
 #[test]
-fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
+fn a_page_with_the_token_may_ask_and_other_clients_learn_nothing() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
@@ -193,10 +252,23 @@ fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
          Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n\r\n",
     )?;
     assert_eq!(preflight.status, 204);
-    assert_eq!(preflight.header("access-control-allow-private-network"), Some("true"));
-    assert!(preflight.header("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")));
+    assert_eq!(
+        preflight.header("access-control-allow-private-network"),
+        Some("true")
+    );
+    assert!(
+        preflight
+            .header("access-control-allow-methods")
+            .is_some_and(|methods| methods.contains("POST"))
+    );
     let wrong = "0".repeat(view.token.len());
-    for path in ["/", "/profile.json", &format!("/{wrong}/profile.json"), "/TOKEN/", "/TOKEN/other"] {
+    for path in [
+        "/",
+        "/profile.json",
+        &format!("/{wrong}/profile.json"),
+        "/TOKEN/",
+        "/TOKEN/other",
+    ] {
         let answer = view.ask(&format!("GET {path}"))?;
         assert_eq!((answer.status, answer.body.len()), (404, 0), "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
@@ -205,46 +277,57 @@ fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
     assert_eq!((rebound.status, rebound.body.len()), (403, 0));
     assert_eq!(view.ask("DELETE /TOKEN/profile.json")?.status, 405);
     assert_eq!(view.send("nonsense\r\n\r\n")?.status, 400);
-    let long = format!("GET /{} HTTP/1.1\r\nHost: HOST\r\n\r\n", "x".repeat(100_000));
+    let long = format!(
+        "GET /{} HTTP/1.1\r\nHost: HOST\r\n\r\n",
+        "x".repeat(100_000)
+    );
     assert!(view.send(&long).map_or(431, |answer| answer.status) == 431);
-    let large = "POST /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nContent-Length: 999999999999\r\n\r\n";
+    let large =
+        "POST /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nContent-Length: 999999999999\r\n\r\n";
     assert_eq!(view.send(large)?.status, 413);
     Ok(())
 }
 
 #[test]
-fn silent_clients_do_not_keep_others_waiting() -> anyhow::Result<()> {
+fn silent_clients_do_not_block_other_clients() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
-    let mut silent: Vec<TcpStream> =
-        (0..20).map(|_| TcpStream::connect(&view.address)).collect::<std::io::Result<_>>()?;
+    let mut silent: Vec<TcpStream> = (0..20)
+        .map(|_| TcpStream::connect(&view.address))
+        .collect::<std::io::Result<_>>()?;
     for stream in &mut silent {
         stream.write_all(b"GET /")?;
     }
     assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
-    // More than there are places for: they are turned away, and when the silent ones have had their time others
-    // are served again.
-    let more: Vec<TcpStream> =
-        (0..60).map(|_| TcpStream::connect(&view.address)).collect::<std::io::Result<_>>()?;
-    assert!(until(|| view.ask("GET /TOKEN/profile.json").is_ok_and(|answer| answer.status == 200)));
+    // More connections without the token than the server holds. Clients with the token are still
+    // served.
+    let more: Vec<TcpStream> = (0..60)
+        .map(|_| TcpStream::connect(&view.address))
+        .collect::<std::io::Result<_>>()?;
+    assert!(until(|| view
+        .ask("GET /TOKEN/profile.json")
+        .is_ok_and(|answer| answer.status == 200)));
     drop((silent, more));
     Ok(())
 }
 
 #[test]
-fn what_was_checked_is_what_is_served() -> anyhow::Result<()> {
+fn the_checked_file_is_served_although_its_path_was_replaced() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::quiet(&file)?;
     fs::rename(place.file("other.json", "something else")?, &file)?;
-    assert_eq!(view.ask("GET /TOKEN/profile.json")?.body, PROFILE.as_bytes());
+    assert_eq!(
+        view.ask("GET /TOKEN/profile.json")?.body,
+        PROFILE.as_bytes()
+    );
     Ok(())
 }
 
 #[test]
-fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::Result<()> {
+fn the_browser_is_opened_only_if_there_is_a_display() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
@@ -254,12 +337,19 @@ fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::
     )?;
     fs::set_permissions(&opener, PermissionsExt::from_mode(0o755))?;
     let path = format!("{}:/usr/bin:/bin", place.directory.path().display());
-    let cases = [(Some(":9"), None, true), (None, None, false), (Some(":9"), Some("--no-open"), false)];
+    let cases = [
+        (Some(":9"), None, true),
+        (None, None, false),
+        (Some(":9"), Some("--no-open"), false),
+    ];
     for (number, (screen, option, opens)) in cases.into_iter().enumerate() {
         let opened = place.directory.path().join(format!("opened-{number}"));
         let mut held = Held::new(place.directory.path().join(format!("held-{number}")))?;
         let view = View::start_by(held.command()?, &file, |command| {
-            command.env("PATH", &path).env("OPENED", &opened).args(option);
+            command
+                .env("PATH", &path)
+                .env("OPENED", &opened)
+                .args(option);
             if let Some(screen) = screen {
                 command.env("DISPLAY", screen);
             }
@@ -267,15 +357,16 @@ fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::
         assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
         let link = view.link.clone();
         view.stop(Signal::INT)?;
-        // The command has ended, and with it all that could start a browser; what it has started may still be at it.
-        ensure!(held.is_let_go(), "the browser does not end");
+        // The command has ended, so no further browser can start. A browser that it started may
+        // still run.
+        ensure!(held.is_released(), "the browser does not end");
         assert_eq!(opened.exists(), opens, "{screen:?} {option:?}");
         assert!(!opens || fs::read_to_string(&opened)? == link);
     }
     Ok(())
 }
 
-/// A pipe that a command and all that it starts hold open.
+/// A pipe that a command and all processes started by it hold open.
 struct Held {
     path: PathBuf,
     reader: fs::File,
@@ -286,24 +377,30 @@ impl Held {
         integration_tests::pairs::make_pipe(&path)?;
         let mut options = fs::File::options();
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-        Ok(Self { reader: options.read(true).open(&path)?, path })
+        Ok(Self {
+            reader: options.read(true).open(&path)?,
+            path,
+        })
     }
 
-    /// `profiler`, holding the pipe as descriptor 3.
+    /// The command `profiler`, with the pipe as descriptor 3.
     fn command(&self) -> anyhow::Result<Command> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", "exec 3>\"$0\"; exec \"$@\""]).arg(&self.path).arg(tools::profiler()?);
+        command
+            .args(["-c", "exec 3>\"$0\"; exec \"$@\""])
+            .arg(&self.path)
+            .arg(tools::profiler()?);
         Ok(command)
     }
 
-    /// Whether nobody has it any more, after some time at the latest.
-    fn is_let_go(&mut self) -> bool {
+    /// Waits until no process holds the pipe.
+    fn is_released(&mut self) -> bool {
         until(|| self.reader.read(&mut [0]).is_ok_and(|read| read == 0))
     }
 }
 
 #[test]
-fn ctrl_c_ends_it_in_order() -> anyhow::Result<()> {
+fn ctrl_c_and_sigterm_end_the_command_with_exit_code_0() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
@@ -311,43 +408,70 @@ fn ctrl_c_ends_it_in_order() -> anyhow::Result<()> {
         let view = View::quiet(&file)?;
         let address = view.address.clone();
         assert_eq!(view.stop(signal)?.code(), Some(0));
-        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+        assert!(
+            TcpStream::connect(address).is_err(),
+            "the port still accepts connections"
+        );
     }
     Ok(())
 }
 
 #[test]
-fn another_viewer_is_named_by_the_environment() -> anyhow::Result<()> {
+fn the_environment_can_name_another_viewer() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::start(&file, |command| {
-        command.arg("--no-open").env("PROFILER_URL", "http://localhost:4242/");
+        command
+            .arg("--no-open")
+            .env("PROFILER_URL", "http://localhost:4242/");
     })?;
-    assert!(view.link.starts_with("http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1"), "{}", view.link);
-    let wrong =
-        Command::new(tools::profiler()?).arg("view").arg(&file).env("PROFILER_URL", "nowhere").output()?;
-    assert_eq!((wrong.status.code(), String::from_utf8(wrong.stderr)?.lines().count()), (Some(2), 1));
+    assert!(
+        view.link
+            .starts_with("http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1"),
+        "{}",
+        view.link
+    );
+    let wrong = Command::new(tools::profiler()?)
+        .arg("view")
+        .arg(&file)
+        .env("PROFILER_URL", "nowhere")
+        .output()?;
+    assert_eq!(
+        (
+            wrong.status.code(),
+            String::from_utf8(wrong.stderr)?.lines().count()
+        ),
+        (Some(2), 1)
+    );
     Ok(())
 }
 
-/// What the command says of a file that it does not serve.
+/// The output of the command for a file that it refuses.
 fn refused(file: &Path, options: &[&str]) -> anyhow::Result<tools::Said> {
     let mut command = Command::new(tools::profiler()?);
     command.arg("view").arg("--no-open").args(options).arg(file);
-    let mut command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut command = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let ended = until(|| command.try_wait().is_ok_and(|status| status.is_some()));
     if !ended {
         command.kill()?;
     }
     let output = command.wait_with_output()?;
     ensure!(ended, "{} is served", file.display());
-    let (out, error) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-    Ok(tools::Said { code: output.status.code(), out, error })
+    let out = String::from_utf8(output.stdout)?;
+    let error = String::from_utf8(output.stderr)?;
+    Ok(tools::Said {
+        code: output.status.code(),
+        out,
+        error,
+    })
 }
 
 #[test]
-fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
+fn a_file_that_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let mut cut = fs::read(compressed(&place)?)?;
@@ -380,6 +504,10 @@ fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
     let taken = View::quiet(&file)?;
     let port = taken.address.split_once(':').context("no port")?.1;
     let said = refused(&file, &["--port", port])?;
-    assert_eq!((said.code, said.error.lines().count()), (Some(2), 1), "{said:?}");
+    assert_eq!(
+        (said.code, said.error.lines().count()),
+        (Some(2), 1),
+        "{said:?}"
+    );
     Ok(())
 }

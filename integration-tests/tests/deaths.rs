@@ -1,5 +1,7 @@
-//! What a child committed before it died is in the profile, exactly, at whatever moment it was killed.
-//! The kinds of ends are in `faults_ends`, forks in `faults_kin`.
+//! Tests of the deaths of children at all moments: while recording, connecting and being captured.
+//!
+//! The profile contains exactly the entries that a child committed before its death, once, with the
+//! verdict of its end. `faults_ends` tests the kinds of ends, `faults_forks` tests forks.
 
 use profiler_core::ids::ByteLimit;
 use std::io::Read;
@@ -7,10 +9,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use integration_tests::acks;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, patiently};
 use integration_tests::profile::{FROZEN, Profile};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -20,110 +22,127 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
     own_process!();
     const KILLS: usize = 8;
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 20)))?;
-    let mut told = Vec::new();
+    let mut children = Vec::new();
     for n in 0..KILLS {
         let name = format!("child-{n}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.tell("acknowledge 4")?;
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.tell("acknowledge 4")?;
         let mut acknowledged = vec![0; 16];
-        puppet.stdout.read_exact(&mut acknowledged)?; // it records
-        // Another moment each time.
+        helper.stdout.read_exact(&mut acknowledged)?; // it records
+        // A different moment each time.
         std::thread::sleep(Duration::from_micros(3_000 + 7_919 * n as u64 % 30_000));
-        puppet.child.kill()?;
-        assert_eq!(puppet.child.wait()?.signal(), Some(libc::SIGKILL));
-        acknowledged.extend(puppet.rest()?);
-        told.push((name, acks::counts(&acknowledged)));
+        helper.child.kill()?;
+        assert_eq!(helper.child.wait()?.signal(), Some(libc::SIGKILL));
+        acknowledged.extend(helper.rest()?);
+        children.push((name, acks::counts(&acknowledged)));
     }
     let (_, profile) = session.capture()?;
-    for (name, threads) in &told {
-        assert_eq!(profile.verdict(name)?, "recovered: crashed with signal 9 (SIGKILL)");
+    for (name, threads) in &children {
+        assert_eq!(
+            profile.verdict(name)?,
+            "recovered: crashed with signal 9 (SIGKILL)"
+        );
         acks::check(profile.process(name)?, threads, true)?;
-        assert_eq!(profile.process(name)?.books()?.evicted, 0, "{name}");
+        assert_eq!(profile.process(name)?.counts()?.evicted, 0, "{name}");
     }
     Ok(())
 }
 
 #[test]
-fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::Result<()> {
+fn a_child_killed_during_a_request_has_crashed_and_appears_once() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
-        let mut puppet = Puppet::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
-        puppet.ask("hold 2 500")?;
-        assert!(puppet.freeze());
-        let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
-        let (mut events, path) = (capture.events(), session.path("killed.json"));
+        let mut helper = HelperProcess::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
+        helper.ask("hold 2 500")?;
+        assert!(helper.freeze());
+        let capture = session
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko);
+        let mut events = capture.events();
+        let path = session.path("killed.json");
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
-            let _ = events.next(); // asked
+            let _ = events.next(); // the requests were sent
             std::thread::sleep(Duration::from_millis(20 * round));
-            puppet.signal(libc::SIGKILL);
+            helper.signal(libc::SIGKILL);
             saving.join().expect("no panic")
         })?;
         let profile = Profile::read(&report.path)?;
         let name = format!("killed-{round}");
-        assert_eq!(profile.verdict(&name)?, "recovered: crashed with signal 9 (SIGKILL)");
-        assert_eq!(profile.process(&name)?.books()?.delivered, 1000);
+        assert_eq!(
+            profile.verdict(&name)?,
+            "recovered: crashed with signal 9 (SIGKILL)"
+        );
+        assert_eq!(profile.process(&name)?.counts()?.delivered, 1000);
     }
     Ok(())
 }
 
 #[test]
-fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()> {
+fn a_child_that_exits_during_a_capture_appears_once() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
         let name = format!("exits-{round}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.ask("hold 2 500")?;
-        let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.ask("hold 2 500")?;
+        let capture = session
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko);
         let path = session.path("exits.json");
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
             std::thread::sleep(Duration::from_millis(round));
-            assert!(puppet.end("exit 0").is_ok_and(|status| status.success()));
+            assert!(helper.end("exit 0").is_ok_and(|status| status.success()));
             saving.join().expect("no panic")
         })?;
         let profile = Profile::read(&report.path)?;
         assert_eq!(profile.verdict(&name)?, "complete");
-        assert_eq!(profile.process(&name)?.books()?.delivered, 1000);
+        assert_eq!(profile.process(&name)?.counts()?.delivered, 1000);
     }
     Ok(())
 }
 
 #[test]
-fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<()> {
+fn a_child_that_ends_after_its_part_was_taken_appears_once() -> anyhow::Result<()> {
     own_process!();
     patiently(a_part_is_taken_and_its_child_ends)
 }
 
-/// The capture waits for another child until it finds that child frozen.
+/// Kills a child whose part was taken, while the capture still waits for a frozen child.
 fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
-    let mut quick = Puppet::spawn(&session, CHILD, "quick", "init")?;
-    let mut slow = Puppet::spawn(&session, CHILD, "slow", "init")?;
+    let mut quick = HelperProcess::spawn(&session, CHILD, "quick", "init")?;
+    let mut slow = HelperProcess::spawn(&session, CHILD, "slow", "init")?;
     quick.ask("hold 2 500")?;
     slow.ask("hold 2 500")?;
     assert!(slow.freeze());
-    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
-    let (mut events, path) = (capture.events(), session.path("once.json"));
+    let capture = session
+        .session()?
+        .capture()
+        .format(profiler_parent::Format::Gecko);
+    let mut events = capture.events();
+    let path = session.path("once.json");
     let report = std::thread::scope(|scope| {
         let saving = scope.spawn(|| capture.save(&path));
         let settled = |event: &_| matches!(event, profiler_parent::CaptureEvent::Settled { .. });
         let _ = events.find(settled);
-        quick.signal(libc::SIGKILL); // the capture still waits for the other one
+        quick.signal(libc::SIGKILL); // the capture still waits for the other child
         saving.join().expect("no panic")
     })?;
     let profile = Profile::read(&report.path)?;
     assert_eq!(report.processes.len(), 3);
     profile.is_complete("quick")?;
-    assert_eq!(profile.process("quick")?.books()?.delivered, 1000);
+    assert_eq!(profile.process("quick")?.counts()?.delivered, 1000);
     assert_eq!(profile.verdict("slow")?, FROZEN);
     Ok(())
 }
 
 #[test]
-fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Result<()> {
+fn children_that_die_while_they_connect_never_delay_the_parent() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let mut children = Vec::new();
@@ -137,54 +156,73 @@ fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Re
     }
     let watch = Stopwatch::start();
     let (_, profile) = session.capture()?;
-    assert!(watch.elapsed() < LONG, "less than the progress timeout");
+    assert!(
+        watch.elapsed() < LONG,
+        "the capture waited for the progress timeout"
+    );
     for n in 0..20 {
         let name = format!("hasty-{n}");
-        assert_eq!(profile.verdict(&name)?, "recovered: crashed with signal 9 (SIGKILL)");
-        assert_eq!(profile.process(&name)?.books()?.delivered, 1);
+        assert_eq!(
+            profile.verdict(&name)?,
+            "recovered: crashed with signal 9 (SIGKILL)"
+        );
+        assert_eq!(profile.process(&name)?.counts()?.delivered, 1);
     }
     Ok(())
 }
 
 #[test]
-fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Result<()> {
+fn a_child_that_ended_its_profiler_continues_and_keeps_its_data() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "done", "init")?;
-    puppet.ask("hold 2 100")?;
-    puppet.ask("shutdown")?;
-    puppet.ask("mark 50")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "done", "init")?;
+    helper.ask("hold 2 100")?;
+    helper.ask("shutdown")?;
+    helper.ask("mark 50")?;
     for _ in 0..2 {
         let (_, profile) = session.capture()?;
         assert_eq!(profile.verdict("done")?, "complete");
-        assert_eq!(profile.process("done")?.books()?.delivered, 200);
-        puppet.tell("exit 0")?;
-        assert!(puppet.child.wait().expect("a status").success());
-        puppet = Puppet::spawn(&session, CHILD, "next", "init")?;
+        assert_eq!(profile.process("done")?.counts()?.delivered, 200);
+        helper.tell("exit 0")?;
+        assert!(helper.child.wait().expect("a status").success());
+        helper = HelperProcess::spawn(&session, CHILD, "next", "init")?;
     }
     Ok(())
 }
 
-/// A process gives up its files before its exit status is there: who reads the end of its output and captures at
-/// once must not be told that it is well. Only the system can be so late that it is told so all the same.
+/// A process closes its files before its exit status is available. A capture right after the end of
+/// its output must still report the death. In a few rounds the system may provide the status too
+/// late.
 #[test]
-fn whoever_saw_a_child_s_output_end_is_told_how_it_died() -> anyhow::Result<()> {
+fn a_capture_after_the_end_of_a_child_s_output_reports_its_death() -> anyhow::Result<()> {
     own_process!();
     const ROUNDS: usize = 30;
     let session = session::start(|builder| builder)?;
-    let mut told = Vec::new();
+    let mut verdicts = Vec::new();
     for round in 0..ROUNDS {
         let name = format!("child-{round}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.ask("record 1 10")?;
-        puppet.signal(libc::SIGKILL);
-        puppet.rest()?;
-        let report = session.session()?.capture().save(session.path("death.json"))?;
-        let its = report.processes.into_iter().find(|process| process.name == name);
-        told.push(its.map(|its| its.verdict.to_string()).unwrap_or_default());
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.ask("record 1 10")?;
+        helper.signal(libc::SIGKILL);
+        helper.rest()?;
+        let report = session
+            .session()?
+            .capture()
+            .save(session.path("death.json"))?;
+        let process = report
+            .processes
+            .into_iter()
+            .find(|process| process.name == name);
+        verdicts.push(
+            process
+                .map(|process| process.verdict.to_string())
+                .unwrap_or_default(),
+        );
     }
-    let right =
-        told.iter().filter(|verdict| *verdict == "recovered: crashed with signal 9 (SIGKILL)").count();
-    assert!(right >= ROUNDS - 3, "{told:?}");
+    let right = verdicts
+        .iter()
+        .filter(|verdict| *verdict == "recovered: crashed with signal 9 (SIGKILL)")
+        .count();
+    assert!(right >= ROUNDS - 3, "{verdicts:?}");
     Ok(())
 }

@@ -1,7 +1,10 @@
-//! Every marker of every process arrives: once, in order, and counted.
+//! Tests that every marker of every process is delivered once, in order, and counted.
+//!
+//! They cover many processes and threads at once, threads and processes that have ended, and
+//! threads that begin at the same moment.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -11,13 +14,13 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
     own_process!();
     const COUNT: u64 = 2_000;
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
-    for puppet in &mut puppets {
-        assert_eq!(puppet.status, "Recording");
-        puppet.tell(&format!("hold 4 {COUNT}"))?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 8)?;
+    for helper in &mut helpers {
+        assert_eq!(helper.status, "Recording");
+        helper.tell(&format!("hold-burst 4 {COUNT}"))?;
     }
-    for puppet in &mut puppets {
-        assert_eq!(puppet.line()?, "ok");
+    for helper in &mut helpers {
+        assert_eq!(helper.line()?, "ok");
     }
     let (report, profile) = session.capture()?;
     assert_eq!((report.processes.len(), profile.processes.len()), (9, 9));
@@ -25,19 +28,34 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
         let name = format!("child-{n}");
         let process = profile.process(&name)?;
         let numbers = process.numbers()?;
-        assert_eq!(numbers.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3], "{name}");
-        let books = process.books()?;
-        // Thirty-two threads begin at once: one that finds neither a chunk nor the manager loses an entry, counted.
-        // How many that are is the machine's affair, as long as it stays the exception.
-        assert!(books.dropped <= COUNT / 10 && books.recorded == 4 * COUNT, "{name}: {books:?}");
-        assert_eq!(books.delivered + books.dropped, 4 * COUNT, "{name}: {books:?}");
+        assert_eq!(
+            numbers.keys().copied().collect::<Vec<_>>(),
+            [0, 1, 2, 3],
+            "{name}"
+        );
+        let counts = process.counts()?;
+        // Thirty-two threads begin at once. A thread that gets neither a chunk nor the manager
+        // drops an entry, which is counted. The machine determines how many entries that are; they
+        // must remain the exception.
+        assert!(
+            counts.dropped <= COUNT / 10 && counts.recorded == 4 * COUNT,
+            "{name}: {counts:?}"
+        );
+        assert_eq!(
+            counts.delivered + counts.dropped,
+            4 * COUNT,
+            "{name}: {counts:?}"
+        );
         let there: usize = numbers.values().map(Vec::len).sum();
-        assert_eq!(there as u64, books.delivered, "{name}: {books:?}");
+        assert_eq!(there as u64, counts.delivered, "{name}: {counts:?}");
         for numbers in numbers.values() {
-            assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last() < Some(&COUNT), "{name}");
             assert!(
-                books.dropped > 0 || numbers.iter().copied().eq(0..COUNT),
-                "{name}: none is missing uncounted"
+                numbers.is_sorted_by(|a, b| a < b) && numbers.last() < Some(&COUNT),
+                "{name}"
+            );
+            assert!(
+                counts.dropped > 0 || numbers.iter().copied().eq(0..COUNT),
+                "{name}: a marker is missing and not counted"
             );
         }
         assert_eq!(profile.verdict(&name)?, "complete");
@@ -50,9 +68,9 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
 fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("record 4 500")?;
-    puppet.ask("mark 10")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("record 4 500")?;
+    helper.ask("mark 10")?;
     let (_, profile) = session.capture()?;
     let numbers = profile.process("child")?.numbers()?;
     assert_eq!(numbers.len(), 5);
@@ -66,14 +84,14 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     for (name, end, code) in [("exits", "exit 3", 3), ("quits", "quit 0", 0)] {
-        let mut puppet = Puppet::spawn(&session, CHILD, name, "init")?;
-        puppet.ask("record 2 300")?;
-        assert_eq!(puppet.end(end)?.code(), Some(code));
+        let mut helper = HelperProcess::spawn(&session, CHILD, name, "init")?;
+        helper.ask("record 2 300")?;
+        assert_eq!(helper.end(end)?.code(), Some(code));
     }
     let (_, profile) = session.capture()?;
     for name in ["exits", "quits"] {
         assert_eq!(profile.verdict(name)?, "complete");
-        assert_eq!(profile.process(name)?.books()?.delivered, 600);
+        assert_eq!(profile.process(name)?.counts()?.delivered, 600);
     }
     Ok(())
 }
@@ -83,18 +101,24 @@ fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result
     own_process!();
     const BURST: u64 = 8 * 400;
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
     for round in 1..=5 {
-        for puppet in &mut puppets {
-            puppet.tell("burst 8 400")?;
+        for helper in &mut helpers {
+            helper.tell("burst 8 400")?;
         }
-        for puppet in &mut puppets {
-            assert_eq!(puppet.line()?, "ok");
+        for helper in &mut helpers {
+            assert_eq!(helper.line()?, "ok");
         }
         let (report, _) = session.capture()?;
         for child in &report.processes[1..] {
-            // Also those of threads that could not even join the session.
-            assert_eq!(child.counts.recorded(), round * BURST, "{}: {:?}", child.name, child.counts);
+            // Includes the entries of threads that could not join the session.
+            assert_eq!(
+                child.counts.recorded(),
+                round * BURST,
+                "{}: {:?}",
+                child.name,
+                child.counts
+            );
         }
     }
     Ok(())

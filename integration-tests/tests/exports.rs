@@ -1,4 +1,7 @@
-//! `profiler export` and `profiler import`, from a recording to the files, against the command's own report.
+//! Tests of `profiler export` and `profiler import`: rows X3, X5 to X7 and X9 of
+//! `docs/features.md`.
+//!
+//! The times in the written files are compared with those that `profiler info` reports.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,43 +16,63 @@ use profiler_core::ids::ThreadId;
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler};
 use serde_json::{Value, json};
 
-/// Self times of a `.cpuprofile` in microseconds by function, as viewers add them up; and all its time.
+/// The self time of each function in a `.cpuprofile`, in microseconds, summed as viewers do, and
+/// the length of the recording.
 fn self_times(file: &Path) -> anyhow::Result<(BTreeMap<String, i64>, i64)> {
     let profile: Value = serde_json::from_slice(&fs::read(file)?)?;
     let list = |key: &str| profile[key].as_array().cloned().unwrap_or_default();
     let names: BTreeMap<u64, String> = list("nodes")
         .iter()
         .filter_map(|node| {
-            Some((node["id"].as_u64()?, node["callFrame"]["functionName"].as_str()?.to_owned()))
+            Some((
+                node["id"].as_u64()?,
+                node["callFrame"]["functionName"].as_str()?.to_owned(),
+            ))
         })
         .collect();
     let int = |value: &Value| value.as_i64().unwrap_or(0);
     let deltas: Vec<i64> = list("timeDeltas").iter().map(int).collect();
     let start = int(&profile["startTime"]) + deltas.first().copied().unwrap_or(0);
     let length = int(&profile["endTime"]) - start;
-    let rest = length - deltas.iter().skip(1).sum::<i64>();
+    let last = length - deltas.iter().skip(1).sum::<i64>();
     let mut times = BTreeMap::new();
-    for (sample, us) in list("samples").iter().zip(deltas.iter().skip(1).copied().chain([rest])) {
+    for (sample, us) in list("samples")
+        .iter()
+        .zip(deltas.iter().skip(1).copied().chain([last]))
+    {
         let id = sample.as_u64().context("no node")?;
-        *times.entry(names.get(&id).context("a sample of no node")?.clone()).or_default() += us;
+        *times
+            .entry(names.get(&id).context("a sample of no node")?.clone())
+            .or_default() += us;
     }
     Ok((times, length))
 }
 
-/// Exports with the command; gives the `.cpuprofile` files.
+/// Exports a profile with the command, and returns the `.cpuprofile` files.
 fn cpuprofiles(profile: &Path, directory: &Path, flags: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
-    let fixed =
-        [OsStr::new("export"), profile.as_os_str(), "--to".as_ref(), "cpuprofile".as_ref(), "-o".as_ref()];
-    let arguments: Vec<&OsStr> =
-        fixed.into_iter().chain([directory.as_os_str()]).chain(flags.iter().map(OsStr::new)).collect();
+    let fixed = [
+        OsStr::new("export"),
+        profile.as_os_str(),
+        "--to".as_ref(),
+        "cpuprofile".as_ref(),
+        "-o".as_ref(),
+    ];
+    let arguments: Vec<&OsStr> = fixed
+        .into_iter()
+        .chain([directory.as_os_str()])
+        .chain(flags.iter().map(OsStr::new))
+        .collect();
     let said = tools::run(&arguments)?;
     ensure!(said.code == Some(0), "{said:?}");
     let index: Value = serde_json::from_slice(&fs::read(directory.join("index.json"))?)?;
     let files = index["profiles"].as_array().context("no list")?.iter();
-    Ok(files.filter_map(|row| Some(directory.join(row["file"].as_str()?))).collect())
+    Ok(files
+        .filter_map(|row| Some(directory.join(row["file"].as_str()?)))
+        .collect())
 }
 
-/// Four threads of two processes whose functions ran half of the time, in intervals that are none.
+/// A recording of four threads in two processes, with irregular intervals. The functions used the
+/// processor for part of the time.
 fn recording() -> Value {
     const SAMPLES: usize = 4000;
     let column = |of: fn(usize) -> Value| (0..SAMPLES).map(of).collect::<Vec<Value>>();
@@ -89,16 +112,24 @@ fn x3_self_times_in_the_files_are_those_of_the_report() -> anyhow::Result<()> {
         ensure!(files.len() == 4, "{files:?}");
         for file in files {
             let (times, length) = self_times(&file)?;
-            ensure!(times.values().sum::<i64>() == length, "{times:?}: self and idle are all of {length}");
-            times.into_iter().for_each(|(name, us)| *sums.entry(name).or_default() += us);
+            ensure!(
+                times.values().sum::<i64>() == length,
+                "{times:?}: self and idle times do not add up to {length}"
+            );
+            times
+                .into_iter()
+                .for_each(|(name, us)| *sums.entry(name).or_default() += us);
         }
         let rows = info["samples"]["top"].as_array().context("no functions")?;
         ensure!(rows.len() == 3, "{info}");
         for row in rows {
-            let (name, ms) =
-                (row["function"].as_str().context("no name")?, row["self_ms"].as_f64().context("no time")?);
+            let name = row["function"].as_str().context("no name")?;
+            let ms = row["self_ms"].as_f64().context("no time")?;
             let ours = *sums.get(name).context("not in the files")? as f64 / 1000.0;
-            ensure!((ours - ms).abs() <= ms / 100.0, "{by} {name}: {ours} ms, {ms} in the report");
+            ensure!(
+                (ours - ms).abs() <= ms / 100.0,
+                "{by} {name}: {ours} ms, {ms} in the report"
+            );
         }
     }
     Ok(())
@@ -110,7 +141,12 @@ fn x9_what_node_recorded_is_reported_with_its_own_times() -> anyhow::Result<()> 
     let directory = tempfile::tempdir()?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/node.cpuprofile");
     let imported = directory.path().join("node.json.gz");
-    let said = tools::run(&[OsStr::new("import"), file.as_os_str(), "-o".as_ref(), imported.as_os_str()])?;
+    let said = tools::run(&[
+        OsStr::new("import"),
+        file.as_os_str(),
+        "-o".as_ref(),
+        imported.as_os_str(),
+    ])?;
     ensure!(said.code == Some(0), "{said:?}");
     let (times, length) = self_times(&file)?;
     let info = tools::info(&imported)?;
@@ -120,17 +156,29 @@ fn x9_what_node_recorded_is_reported_with_its_own_times() -> anyhow::Result<()> 
     );
     for row in info["samples"]["top"].as_array().context("no functions")? {
         let name = row["function"].as_str().context("no name")?;
-        let expected = times.get(if name == "(anonymous)" { "" } else { name }).copied().unwrap_or(0);
+        let expected = times
+            .get(if name == "(anonymous)" { "" } else { name })
+            .copied()
+            .unwrap_or(0);
         let ms = row["self_ms"].as_f64().context("no time")?;
-        ensure!((ms - expected as f64 / 1e3).abs() < 0.01, "{name}: {ms} ms, {expected} µs in the file");
+        ensure!(
+            (ms - expected as f64 / 1e3).abs() < 0.01,
+            "{name}: {ms} ms, {expected} µs in the file"
+        );
     }
-    ensure!(times.contains_key("spin") && info.to_string().contains("spin"), "{times:?}");
+    ensure!(
+        times.contains_key("spin") && info.to_string().contains("spin"),
+        "{times:?}"
+    );
     let again = cpuprofiles(&imported, &directory.path().join("again"), &[])?;
-    ensure!(self_times(&again[0])?.1 == length, "and goes out again as it came");
+    ensure!(
+        self_times(&again[0])?.1 == length,
+        "the exported length differs from the imported one"
+    );
     Ok(())
 }
 
-/// A thread row for the interpreter.
+/// The thread number of the interpreter.
 const ROW: ThreadId = ThreadId::new(0x7000_0001);
 
 #[test]
@@ -139,7 +187,11 @@ fn x5_x6_x7_an_interpreters_safe_points_are_in_the_exported_files() -> anyhow::R
     let session = session::start(|builder| builder)?;
     let mut sampler = SafePointSampler::new(ROW, Duration::from_millis(1));
     ensure!(sampler.start(), "no session");
-    let name = |name| FunctionName { name, file: "script.lua", line: 12 };
+    let name = |name| FunctionName {
+        name,
+        file: "script.lua",
+        line: 12,
+    };
     std::thread::sleep(Duration::from_millis(50));
     sampler.poll(|stack| {
         stack.push(FunctionId(1), || name("script main"));
@@ -150,32 +202,57 @@ fn x5_x6_x7_an_interpreters_safe_points_are_in_the_exported_files() -> anyhow::R
     sampler.resume();
     std::thread::sleep(Duration::from_millis(5));
     sampler.stop(|stack| stack.push(FunctionId(1), || name("script main")));
-    let report = session.session()?.capture().save(session.path("processed.json.gz"))?;
+    let report = session
+        .session()?
+        .capture()
+        .save(session.path("processed.json.gz"))?;
     let files = cpuprofiles(&report.path, &session.path("out"), &[])?;
-    let own =
-        files.iter().find(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("script.lua")));
+    let own = files
+        .iter()
+        .find(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("script.lua")));
     let own = own.with_context(|| format!("the interpreter is in no file: {files:?}"))?;
     let profile: Value = serde_json::from_slice(&fs::read(own)?)?;
     let (times, length) = self_times(own)?;
     let samples = profile["samples"].as_array().map_or(0, Vec::len);
-    ensure!(samples == 4, "X5, X7: the beginning, a long stretch, a pause, the end: {profile}");
+    ensure!(
+        samples == 4,
+        "X5, X7: not a sample each for start, long stretch, pause and end: {profile}"
+    );
     let at_least = |name: &str, ms: i64| times.get(name).is_some_and(|us| *us >= ms * 1000);
-    ensure!(at_least("long native", 50) && at_least("script main", 5), "{times:?}");
-    ensure!(at_least("(idle)", 60), "X6: the pause is in no function: {times:?}");
+    ensure!(
+        at_least("long native", 50) && at_least("script main", 5),
+        "{times:?}"
+    );
+    ensure!(
+        at_least("(idle)", 60),
+        "X6: the pause belongs to a function: {times:?}"
+    );
     ensure!(times.values().sum::<i64>() == length, "{times:?}");
-    let frame = profile["nodes"].as_array().context("no nodes")?.iter().map(|node| &node["callFrame"]);
-    let main = frame.clone().find(|frame| frame["functionName"] == "script main").context("no main")?;
-    ensure!(main["url"] == "script.lua" && main["lineNumber"] == 11, "{main}");
+    let frame = profile["nodes"]
+        .as_array()
+        .context("no nodes")?
+        .iter()
+        .map(|node| &node["callFrame"]);
+    let main = frame
+        .clone()
+        .find(|frame| frame["functionName"] == "script main")
+        .context("no main")?;
+    ensure!(
+        main["url"] == "script.lua" && main["lineNumber"] == 11,
+        "{main}"
+    );
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_exported_or_imported_is_said_in_one_line() -> anyhow::Result<()> {
+fn an_error_of_export_or_import_is_one_line() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
-    let (file, out) = (directory.path().join("in.json"), directory.path().join("out"));
+    let file = directory.path().join("in.json");
+    let out = directory.path().join("out");
     fs::write(&file, "{}")?;
-    let (file, out) = (file.to_string_lossy().into_owned(), out.to_string_lossy().into_owned());
+    let file = file.to_string_lossy().into_owned();
+    let out = out.to_string_lossy().into_owned();
     let missing = format!("{file}.none");
     let cases: [&[&str]; 5] = [
         &["export", &file, "--to", "pprof", "-o", &out],
@@ -186,7 +263,10 @@ fn what_cannot_be_exported_or_imported_is_said_in_one_line() -> anyhow::Result<(
     ];
     for case in cases {
         let said = tools::run(case)?;
-        ensure!(said.code == Some(2) && said.out.is_empty() && said.error.lines().count() == 1, "{said:?}");
+        ensure!(
+            said.code == Some(2) && said.out.is_empty() && said.error.lines().count() == 1,
+            "{said:?}"
+        );
     }
     ensure!(!Path::new(&out).exists());
     Ok(())

@@ -1,21 +1,24 @@
-//! Every kind of end: what was committed is there, the verdict names the end, nobody else is harmed.
+//! Tests of every kind of end of a child: exits, panics, signals, faults and lack of memory.
+//!
+//! The profile contains every committed entry, the verdict names the end, and no other process is
+//! harmed. `deaths` tests the moments of a death.
 
 use std::path::PathBuf;
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// A child records on two threads and the main one, ends as told, and is captured twice.
+/// A child records on two threads and its main thread, ends by `command`, and is captured twice.
 fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    puppet.end(command)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    helper.end(command)?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         check(&profile, verdict)?;
@@ -23,25 +26,37 @@ fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-fn record(puppet: &mut Puppet) -> anyhow::Result<()> {
-    puppet.ask("hold 2 500")?;
-    puppet.ask("mark 200")?;
+fn record(helper: &mut HelperProcess) -> anyhow::Result<()> {
+    helper.ask("hold 2 500")?;
+    helper.ask("mark 200")?;
     Ok(())
 }
 
-/// All that was committed, nothing else; the verdict; a marker in the parent if it is incomplete.
+/// Checks that the profile has exactly the committed entries, the verdict, and a marker in the
+/// parent if the child is incomplete.
 fn check(profile: &Profile, verdict: &str) -> anyhow::Result<()> {
     let process = profile.process("faulty")?;
     let numbers = process.numbers()?;
-    assert!((0..2).all(|thread| numbers[&thread].iter().copied().eq(0..500)), "{numbers:?}");
+    assert!(
+        (0..2).all(|thread| numbers[&thread].iter().copied().eq(0..500)),
+        "{numbers:?}"
+    );
     assert!(numbers[&1000].iter().copied().eq(0..200), "{numbers:?}");
-    let books = process.books()?;
-    assert_eq!((books.recorded, books.delivered), (1200, 1200), "{books:?}");
+    let counts = process.counts()?;
+    assert_eq!(
+        (counts.recorded, counts.delivered),
+        (1200, 1200),
+        "{counts:?}"
+    );
     let found = profile.verdict("faulty")?;
     assert!(found.starts_with(verdict), "{found}");
-    let told = profile.incomplete();
-    let expected = if verdict == "complete" { vec![] } else { vec![("faulty".to_owned(), found)] };
-    assert_eq!(told, expected);
+    let incomplete = profile.incomplete();
+    let expected = if verdict == "complete" {
+        vec![]
+    } else {
+        vec![("faulty".to_owned(), found)]
+    };
+    assert_eq!(incomplete, expected);
     Ok(())
 }
 
@@ -66,11 +81,13 @@ fn a_child_that_exits_without_any_handler_is_complete() -> anyhow::Result<()> {
 #[test]
 fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    assert_eq!(puppet.end("panic")?.code(), Some(101));
-    let ProcessState::Exited(Some(status)) = scene.report_of("faulty").state else { panic!("it lives") };
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    assert_eq!(helper.end("panic")?.code(), Some(101));
+    let ProcessState::Exited(Some(status)) = scene.report_of("faulty").state else {
+        panic!("it lives")
+    };
     assert_eq!(status.code(), Some(101));
     let (_, profile) = scene.capture()?;
     check(&profile, "complete")?;
@@ -80,13 +97,13 @@ fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> 
 #[test]
 fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    assert_eq!(puppet.ask("panic-thread")?, "ok true");
-    record(&mut puppet)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    assert_eq!(helper.ask("panic-thread")?, "ok true");
+    record(&mut helper)?;
     let (_, profile) = scene.capture()?;
     check(&profile, "complete")?;
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
@@ -135,18 +152,18 @@ fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_finds_no_more_memory_aborts_and_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    puppet.ask("without hoard")?;
-    puppet.end("hoard")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    helper.ask("without hoard")?;
+    helper.end("hoard")?;
     let (_, profile) = scene.capture()?;
     check(&profile, "recovered: crashed with signal 6 (SIGABRT")?;
     scene.end()
 }
 
-/// Needs the right to make a memory cgroup; says so where it has not. The pool's pages are charged to
-/// the child, and stay readable after it was killed.
+/// Needs the right to create a memory cgroup. Without it, the test prints so and kills the child
+/// itself. The pages of the pool are charged to the child, and remain readable after its death.
 #[test]
 fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()> {
     own_process!();
@@ -155,11 +172,11 @@ fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()>
         return ends("kill", "recovered: crashed with signal 9 (SIGKILL)");
     };
     println!("ran in the memory cgroup {}", group.0.display());
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    group.put(puppet.pid())?;
-    record(&mut puppet)?;
-    puppet.end("hoard")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    group.put(helper.pid())?;
+    record(&mut helper)?;
+    helper.end("hoard")?;
     let (_, profile) = scene.capture()?;
     check(&profile, "recovered: crashed with signal 9 (SIGKILL)")?;
     scene.end()
@@ -171,21 +188,31 @@ struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
     fn make(limit: u64) -> Option<Self> {
-        let (v1, v2) = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup");
-        [(v1, "memory.limit_in_bytes"), (v2, "memory.max")].into_iter().find_map(|(root, file)| {
-            let group = Self(PathBuf::from(root).join(format!("profiler-faults-{}", std::process::id())));
-            std::fs::create_dir(&group.0).ok()?;
-            std::fs::write(group.0.join(file), limit.to_string()).ok().map(|()| group)
-        })
+        let v1 = "/sys/fs/cgroup/memory";
+        let v2 = "/sys/fs/cgroup";
+        [(v1, "memory.limit_in_bytes"), (v2, "memory.max")]
+            .into_iter()
+            .find_map(|(root, file)| {
+                let group = Self(
+                    PathBuf::from(root).join(format!("profiler-faults-{}", std::process::id())),
+                );
+                std::fs::create_dir(&group.0).ok()?;
+                std::fs::write(group.0.join(file), limit.to_string())
+                    .ok()
+                    .map(|()| group)
+            })
     }
 
     fn put(&self, pid: u32) -> anyhow::Result<()> {
-        Ok(std::fs::write(self.0.join("cgroup.procs"), pid.to_string())?)
+        Ok(std::fs::write(
+            self.0.join("cgroup.procs"),
+            pid.to_string(),
+        )?)
     }
 }
 
 impl Drop for MemoryGroup {
-    /// Its last process has been waited for, but may not have left yet.
+    /// Retries, because the last process has been reaped but may still be in the group.
     fn drop(&mut self) {
         integration_tests::patience::until(|| std::fs::remove_dir(&self.0).is_ok());
     }

@@ -1,36 +1,51 @@
-//! A child that answers with something that is not its part of a profile: its memory is read instead,
-//! and the verdict says what was wrong.
+//! Tests of a child that sends a malformed or misleading part of a profile.
+//!
+//! If the part is refused, the parent reads the child's memory instead, and the verdict tells the
+//! defect. The parts are made by `src/bin/child/part_liar.rs`.
 
+use integration_tests::fixture::Fixture;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
-use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// Captured twice: everything is there, from the memory, with a reason that says `why`.
-fn is_seen_through(lie: &str, why: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
-    puppet.ask("hold 2 500")?;
+/// The part is refused in two captures: all entries come from the child's memory, and the reason
+/// contains `why`.
+fn is_refused(lie: &str, why: &str) -> anyhow::Result<()> {
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", &format!("liar-{lie}"))?;
+    helper.ask("hold 2 500")?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         let verdict = profile.verdict("faulty")?;
-        assert!(verdict.starts_with("recovered: refused: ") && verdict.contains(why), "{verdict}");
+        assert!(
+            verdict.starts_with("recovered: refused: ") && verdict.contains(why),
+            "{verdict}"
+        );
         assert_eq!(profile.incomplete(), [("faulty".to_owned(), verdict)]);
         let process = profile.process("faulty")?;
-        assert!(process.numbers()?.values().all(|numbers| numbers.iter().copied().eq(0..500)));
-        assert_eq!(process.books()?.delivered, 1000);
+        assert!(
+            process
+                .numbers()?
+                .values()
+                .all(|numbers| numbers.iter().copied().eq(0..500))
+        );
+        assert_eq!(process.counts()?.delivered, 1000);
     }
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "complete", "its memory is beyond its lies");
+    assert_eq!(
+        profile.verdict("faulty")?,
+        "complete",
+        "its memory was not read after its end"
+    );
     scene.end()
 }
 
-/// Taken as it is: it is well-formed and of the right shape, whatever else it is.
+/// The part is accepted, because it is well-formed and of the right shape.
 fn is_taken(lie: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", &format!("liar-{lie}"))?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
@@ -45,7 +60,7 @@ macro_rules! lies {
         #[test]
         fn $name() -> anyhow::Result<()> {
             own_process!();
-            is_seen_through($lie, $why)
+            is_refused($lie, $why)
         }
     )*};
 }
@@ -94,37 +109,47 @@ fn a_part_is_taken_up_to_its_announced_length() -> anyhow::Result<()> {
 #[test]
 fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", "liar-long")?;
     let before = own::resident_bytes();
-    let saved =
-        scene.session()?.capture().format(profiler_parent::Format::Gecko).save(scene.path("long.json"))?;
+    let saved = scene
+        .session()?
+        .capture()
+        .format(profiler_parent::Format::Gecko)
+        .save(scene.path("long.json"))?;
     let grown = own::resident_bytes().saturating_sub(before);
-    assert!(saved.bytes > 64 << 20 && grown < 16 << 20, "{} bytes, {grown} more in memory", saved.bytes);
+    assert!(
+        saved.bytes > 64 << 20 && grown < 16 << 20,
+        "{} bytes, {grown} more in memory",
+        saved.bytes
+    );
     scene.capture()?;
     scene.end()
 }
 
-/// Sometimes a lie is believed for a moment: then the bytes that were checked are those that stand in
-/// the file. Sometimes it is not, and everything is there.
+/// The part changes while the parent reads it. The parent either accepts it, and the file contains
+/// the bytes that were checked, or refuses it and reads all entries from the child's memory.
 fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", &format!("liar-{lie}"))?;
+    helper.ask("hold 2 500")?;
     for _ in 0..10 {
         let watch = Stopwatch::start();
         let (_, profile) = scene.capture()?;
-        assert!(watch.elapsed() < LONG, "nobody waits for its next change");
+        assert!(
+            watch.elapsed() < LONG,
+            "the capture waited for changes of the part"
+        );
         let verdict = profile.verdict("faulty")?;
         match verdict.as_str() {
             "complete" => assert_eq!(profile.process("liar")?.threads.len(), 1),
             _ => {
                 assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
-                assert_eq!(profile.process("faulty")?.books()?.delivered, 1000);
+                assert_eq!(profile.process("faulty")?.counts()?.delivered, 1000);
             }
         }
     }
-    puppet.child.kill()?;
+    helper.child.kill()?;
     scene.end()
 }
 

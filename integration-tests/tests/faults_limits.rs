@@ -1,39 +1,52 @@
-//! A child that has used up what the system lets it have: its profiler is off, or cannot hand its part
-//! over, and its host goes on.
+//! Tests of a child that reaches a limit of the system: descriptors, threads, file size or address
+//! space.
+//!
+//! If the limit exists before `init`, the profiler is off and tells why. If it is set later, the
+//! child cannot write its part, and the parent reads its memory. The child's program continues.
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// The limit was there before the profiler: that is off and says why, the child goes on.
-fn is_off_and_goes_on(limit: &str, why: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = Puppet::spawn_as(&scene, CHILD, "poor", &format!("without-{limit}"))?;
-    assert!(puppet.status.starts_with("off: ") && puppet.status.contains(why), "{}", puppet.status);
-    puppet.ask("mark 100")?;
+/// A limit that exists before `init`: the profiler is off with the reason, and the child continues.
+fn is_off_and_continues(limit: &str, why: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn_as(&scene, CHILD, "poor", &format!("without-{limit}"))?;
+    assert!(
+        helper.status.starts_with("off: ") && helper.status.contains(why),
+        "{}",
+        helper.status
+    );
+    helper.ask("mark 100")?;
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("poor")?, verdict);
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.capture()?;
     scene.end()
 }
 
-/// The limit came when it had recorded: what it recorded before and after is there.
-fn is_there(limit: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("poor", "init")?;
-    puppet.ask("hold 2 500")?;
-    puppet.ask(&format!("without {limit}"))?;
+/// A limit that is set after the first entries: all entries before and after it are delivered.
+fn is_recovered(limit: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("poor", "init")?;
+    helper.ask("hold 2 500")?;
+    helper.ask(&format!("without {limit}"))?;
     for round in 1..=2 {
-        puppet.ask("mark 100")?;
+        helper.ask("mark 100")?;
         let (_, profile) = scene.capture()?;
         let found = profile.verdict("poor")?;
         assert!(found.starts_with(verdict), "{found}");
-        assert_eq!(profile.process("poor")?.books()?.delivered, 1000 + round * 100);
+        assert_eq!(
+            profile.process("poor")?.counts()?.delivered,
+            1000 + round * 100
+        );
     }
-    assert!(puppet.end("exit 0")?.success(), "its host is unharmed");
+    assert!(
+        helper.end("exit 0")?.success(),
+        "the child's program is harmed"
+    );
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("poor")?, "complete");
     scene.end()
@@ -42,56 +55,74 @@ fn is_there(limit: &str, verdict: &str) -> anyhow::Result<()> {
 #[test]
 fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
     own_process!();
-    is_off_and_goes_on("descriptors", "Too many open files", "missing: never connected")
+    is_off_and_continues(
+        "descriptors",
+        "Too many open files",
+        "missing: never connected",
+    )
 }
 
 #[test]
 fn a_child_that_runs_out_of_descriptors_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    is_there("descriptors", "recovered: refused: Too many open files")
+    is_recovered("descriptors", "recovered: refused: Too many open files")
 }
 
 #[test]
 fn a_child_without_threads_runs_without_a_profiler() -> anyhow::Result<()> {
     own_process!();
-    is_off_and_goes_on("threads", "Resource temporarily unavailable", "recovered: never connected")
+    is_off_and_continues(
+        "threads",
+        "Resource temporarily unavailable",
+        "recovered: never connected",
+    )
 }
 
 #[test]
 fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    is_there("threads", "recovered: refused: Resource temporarily unavailable")
+    is_recovered(
+        "threads",
+        "recovered: refused: Resource temporarily unavailable",
+    )
 }
 
 #[test]
-fn a_child_that_may_write_no_file_records_all_the_same() -> anyhow::Result<()> {
+fn a_child_that_may_write_no_file_still_records() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = Puppet::spawn(&scene, CHILD, "poor", "without-file-size")?;
-    assert_eq!(puppet.status, "Recording");
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", "without-file-size")?;
+    assert_eq!(helper.status, "Recording");
+    helper.ask("hold 2 500")?;
     let (_, profile) = scene.capture()?;
     let verdict = profile.verdict("poor")?;
     assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
-    assert_eq!(profile.process("poor")?.books()?.delivered, 1000);
-    assert!(puppet.end("exit 0")?.success(), "no SIGXFSZ");
+    assert_eq!(profile.process("poor")?.counts()?.delivered, 1000);
+    assert!(
+        helper.end("exit 0")?.success(),
+        "it was ended, probably by SIGXFSZ"
+    );
     scene.end()
 }
 
 #[test]
 fn a_child_that_may_write_no_file_any_more_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    is_there("file-size", "recovered: refused: ")
+    is_recovered("file-size", "recovered: refused: ")
 }
 
 #[test]
 fn a_child_without_address_space_runs_without_a_profiler() -> anyhow::Result<()> {
     own_process!();
-    is_off_and_goes_on("memory", "Cannot allocate memory", "missing: never connected")
+    is_off_and_continues(
+        "memory",
+        "Cannot allocate memory",
+        "missing: never connected",
+    )
 }
 
 #[test]
 fn a_child_that_runs_out_of_address_space_goes_on() -> anyhow::Result<()> {
     own_process!();
-    is_there("memory", "")
+    is_recovered("memory", "")
 }

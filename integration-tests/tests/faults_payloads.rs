@@ -1,50 +1,65 @@
-//! Payloads that misbehave while they are serialised: they cost their own thread's one entry, and
-//! nobody waits for them, not even the child's own end.
+//! Tests of payloads that hang, panic, record or end their process while they are serialised.
+//!
+//! Only the thread of the payload is affected, and loses at most this one entry. Captures, pauses,
+//! the end of the session and the exit of the child do not wait for it. The payloads are in
+//! `src/bin/child/traps.rs`.
 
 use std::time::Duration;
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{patiently, until};
-use integration_tests::profile::{Books, FROZEN, Profile};
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
+use integration_tests::profile::{FROZEN, LoggedCounts, Profile};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-fn trapped(scene: &Scene, command: &str) -> anyhow::Result<Puppet> {
-    let mut puppet = scene.child("faulty", "init")?;
-    puppet.ask(command)?;
-    Ok(puppet)
+/// A child that has carried out `command`, which springs a trap.
+fn trapped(scene: &Fixture, command: &str) -> anyhow::Result<HelperProcess> {
+    let mut helper = scene.child("faulty", "init")?;
+    helper.ask(command)?;
+    Ok(helper)
 }
 
-fn books_of_trapped(profile: &Profile) -> anyhow::Result<Books> {
-    Ok(profile.process("faulty")?.books_of("trapped").clone())
+fn counts_of_trapped(profile: &Profile) -> anyhow::Result<LoggedCounts> {
+    Ok(profile.process("faulty")?.counts_of("trapped").clone())
 }
 
-/// The books of a thread that recorded its ten markers and a harmless payload, and hangs in the next.
+/// Checks the counts of a thread that recorded ten markers and a harmless payload, and hangs in the
+/// next payload.
 fn hangs(profile: &Profile) -> anyhow::Result<()> {
-    let books = books_of_trapped(profile)?;
-    assert_eq!((books.recorded, books.delivered, books.unfinished), (12, 11, 1), "{books:?}");
-    assert_eq!(profile.process("faulty")?.numbers()?[&3000], (0..10).collect::<Vec<_>>());
+    let counts = counts_of_trapped(profile)?;
+    assert_eq!(
+        (counts.recorded, counts.delivered, counts.unfinished),
+        (12, 11, 1),
+        "{counts:?}"
+    );
+    assert_eq!(
+        profile.process("faulty")?.numbers()?[&3000],
+        (0..10).collect::<Vec<_>>()
+    );
     Ok(())
 }
 
-/// One thread never comes back from its payload. The child's others go on; capture, pause, stop and
-/// the child's own exit do not wait.
+/// One thread never returns from its payload. The other threads of the child continue. Captures,
+/// pauses and the exit of the child do not wait for it.
 fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = trapped(&scene, &format!("trap {kind}"))?;
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = trapped(&scene, &format!("trap {kind}"))?;
+    helper.ask("hold 2 500")?;
     for round in 1..=2 {
         let (_, profile) = scene.capture()?;
         assert_eq!(profile.verdict("faulty")?, "complete");
         hangs(&profile)?;
         assert_eq!(profile.process("faulty")?.numbers()?[&1].len(), 500 * round);
-        assert!(scene.all_pause() && scene.all_resume(), "everybody confirms");
-        puppet.ask("hold 2 500")?;
+        assert!(
+            scene.all_pause() && scene.all_resume(),
+            "a process does not confirm"
+        );
+        helper.ask("hold 2 500")?;
     }
-    // At its exit the child waits for no other process; otherwise this wait would never end.
-    assert!(puppet.end("exit 0")?.success());
+    // The exit of the child does not wait for the thread; otherwise this call would not return.
+    assert!(helper.end("exit 0")?.success());
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("faulty")?, "complete");
     hangs(&profile)?;
@@ -52,20 +67,19 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_payload_that_sleeps_for_ever_holds_only_its_own_thread() -> anyhow::Result<()> {
+fn a_payload_that_sleeps_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
     own_process!();
     holds_only_its_own_thread("sleep")
 }
 
 #[test]
-fn a_payload_that_spins_for_ever_holds_only_its_own_thread() -> anyhow::Result<()> {
+fn a_payload_that_spins_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
     own_process!();
     holds_only_its_own_thread("spin")
 }
 
 #[test]
-fn a_payload_that_wants_a_lock_that_a_deadlocked_thread_has_holds_only_its_own_thread() -> anyhow::Result<()>
-{
+fn a_payload_that_waits_for_a_lock_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
     own_process!();
     holds_only_its_own_thread("lock")
 }
@@ -79,70 +93,87 @@ fn a_thread_that_vanishes_in_the_middle_of_an_entry_leaves_one_unfinished() -> a
 #[test]
 fn a_payload_that_hangs_before_its_type_is_known_holds_only_its_own_thread() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = trapped(&scene, "first-trap sleep")?;
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = trapped(&scene, "first-trap sleep")?;
+    helper.ask("hold 2 500")?;
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("faulty")?, "complete");
-    let books = books_of_trapped(&profile)?;
-    assert_eq!((books.recorded, books.delivered), (10, 10), "the entry was not even begun: {books:?}");
-    assert!(puppet.end("exit 0")?.success());
+    let counts = counts_of_trapped(&profile)?;
+    assert_eq!(
+        (counts.recorded, counts.delivered),
+        (10, 10),
+        "the hanging entry is counted before it begins: {counts:?}"
+    );
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
 #[test]
 fn a_session_that_ends_does_not_wait_for_a_payload_that_hangs() -> anyhow::Result<()> {
     own_process!();
-    let scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = trapped(&scene, "trap sleep")?;
+    let scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = trapped(&scene, "trap sleep")?;
     scene.end()?;
-    assert!(until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")), "it was told to stop");
-    assert!(puppet.end("exit 0")?.success());
+    assert!(
+        until(|| helper
+            .ask("active")
+            .is_ok_and(|answer| answer == "ok false")),
+        "the child did not stop recording"
+    );
+    assert!(helper.end("exit 0")?.success());
     Ok(())
 }
 
 #[test]
-fn a_child_killed_in_the_middle_of_an_entry_loses_that_one_alone() -> anyhow::Result<()> {
+fn a_child_killed_in_the_middle_of_an_entry_loses_only_that_entry() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    puppet.end("trap kill")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    helper.end("trap kill")?;
     let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "recovered: crashed with signal 9 (SIGKILL)");
+    assert_eq!(
+        profile.verdict("faulty")?,
+        "recovered: crashed with signal 9 (SIGKILL)"
+    );
     hangs(&profile)?;
     scene.end()
 }
 
 #[test]
-fn a_child_stopped_in_the_middle_of_an_entry_is_recovered_and_finishes_it_later() -> anyhow::Result<()> {
+fn a_child_stopped_in_the_middle_of_an_entry_is_recovered_and_finishes_it_later()
+-> anyhow::Result<()> {
     own_process!();
     patiently(stops_in_the_middle_of_an_entry)
 }
 
 fn stops_in_the_middle_of_an_entry(timeout: Duration) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder.progress_timeout(timeout))?;
-    let mut puppet = scene.child("faulty", "init")?;
-    puppet.tell("trap stop")?;
-    assert!(until(|| integration_tests::own::state_of(puppet.pid()) == Some('T')));
+    let mut scene = Fixture::set(CHILD, |builder| builder.progress_timeout(timeout))?;
+    let mut helper = scene.child("faulty", "init")?;
+    helper.tell("trap stop")?;
+    assert!(until(
+        || integration_tests::own::state_of(helper.pid()) == Some('T')
+    ));
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         assert_eq!(profile.verdict("faulty")?, FROZEN);
         hangs(&profile)?;
     }
-    puppet.signal(libc::SIGCONT);
-    puppet.line()?;
-    puppet.ask("hold 2 500")?;
-    let finished = |books: &Books| (books.recorded, books.delivered, books.unfinished) == (22, 22, 0);
-    let mut last = Books::default();
-    // What it still writes for the capture that has given up on it, it tells before the next.
+    helper.signal(libc::SIGCONT);
+    helper.line()?;
+    helper.ask("hold 2 500")?;
+    let finished = |counts: &LoggedCounts| {
+        (counts.recorded, counts.delivered, counts.unfinished) == (22, 22, 0)
+    };
+    let mut last = LoggedCounts::default();
+    // The child may still answer the abandoned captures first.
     assert!(until(|| {
         let captured = scene.capture().and_then(|(_, profile)| {
-            last = books_of_trapped(&profile)?;
+            last = counts_of_trapped(&profile)?;
             profile.verdict("faulty")
         });
         captured.is_ok_and(|verdict| verdict == "complete") && finished(&last)
     }));
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
@@ -150,18 +181,23 @@ fn stops_in_the_middle_of_an_entry(timeout: Duration) -> anyhow::Result<()> {
 fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()> {
     own_process!();
     for first in ["trap panic", "first-trap panic"] {
-        let mut scene = Scene::set(CHILD, |builder| builder)?;
-        let mut puppet = trapped(&scene, first)?;
+        let mut scene = Fixture::set(CHILD, |builder| builder)?;
+        let mut helper = trapped(&scene, first)?;
         let (report, profile) = scene.capture()?;
         assert_eq!(profile.verdict("faulty")?, "complete");
-        let counts = report.processes.iter().find(|process| process.name == "faulty").expect("it").counts;
+        let counts = report
+            .processes
+            .iter()
+            .find(|process| process.name == "faulty")
+            .expect("the process")
+            .counts;
         let harmless = u64::from(first == "trap panic");
         assert_eq!(
             (counts.recorded(), counts.delivered),
             (21 + harmless, 20 + harmless),
             "{first}: {counts:?}"
         );
-        assert!(puppet.end("exit 0")?.success());
+        assert!(helper.end("exit 0")?.success());
         scene.end()?;
     }
     Ok(())
@@ -170,22 +206,31 @@ fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()
 #[test]
 fn a_payload_that_records_is_counted_and_does_not_hang() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = trapped(&scene, "trap record")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = trapped(&scene, "trap record")?;
     let (report, profile) = scene.capture()?;
-    let counts = report.processes.iter().find(|process| process.name == "faulty").expect("it").counts;
-    assert_eq!((counts.recorded(), counts.delivered), (23, 22), "one in the middle of another: {counts:?}");
-    assert_eq!(books_of_trapped(&profile)?.delivered, 22);
-    assert!(puppet.end("exit 0")?.success());
+    let counts = report
+        .processes
+        .iter()
+        .find(|process| process.name == "faulty")
+        .expect("the process")
+        .counts;
+    assert_eq!(
+        (counts.recorded(), counts.delivered),
+        (23, 22),
+        "the inner entry is not counted as dropped: {counts:?}"
+    );
+    assert_eq!(counts_of_trapped(&profile)?.delivered, 22);
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
 #[test]
 fn a_process_that_exits_from_within_a_payload_exits() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    assert!(puppet.end("trap exit")?.success());
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    assert!(helper.end("trap exit")?.success());
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("faulty")?, "complete");
     hangs(&profile)?;
@@ -193,19 +238,19 @@ fn a_process_that_exits_from_within_a_payload_exits() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_deadlocked_main_thread_holds_nobody_up() -> anyhow::Result<()> {
+fn a_deadlocked_main_thread_delays_no_capture_and_no_pause() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    puppet.ask("hold 2 500")?;
-    puppet.ask("mark 50")?;
-    puppet.tell("deadlock")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    helper.ask("hold 2 500")?;
+    helper.ask("mark 50")?;
+    helper.tell("deadlock")?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         assert_eq!(profile.verdict("faulty")?, "complete");
-        assert_eq!(profile.process("faulty")?.books()?.delivered, 1050);
+        assert_eq!(profile.process("faulty")?.counts()?.delivered, 1050);
         assert!(scene.all_pause() && scene.all_resume());
     }
-    puppet.child.kill()?;
+    helper.child.kill()?;
     scene.end()
 }

@@ -1,13 +1,16 @@
-//! Stopped children: a capture waits for them for its timeout and completes while they are stopped,
-//! and contains their data. `figures` measures how late a capture is: `gather.stopped_extra_s`.
+//! Tests of children that are stopped by a signal.
+//!
+//! A capture in the Gecko format waits for stopped children for its progress timeout, completes
+//! while they are stopped, and contains their data. A pause does not wait for them. The figure
+//! `gather.stopped_extra_s` measures how long stopped children delay a capture.
 
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::state_of;
 use integration_tests::own_process;
 use integration_tests::patience::{Stopwatch, patiently, until};
 use integration_tests::profile::{FROZEN, Profile};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -24,23 +27,30 @@ fn three_of_four_frozen() -> anyhow::Result<()> {
     patiently(|timeout| capture_with_frozen(3, timeout))
 }
 
-/// The capture ends while the children are stopped, because of the progress timeout: the overall
-/// deadline is much later.
+/// Captures while `count` of four children are stopped. The capture ends because of the progress
+/// timeout; the overall deadline is much later.
 fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 3 500")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
+    for helper in &mut helpers {
+        helper.ask("hold 3 500")?;
     }
-    assert!(puppets[..count].iter().all(Puppet::freeze));
+    assert!(helpers[..count].iter().all(HelperProcess::freeze));
     let watch = Stopwatch::start();
     let report = session
         .session()?
         .capture()
         .format(profiler_parent::Format::Gecko)
         .save(session.path("frozen.json"))?;
-    assert!(watch.elapsed() >= timeout, "they were not waited for");
-    assert!(puppets[..count].iter().all(|puppet| state_of(puppet.pid()) == Some('T')));
+    assert!(
+        watch.elapsed() >= timeout,
+        "the capture did not wait for its timeout"
+    );
+    assert!(
+        helpers[..count]
+            .iter()
+            .all(|helper| state_of(helper.pid()) == Some('T'))
+    );
     let profile = Profile::read(&report.path)?;
     for n in 0..4 {
         let name = format!("child-{n}");
@@ -49,36 +59,46 @@ fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
             true => assert_eq!(profile.verdict(&name)?, FROZEN),
             false => profile.is_complete(&name)?,
         }
-        let books = process.books()?;
-        assert_eq!(books.delivered, 1500, "{name}: {books:?}");
-        assert!(process.numbers()?.values().all(|numbers| numbers.iter().copied().eq(0..500)), "{name}");
+        let counts = process.counts()?;
+        assert_eq!(counts.delivered, 1500, "{name}: {counts:?}");
+        assert!(
+            process
+                .numbers()?
+                .values()
+                .all(|numbers| numbers.iter().copied().eq(0..500)),
+            "{name}"
+        );
     }
-    let frozen: Vec<_> = (0..count).map(|n| (format!("child-{n}"), FROZEN.to_owned())).collect();
+    let frozen: Vec<_> = (0..count)
+        .map(|n| (format!("child-{n}"), FROZEN.to_owned()))
+        .collect();
     assert_eq!(profile.incomplete(), frozen);
-    puppets.iter().for_each(|puppet| puppet.signal(libc::SIGCONT));
+    helpers
+        .iter()
+        .for_each(|helper| helper.signal(libc::SIGCONT));
     Ok(())
 }
 
 #[test]
-fn a_child_still_frozen_in_the_second_capture_is_read_at_once_and_complete_when_it_goes_on()
+fn a_child_that_is_frozen_in_two_captures_is_read_and_complete_when_it_goes_on()
 -> anyhow::Result<()> {
     own_process!();
-    patiently(captures_of_one_that_is_frozen_and_goes_on)
+    patiently(captures_of_a_child_that_is_frozen_and_goes_on)
 }
 
-fn captures_of_one_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::Result<()> {
+fn captures_of_a_child_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "sleeper", "init")?;
-    puppet.ask("hold 2 500")?;
-    assert!(puppet.freeze());
+    let mut helper = HelperProcess::spawn(&session, CHILD, "sleeper", "init")?;
+    helper.ask("hold 2 500")?;
+    assert!(helper.freeze());
     for _ in 0..2 {
         let (_, profile) = session.capture()?;
         assert_eq!(profile.verdict("sleeper")?, FROZEN);
-        assert_eq!(profile.process("sleeper")?.books()?.delivered, 1000);
+        assert_eq!(profile.process("sleeper")?.counts()?.delivered, 1000);
     }
-    puppet.signal(libc::SIGCONT);
-    puppet.ask("mark 5")?;
-    // The child still answers the cancelled requests, so the first capture may be too early.
+    helper.signal(libc::SIGCONT);
+    helper.ask("mark 5")?;
+    // The child first answers the cancelled requests, so the first capture may be too early.
     let mut profile = session.capture()?.1;
     until(|| {
         let is_complete = profile.is_complete("sleeper").is_ok();
@@ -88,19 +108,26 @@ fn captures_of_one_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::Resu
         is_complete
     });
     profile.is_complete("sleeper")?;
-    assert_eq!(profile.process("sleeper")?.books()?.delivered, 1005);
+    assert_eq!(profile.process("sleeper")?.counts()?.delivered, 1005);
     Ok(())
 }
 
 #[test]
-fn pausing_does_not_wait_for_a_frozen_child_for_ever() -> anyhow::Result<()> {
+fn pausing_returns_although_a_child_is_frozen() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let puppets = Puppet::spawn_many(&session, CHILD, 3)?;
-    assert!(puppets[1].freeze());
-    assert!(until(|| session.pause().unconfirmed() == 1), "one has not confirmed, the others have");
-    assert_eq!(state_of(puppets[1].pid()), Some('T'), "all the while");
-    puppets[1].signal(libc::SIGCONT);
+    let helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
+    assert!(helpers[1].freeze());
+    assert!(
+        until(|| session.pause().unconfirmed() == 1),
+        "not exactly the frozen child is unconfirmed"
+    );
+    assert_eq!(
+        state_of(helpers[1].pid()),
+        Some('T'),
+        "it is not frozen any more"
+    );
+    helpers[1].signal(libc::SIGCONT);
     assert!(session.all_resume());
     Ok(())
 }
@@ -108,19 +135,19 @@ fn pausing_does_not_wait_for_a_frozen_child_for_ever() -> anyhow::Result<()> {
 #[test]
 fn reading_a_frozen_child_does_not_make_the_others_look_frozen() -> anyhow::Result<()> {
     own_process!();
-    patiently(one_is_frozen_and_all_have_recorded_much)
+    patiently(one_child_is_frozen_after_all_have_recorded_much)
 }
 
-fn one_is_frozen_and_all_have_recorded_much(timeout: Duration) -> anyhow::Result<()> {
+fn one_child_is_frozen_after_all_have_recorded_much(timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
-    for puppet in &mut puppets {
-        puppet.tell("hold 2 20000")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
+    for helper in &mut helpers {
+        helper.tell("hold 2 20000")?;
     }
-    for puppet in &mut puppets {
-        puppet.line()?;
+    for helper in &mut helpers {
+        helper.line()?;
     }
-    assert!(puppets[0].freeze());
+    assert!(helpers[0].freeze());
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child-0")?, FROZEN);
     for n in 1..4 {

@@ -1,12 +1,15 @@
-//! Sessions begin and end, children come and go: nothing is left behind, nobody waits for ever.
+//! Tests of the beginning and end of sessions and of children.
+//!
+//! A session leaves no thread, descriptor, mapping or file behind, and its end waits for no child.
+//! Children outlive their session and can still be waited for and killed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::{Possessions, state_of, thread_names};
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::{CaptureError, Session, SessionError};
 
@@ -23,7 +26,11 @@ fn a_thousand_sessions_leave_no_thread_descriptor_or_mapping() -> anyhow::Result
     for round in 0..1_000 {
         one_session(round % 100 == 0)?;
     }
-    assert!(until(|| Possessions::count().within(&before)), "{before:?}, then {:?}", Possessions::count());
+    assert!(
+        until(|| Possessions::count().within(&before)),
+        "{before:?}, then {:?}",
+        Possessions::count()
+    );
     Ok(())
 }
 
@@ -31,23 +38,25 @@ fn one_session(with_child: bool) -> anyhow::Result<()> {
     let session = Session::builder().start()?;
     integration_tests::marks::record(0, 0);
     if with_child {
-        let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-        puppet.ask("mark 3")?;
-        assert!(puppet.end("exit 0")?.success());
+        let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+        helper.ask("mark 3")?;
+        assert!(helper.end("exit 0")?.success());
     }
     session.stop();
     Ok(())
 }
 
 fn no_thread_left() -> bool {
-    thread_names().iter().all(|name| !name.starts_with("profiler-"))
+    thread_names()
+        .iter()
+        .all(|name| !name.starts_with("profiler-"))
 }
 
 #[test]
 fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let _first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let _first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
     let own_threads = || {
         let mut names = thread_names();
         names.retain(|name| name.starts_with("profiler-"));
@@ -55,8 +64,13 @@ fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
         names
     };
     let before = own_threads();
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
-    puppets.push(Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?);
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 8)?;
+    helpers.push(HelperProcess::spawn_untrusted(
+        &session,
+        CHILD,
+        "untrusted",
+        "init",
+    )?);
     assert_eq!(own_threads(), before);
     Ok(())
 }
@@ -65,44 +79,57 @@ fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
 fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Result<()> {
     own_process!();
     let mut session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 2 100")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
+    for helper in &mut helpers {
+        helper.ask("hold 2 100")?;
     }
-    assert!(puppets[3].freeze());
+    assert!(helpers[3].freeze());
     session.end();
-    assert_eq!(state_of(puppets[3].pid()), Some('T'), "the frozen one is not waited for");
+    assert_eq!(
+        state_of(helpers[3].pid()),
+        Some('T'),
+        "the end of the session waited for the frozen child"
+    );
     assert!(until(no_thread_left), "{:?}", thread_names());
-    puppets[3].signal(libc::SIGCONT);
-    for puppet in &mut puppets {
-        puppet.ask("mark 10")?;
-        assert!(until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")));
+    helpers[3].signal(libc::SIGCONT);
+    for helper in &mut helpers {
+        helper.ask("mark 10")?;
+        assert!(until(|| helper
+            .ask("active")
+            .is_ok_and(|answer| answer == "ok false")));
     }
-    assert_eq!(puppets[0].end("exit 5")?.code(), Some(5));
-    assert!(puppets[0].child.has_ended() && !puppets[2].child.has_ended());
-    puppets[2].tell("exit 4")?;
-    assert!(until(|| puppets[2].child.has_ended()), "without waiting for it");
-    assert_eq!(puppets[2].child.wait()?.code(), Some(4));
-    puppets[1].child.kill()?;
-    assert!(!puppets[1].child.wait().expect("a status").success());
-    assert!(puppets[1].child.has_ended() && puppets[1].child.kill().is_ok(), "it has ended");
+    assert_eq!(helpers[0].end("exit 5")?.code(), Some(5));
+    assert!(helpers[0].child.has_ended() && !helpers[2].child.has_ended());
+    helpers[2].tell("exit 4")?;
+    assert!(
+        until(|| helpers[2].child.has_ended()),
+        "the end is noticed only by a wait"
+    );
+    assert_eq!(helpers[2].child.wait()?.code(), Some(4));
+    helpers[1].child.kill()?;
+    assert!(!helpers[1].child.wait().expect("a status").success());
+    assert!(
+        helpers[1].child.has_ended() && helpers[1].child.kill().is_ok(),
+        "it has not ended, or cannot be killed again"
+    );
     Ok(())
 }
 
 #[test]
-fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow::Result<()> {
+fn a_wait_for_a_child_returns_its_status_although_the_session_ends_meanwhile() -> anyhow::Result<()>
+{
     own_process!();
     let mut session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    let pid = puppet.pid().cast_signed();
-    assert!(!puppet.child.has_ended());
-    let _stdin = puppet.child.stdin.take(); // which waiting would close, and so end the child
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    let pid = helper.pid().cast_signed();
+    assert!(!helper.child.has_ended());
+    let _stdin = helper.child.stdin.take(); // `wait` would close it, and the child would end
     let status = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| puppet.child.wait());
+        let waiting = scope.spawn(|| helper.child.wait());
         std::thread::sleep(Duration::from_millis(50));
         session.end();
         std::thread::sleep(Duration::from_millis(50));
-        // SAFETY: a signal to a child that has not been waited for.
+        // SAFETY: the child ends only by this signal, so the number still names it.
         #[allow(unsafe_code)]
         unsafe {
             libc::kill(pid, libc::SIGTERM);
@@ -118,19 +145,23 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
     own_process!();
     for _ in 0..20 {
         let mut session = session::start(|builder| builder)?;
-        let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-        let signals = puppet.child.signals();
+        let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+        let signals = helper.child.signals();
         let killed = std::thread::scope(|scope| {
             let killing = scope.spawn(|| {
-                // From here on the session no longer watches the child, which has not ended.
+                // After the loop the session no longer watches the child, which has not ended.
                 while signals.send(libc::SIGCONT)? {}
-                puppet.child.kill()
+                helper.child.kill()
             });
             session.end();
             killing.join().expect("no panic")
         });
         killed?;
-        assert_eq!(puppet.child.wait()?.signal(), Some(libc::SIGKILL), "it lives, and is said to have ended");
+        assert_eq!(
+            helper.child.wait()?.signal(),
+            Some(libc::SIGKILL),
+            "it was not killed"
+        );
     }
     Ok(())
 }
@@ -139,21 +170,29 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
 fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<()> {
     own_process!();
     let mut session = session::start(|builder| builder)?;
-    let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    assert!(puppet.freeze());
-    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
-    let (mut events, path) = (capture.events(), session.path("late.json"));
+    let helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    assert!(helper.freeze());
+    let capture = session
+        .session()?
+        .capture()
+        .format(profiler_parent::Format::Gecko);
+    let mut events = capture.events();
+    let path = session.path("late.json");
     let watch = Stopwatch::start();
     let saved = std::thread::scope(|scope| {
         let saving = scope.spawn(|| capture.save(&path));
-        let _ = events.next(); // it has asked
+        let _ = events.next(); // the requests were sent
         session.end();
         saving.join().expect("no panic")
     });
     assert!(matches!(saved, Err(CaptureError::SessionOver)), "{saved:?}");
-    assert!(watch.elapsed() < LONG, "it has waited for the frozen one");
+    assert!(watch.elapsed() < LONG, "it waited for the frozen child");
     let directory = path.parent().expect("a directory");
-    assert_eq!(std::fs::read_dir(directory)?.count(), 0, "no half-written file");
+    assert_eq!(
+        std::fs::read_dir(directory)?.count(),
+        0,
+        "a partial file remains"
+    );
     Ok(())
 }
 
@@ -161,13 +200,23 @@ fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<(
 fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    assert_eq!(puppet.ask("mark 1")?, "ok");
-    assert_eq!(puppet.end("exit 42")?.code(), Some(42));
-    assert_eq!(puppet.child.wait()?.code(), Some(42), "a second time, too");
-    assert!(puppet.child.has_ended() && puppet.child.kill().is_ok(), "it has ended");
-    let mut reader = Puppet::spawn(&session, CHILD, "reader", "init")?;
-    assert!(reader.child.wait().expect("a status").success(), "waiting closes its input, which ends it");
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    assert_eq!(helper.ask("mark 1")?, "ok");
+    assert_eq!(helper.end("exit 42")?.code(), Some(42));
+    assert_eq!(
+        helper.child.wait()?.code(),
+        Some(42),
+        "a second wait differs"
+    );
+    assert!(
+        helper.child.has_ended() && helper.child.kill().is_ok(),
+        "it has not ended, or cannot be killed again"
+    );
+    let mut reader = HelperProcess::spawn(&session, CHILD, "reader", "init")?;
+    assert!(
+        reader.child.wait().expect("a status").success(),
+        "`wait` does not close its input, which ends it"
+    );
     Ok(())
 }
 
@@ -175,14 +224,20 @@ fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
 fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    session.capture()?; // all its threads are there, and named
+    session.capture()?; // all threads of the session have started
     let before = Possessions::count();
     for _ in 0..5 {
-        let error = session.spawn("nobody", std::process::Command::new("/no/such/program")).unwrap_err();
+        let error = session
+            .spawn("missing", std::process::Command::new("/no/such/program"))
+            .unwrap_err();
         assert!(error.to_string().contains("/no/such/program"), "{error}");
     }
     assert_eq!(session.processes().len(), 1);
-    assert!(until(|| Possessions::count().within(&before)), "{before:?}, then {:?}", Possessions::count());
+    assert!(
+        until(|| Possessions::count().within(&before)),
+        "{before:?}, then {:?}",
+        Possessions::count()
+    );
     Ok(())
 }
 
@@ -190,10 +245,17 @@ fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
 fn a_process_has_one_session_at_a_time() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    assert!(matches!(Session::builder().start(), Err(SessionError::AlreadyRunning)));
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("mark 2")?;
+    assert!(matches!(
+        Session::builder().start(),
+        Err(SessionError::AlreadyRunning)
+    ));
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("mark 2")?;
     let (_, profile) = session.capture()?;
-    assert_eq!(profile.process("child")?.books()?.delivered, 2, "the refused one changed nothing");
+    assert_eq!(
+        profile.process("child")?.counts()?.delivered,
+        2,
+        "the refused session changed the first one"
+    );
     Ok(())
 }

@@ -1,12 +1,15 @@
-//! Chunks of idle threads: they do not stay where nobody uses them, and nothing is lost by that.
+//! Tests of the chunks of idle threads.
+//!
+//! A large chunk of an idle thread is released, and evicted by age when another process needs
+//! memory. No entry is lost, also when the thread records again.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::sys::spawn_quiet;
@@ -18,10 +21,13 @@ const BUSY: u64 = 40_000;
 const AGAIN: u64 = 1000;
 
 fn own_bytes(session: &TestSession) -> u64 {
-    session.processes().first().map_or(0, |parent| parent.true_bytes)
+    session
+        .processes()
+        .first()
+        .map_or(0, |parent| parent.true_bytes)
 }
 
-/// Records, with short pauses: a machine that is busy elsewhere must not make it lose entries.
+/// Records with short pauses, so that a busy machine causes no loss of entries.
 fn record(thread: u32, numbers: std::ops::Range<u64>) {
     for sequence in numbers {
         marks::record(thread, sequence);
@@ -32,31 +38,39 @@ fn record(thread: u32, numbers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory() -> anyhow::Result<()>
-{
+fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory()
+-> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(24 * MIB)))?;
     let again = Arc::new(Barrier::new(THREADS as usize + 1));
-    let rested = Arc::new(Barrier::new(THREADS as usize + 1));
+    let idle = Arc::new(Barrier::new(THREADS as usize + 1));
     let threads = (0..THREADS).map(|thread| {
-        let (again, rested) = (Arc::clone(&again), Arc::clone(&rested));
+        let again = Arc::clone(&again);
+        let idle = Arc::clone(&idle);
         spawn_quiet("worker", move || {
             record(thread, 0..BUSY);
-            rested.wait();
+            idle.wait();
             again.wait();
             record(thread, BUSY..BUSY + AGAIN);
         })
     });
     let threads: Vec<_> = threads.collect::<std::io::Result<_>>()?;
-    rested.wait();
+    idle.wait();
     let busy = own_bytes(&session);
-    let mut other = Puppet::spawn(&session, CHILD, "other", "init")?;
+    let mut other = HelperProcess::spawn(&session, CHILD, "other", "init")?;
     other.ask("flood 2 100")?;
-    // Header, tables and the smallest chunks stay; one chunk of one thread would be more.
+    // The header, the tables and the smallest chunks remain. A single large chunk would be more.
     let gone = until(|| own_bytes(&session) < 256 << 10);
     println!("busy {busy} bytes, idle {} bytes", own_bytes(&session));
-    assert!(busy > 8 * MIB, "{busy} bytes: the threads held little, so nothing was tested");
-    assert!(gone, "{} bytes stay in idle hands", own_bytes(&session));
+    assert!(
+        busy > 8 * MIB,
+        "{busy} bytes: the threads held little, so the test shows nothing"
+    );
+    assert!(
+        gone,
+        "{} bytes remain with idle threads",
+        own_bytes(&session)
+    );
     other.ask("calm")?;
     let refilled = refill(&session);
     again.wait();
@@ -64,9 +78,9 @@ fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_m
     check(&session, refilled)
 }
 
-/// Records until this process may hold enough again, and returns how many entries that took. These
-/// entries are older than those that follow, and are evicted before them, even if the controller
-/// has no processor for a while.
+/// Records until this process holds 4 MiB again, and returns the number of entries. These entries
+/// are older than those that follow, and are evicted before them, even if the controller gets no
+/// processor time for a while.
 fn refill(session: &TestSession) -> u64 {
     let mut recorded = 0;
     assert!(until(|| {
@@ -77,25 +91,42 @@ fn refill(session: &TestSession) -> u64 {
     recorded
 }
 
-/// What the threads recorded after their rest is all there, and every book adds up.
+/// Checks that the entries that the threads recorded after being idle are delivered, and that all
+/// counts add up.
 fn check(session: &TestSession, refilled: u64) -> anyhow::Result<()> {
     let (_, profile) = session.capture()?;
-    let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
-    assert_eq!(books.recorded, u64::from(THREADS) * (BUSY + AGAIN) + refilled, "{books:?}");
-    assert!(books.evicted > 0, "{books:?}");
+    let counts = profile.parent().counts()?;
+    let numbers = profile.parent().numbers()?;
+    assert_eq!(
+        counts.recorded,
+        u64::from(THREADS) * (BUSY + AGAIN) + refilled,
+        "{counts:?}"
+    );
+    assert!(counts.evicted > 0, "{counts:?}");
     let mut missing = 0;
     for thread in 0..THREADS {
-        let after: Vec<u64> = numbers[&thread].iter().copied().filter(|number| *number >= BUSY).collect();
-        assert!(after.is_sorted_by(|a, b| a < b), "thread {thread}: {after:?}");
+        let after: Vec<u64> = numbers[&thread]
+            .iter()
+            .copied()
+            .filter(|number| *number >= BUSY)
+            .collect();
+        assert!(
+            after.is_sorted_by(|a, b| a < b),
+            "thread {thread}: {after:?}"
+        );
         missing += AGAIN - after.len() as u64;
     }
-    // A loaded machine may lose an entry, which is counted.
-    assert!(missing <= books.dropped && missing < AGAIN / 10, "{missing} are missing: {books:?}");
+    // On a loaded machine entries may be dropped, which is counted.
+    assert!(
+        missing <= counts.dropped && missing < AGAIN / 10,
+        "{missing} are missing: {counts:?}"
+    );
     Ok(())
 }
 
 #[test]
-fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> anyhow::Result<()> {
+fn threads_that_record_in_bursts_lose_nothing_when_idle_chunks_are_released() -> anyhow::Result<()>
+{
     own_process!();
     const BURST: u64 = 4000;
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 * MIB)))?;
@@ -117,16 +148,25 @@ fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> 
         samples.push(held());
     }
     let gave_back = samples.windows(2).any(|pair| pair[1] < pair[0]);
-    assert!(gave_back, "nothing was taken from anybody: {samples:?}");
+    assert!(gave_back, "no chunk was released: {samples:?}");
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let (_, profile) = session.capture()?;
-    let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
-    assert_eq!((books.recorded, books.dropped), (4 * 6 * BURST, 0), "{books:?}");
+    let counts = profile.parent().counts()?;
+    let numbers = profile.parent().numbers()?;
+    assert_eq!(
+        (counts.recorded, counts.dropped),
+        (4 * 6 * BURST, 0),
+        "{counts:?}"
+    );
     for thread in 0..4 {
-        // The oldest may have gone before the session's first megabytes were granted; the rest is whole.
+        // The oldest entries may have been evicted before the session granted the first megabytes.
+        // All later entries are delivered.
         let kept = &numbers[&thread];
         let first = 6 * BURST - kept.len() as u64;
-        assert!(kept.len() as u64 > 3 * BURST && kept.iter().copied().eq(first..6 * BURST), "{books:?}");
+        assert!(
+            kept.len() as u64 > 3 * BURST && kept.iter().copied().eq(first..6 * BURST),
+            "{counts:?}"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,7 @@
-//! A program's own handler of the sampler's signal keeps its flags and its mask.
+//! Tests of a program that has its own handler for the sampler's signal.
+//!
+//! The handler keeps its flags: a read that the handler interrupts ends with `EINTR` or goes on as
+//! it does without the profiler. The scenes are in `src/bin/host/own_signal.rs`.
 
 #![cfg(all(
     target_os = "linux",
@@ -10,8 +13,11 @@ use std::process::Command;
 
 use integration_tests::own_process;
 
+/// Runs the scene and checks what the interrupted read returns.
 fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
-    let output = Command::new(env!("CARGO_BIN_EXE_host")).args(["own-signal", order, flags]).output()?;
+    let output = Command::new(env!("CARGO_BIN_EXE_host"))
+        .args(["own-signal", order, flags])
+        .output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {complained}", output.status);
@@ -20,13 +26,15 @@ fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later() -> anyhow::Result<()> {
+fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later()
+-> anyhow::Result<()> {
     own_process!();
     read_gives("handler-first", "no-restart", "eintr")
 }
 
 #[test]
-fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first() -> anyhow::Result<()> {
+fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first()
+-> anyhow::Result<()> {
     own_process!();
     read_gives("profiler-first", "no-restart", "eintr")
 }

@@ -1,88 +1,111 @@
-//! The parent is killed, or stands still: its children go on unharmed, and nothing of them is left.
+//! Tests of a parent that is killed or stopped while its children record.
+//!
+//! The children continue unharmed, their counts add up, and no file remains.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use integration_tests::family::{Family, Kid, Wishes};
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
 use integration_tests::profile::Profile;
 use rustix::process::Signal;
 
-const WISHES: Wishes<'static> = Wishes {
+const OPTIONS: ProcessTreeOptions<'static> = ProcessTreeOptions {
     parent: env!("CARGO_BIN_EXE_parent"),
     child: env!("CARGO_BIN_EXE_child"),
     limit: 16 << 20,
     in_files: false,
 };
 
-/// A child's own books.
+/// The counts that a child reports.
 #[derive(Debug)]
-struct Books {
+struct LoggedCounts {
     recorded: u64,
     lost_otherwise: u64,
 }
 
-/// Asks a child for its books, and checks that they add up and that nothing was dropped but for
-/// want of memory.
-fn books(kid: &mut Kid) -> anyhow::Result<Books> {
-    let said = kid.ask("books")?;
+/// Asks a child for its counts. Checks that they add up, and that entries were dropped only because
+/// of a lack of memory.
+fn counts(kid: &mut TreeChild) -> anyhow::Result<LoggedCounts> {
+    let said = kid.ask("counts")?;
     let mut words = said.split(' ').skip(1);
     let mut number = || -> anyhow::Result<u64> { Ok(words.next().context("too few")?.parse()?) };
-    let (recorded, delivered, evicted, unfinished) = (number()?, number()?, number()?, number()?);
-    let (mut dropped, mut lost_otherwise) = (0, 0);
+    let recorded = number()?;
+    let delivered = number()?;
+    let evicted = number()?;
+    let unfinished = number()?;
+    let mut dropped = 0;
+    let mut lost_otherwise = 0;
     for word in words {
         let (reason, count) = word.split_once('=').context("no reason")?;
         let count: u64 = count.parse()?;
         dropped += count;
-        lost_otherwise += if ["full", "no-budget"].contains(&reason) { 0 } else { count };
+        lost_otherwise += if ["full", "no-budget"].contains(&reason) {
+            0
+        } else {
+            count
+        };
     }
-    ensure!(recorded == delivered + evicted + unfinished + dropped, "{said}");
+    ensure!(
+        recorded == delivered + evicted + unfinished + dropped,
+        "{said}"
+    );
     ensure!(lost_otherwise == 0, "{said}");
-    Ok(Books { recorded, lost_otherwise })
+    Ok(LoggedCounts {
+        recorded,
+        lost_otherwise,
+    })
 }
 
-/// Waits until a child has recorded more than at a time before.
-fn records_on(kid: &mut Kid, before: &Books) -> anyhow::Result<()> {
+/// Waits until a child has recorded many more entries than `before`.
+fn records_on(kid: &mut TreeChild, before: &LoggedCounts) -> anyhow::Result<()> {
     let enough = before.recorded + 10_000;
-    ensure!(until(|| books(kid).is_ok_and(|now| now.recorded > enough)), "{}: {before:?}", kid.name);
+    ensure!(
+        until(|| counts(kid).is_ok_and(|now| now.recorded > enough)),
+        "{}: {before:?}",
+        kid.name
+    );
     Ok(())
 }
 
 #[test]
-fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
+fn children_of_a_killed_parent_continue_and_leave_no_files() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
-    family.spawn_kids(&WISHES, 4)?;
-    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
-    std::thread::sleep(Duration::from_millis(100)); // in the middle of chunk switches and evictions
-    family.kill_parent()?;
-    for kid in &mut family.kids {
-        let before = books(kid)?;
+    let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
+    tree.spawn_kids(&OPTIONS, 4)?;
+    tree.kids
+        .iter_mut()
+        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    std::thread::sleep(Duration::from_millis(100)); // so that chunks are switched and evicted
+    tree.kill_parent()?;
+    for kid in &mut tree.kids {
+        let before = counts(kid)?;
         assert_eq!(before.lost_otherwise, 0);
         records_on(kid, &before)?;
         kid.ask("calm")?;
-        kid.ask("record 2 100")?; // new threads, and their rows
-        books(kid)?;
+        kid.ask("record 2 100")?; // starts new threads, which need rows
+        counts(kid)?;
         kid.tell("exit 0")?;
         assert_eq!(kid.wait()?.exit_status(), Some(0), "{}", kid.name);
     }
-    assert_eq!(family.left_over(), [] as [std::path::PathBuf; 0]);
+    assert_eq!(tree.left_over(), [] as [std::path::PathBuf; 0]);
     Ok(())
 }
 
 #[test]
 fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
+    let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
     for _ in 0..4 {
-        family.spawn(&format!("{} init", WISHES.child))?; // connected or not
+        tree.spawn(&format!("{} init", OPTIONS.child))?; // connected or not
     }
-    family.kill_parent()?;
-    for kid in &mut family.kids {
+    tree.kill_parent()?;
+    for kid in &mut tree.kids {
         kid.ask("record 2 500")?;
-        // A parent that dies before its first word may have ended its session: recording may stop then.
-        assert!(books(kid)?.recorded <= 1000);
+        // A parent that dies before it sent a message counts as a session that ended, so the child
+        // may stop recording.
+        assert!(counts(kid)?.recorded <= 1000);
         kid.tell("exit 0")?;
         assert_eq!(kid.wait()?.exit_status(), Some(0));
     }
@@ -90,64 +113,87 @@ fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<(
 }
 
 #[test]
-fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_living_one_stays()
+fn the_next_session_removes_the_socket_of_a_dead_session_and_not_that_of_a_live_one()
 -> anyhow::Result<()> {
     own_process!();
-    let silent = format!("{} no-init", WISHES.child); // it runs, and is never heard of
-    let mut killed = Family::start(&WISHES, |_| {})?;
+    let silent = format!("{} no-init", OPTIONS.child); // it runs and never connects
+    let mut killed = ProcessTree::start(&OPTIONS, |_| {})?;
     killed.spawn(&silent)?;
-    assert_eq!(killed.left_over().len(), 1, "where it could connect");
+    assert_eq!(killed.left_over().len(), 1, "not exactly its socket");
     let place = killed.path("tmp");
-    let mut living = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
+    let mut living = ProcessTree::start(&OPTIONS, |parent| _ = parent.env("TMPDIR", &place))?;
     living.spawn(&silent)?;
-    killed.kill_parent()?; // before its child, or it removes the socket when it sees the child end
+    killed.kill_parent()?; // first, because a parent removes the socket when its child ends
     killed.kids[0].signal(Signal::KILL);
     assert_eq!(killed.left_over().len(), 2);
-    let mut next = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
-    assert_eq!(killed.left_over().len(), 1, "that of the living session");
+    let mut next = ProcessTree::start(&OPTIONS, |parent| _ = parent.env("TMPDIR", &place))?;
+    assert_eq!(
+        killed.left_over().len(),
+        1,
+        "not exactly the socket of the live session"
+    );
     next.dismiss()?;
     living.kids[0].signal(Signal::KILL);
     living.dismiss()?;
-    assert_eq!(killed.left_over(), [] as [std::path::PathBuf; 0], "it ends in order");
+    assert_eq!(
+        killed.left_over(),
+        [] as [std::path::PathBuf; 0],
+        "the live session left its socket behind"
+    );
     Ok(())
 }
 
 #[test]
 fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
-    family.spawn_kids(&WISHES, 4)?;
-    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
-    family.kill_all()?;
-    assert_eq!(family.left_over(), [] as [std::path::PathBuf; 0]);
+    let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
+    tree.spawn_kids(&OPTIONS, 4)?;
+    tree.kids
+        .iter_mut()
+        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    tree.kill_all()?;
+    assert_eq!(tree.left_over(), [] as [std::path::PathBuf; 0]);
     Ok(())
 }
 
 #[test]
-fn children_of_a_parent_that_stands_still_record_on_and_the_books_hold_afterwards() -> anyhow::Result<()> {
+fn children_of_a_stopped_parent_continue_and_the_counts_add_up_afterwards() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
-    family.spawn_kids(&WISHES, 3)?;
-    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
-    family.signal_parent(Signal::STOP);
-    let pid = family.parent_pid();
+    let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
+    tree.spawn_kids(&OPTIONS, 3)?;
+    tree.kids
+        .iter_mut()
+        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    tree.signal_parent(Signal::STOP);
+    let pid = tree.parent_pid();
     assert!(until(|| integration_tests::own::state_of(pid) == Some('T')));
     std::thread::sleep(Duration::from_millis(500)); // socket buffers and queues have time to fill
-    for kid in &mut family.kids {
-        let before = books(kid)?;
+    for kid in &mut tree.kids {
+        let before = counts(kid)?;
         records_on(kid, &before)?;
     }
-    assert_eq!(integration_tests::own::state_of(pid), Some('T'), "all the while");
-    family.kids.iter_mut().try_for_each(|kid| kid.ask("calm").map(|_| ()))?;
-    family.signal_parent(Signal::CONT);
-    let path = family.path("after.json");
-    family.ask(&format!("capture {}", path.display()))?;
+    assert_eq!(
+        integration_tests::own::state_of(pid),
+        Some('T'),
+        "the parent is not stopped any more"
+    );
+    tree.kids
+        .iter_mut()
+        .try_for_each(|kid| kid.ask("calm").map(|_| ()))?;
+    tree.signal_parent(Signal::CONT);
+    let path = tree.path("after.json");
+    tree.ask(&format!("capture {}", path.display()))?;
     let profile = Profile::read(&path)?;
-    for kid in &family.kids {
+    for kid in &tree.kids {
         assert_eq!(profile.verdict(&kid.name)?, "complete");
-        let books = profile.process(&kid.name)?.books()?;
-        assert!(books.recorded > 10_000, "{books:?}");
-        assert!(books.reasons.keys().all(|reason| ["full", "no budget"].contains(&reason.as_str())));
+        let counts = profile.process(&kid.name)?.counts()?;
+        assert!(counts.recorded > 10_000, "{counts:?}");
+        assert!(
+            counts
+                .reasons
+                .keys()
+                .all(|reason| ["full", "no budget"].contains(&reason.as_str()))
+        );
     }
     Ok(())
 }

@@ -1,13 +1,16 @@
-//! The default output: the parent reads every pool itself, whatever the processes do, and asks nobody.
+//! Tests of the processed format, the default output.
+//!
+//! The parent reads every pool itself and sends no request to a process, so a capture waits for no
+//! child. Counts and verdicts are those of the Gecko format.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks::check_of;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use integration_tests::tools;
 use profiler_core::ids::ByteLimit;
@@ -26,114 +29,177 @@ fn threads<'a>(profile: &'a Value, process: &str) -> impl Iterator<Item = &'a Va
     all.filter(move |thread| thread["processName"] == process)
 }
 
-/// The numbers of all numbered markers of a process, by the thread that they name.
+/// The numbers of all numbered markers of a process, by thread.
 fn numbers(profile: &Value, process: &str) -> anyhow::Result<BTreeMap<u64, Vec<u64>>> {
     let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for data in threads(profile, process).filter_map(|thread| thread["markers"]["data"].as_array()).flatten()
+    for data in threads(profile, process)
+        .filter_map(|thread| thread["markers"]["data"].as_array())
+        .flatten()
     {
-        let (Some(thread), Some(sequence)) = (data["thread"].as_u64(), data["sequence"].as_u64()) else {
+        let (Some(thread), Some(sequence)) = (data["thread"].as_u64(), data["sequence"].as_u64())
+        else {
             continue;
         };
-        ensure!(data["check"] == check_of(u32::try_from(thread)?, sequence), "a torn marker: {data}");
+        ensure!(
+            data["check"] == check_of(u32::try_from(thread)?, sequence),
+            "a torn marker: {data}"
+        );
         numbers.entry(thread).or_default().push(sequence);
     }
     Ok(numbers)
 }
 
-/// The rows of the gathering log by name: verdict, recorded, delivered.
+/// The rows of the gathering log by process name: verdict, recorded, delivered.
 fn rows(profile: &Value) -> anyhow::Result<BTreeMap<String, (String, u64, u64)>> {
-    let log = profile["profileGatheringLog"].as_object().and_then(|log| log.values().next());
-    let rows = log.and_then(|log| log["processes"].as_array()).context("no log")?;
+    let log = profile["profileGatheringLog"]
+        .as_object()
+        .and_then(|log| log.values().next());
+    let rows = log
+        .and_then(|log| log["processes"].as_array())
+        .context("no log")?;
     let row = |row: &Value| {
         let verdict = row["verdict"].as_str()?.to_owned();
         let counts = (row["recorded"].as_u64()?, row["delivered"].as_u64()?);
-        Some((row["name"].as_str()?.to_owned(), (verdict, counts.0, counts.1)))
+        Some((
+            row["name"].as_str()?.to_owned(),
+            (verdict, counts.0, counts.1),
+        ))
     };
-    rows.iter().map(row).collect::<Option<_>>().context("a damaged row")
+    rows.iter()
+        .map(row)
+        .collect::<Option<_>>()
+        .context("a damaged row")
 }
 
 fn verdict(report: &CaptureReport, name: &str) -> String {
     let found = report.processes.iter().find(|process| process.name == name);
-    found.map(|process| process.verdict.to_string()).unwrap_or_default()
+    found
+        .map(|process| process.verdict.to_string())
+        .unwrap_or_default()
 }
 
 #[test]
-fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_for() -> anyhow::Result<()> {
+fn killed_frozen_live_and_unconnected_children_are_captured_without_waiting() -> anyhow::Result<()>
+{
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = ["alive", "frozen", "killed"]
-        .map(|name| Puppet::spawn(&session, CHILD, name, "init").expect("a child"));
-    for puppet in &mut puppets {
-        puppet.ask("hold 3 500")?;
+    let mut helpers = ["alive", "frozen", "killed"]
+        .map(|name| HelperProcess::spawn(&session, CHILD, name, "init").expect("a child"));
+    for helper in &mut helpers {
+        helper.ask("hold 3 500")?;
     }
     let mut silent = std::process::Command::new(CHILD);
     silent.arg("die-in-init");
     let mut silent = session.spawn("hasty", silent)?;
     silent.wait()?;
-    let [_alive, frozen, killed] = &mut puppets;
+    let [_alive, frozen, killed] = &mut helpers;
     assert!(frozen.freeze());
     killed.child.kill()?;
     killed.child.wait()?;
     let watch = Stopwatch::start();
-    let report = session.session()?.capture().save(session.path("profile.json"))?;
-    assert!(watch.elapsed() < LONG, "it has waited for the frozen one");
+    let report = session
+        .session()?
+        .capture()
+        .save(session.path("profile.json"))?;
+    assert!(
+        watch.elapsed() < LONG,
+        "the capture waited for the frozen child"
+    );
     let profile = read(&report.path)?;
     let rows = rows(&profile)?;
-    for (name, expected) in
-        [("alive", "complete"), ("frozen", "complete"), ("killed", KILLED), ("hasty", KILLED)]
-    {
+    for (name, expected) in [
+        ("alive", "complete"),
+        ("frozen", "complete"),
+        ("killed", KILLED),
+        ("hasty", KILLED),
+    ] {
         assert_eq!(verdict(&report, name), expected, "{name}");
         let (logged, recorded, delivered) = &rows[name];
         assert_eq!((logged.as_str(), recorded), (expected, delivered), "{name}");
         if name != "hasty" {
             let numbers = numbers(&profile, name)?;
             assert_eq!(numbers.len(), 3, "{name}");
-            assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(0..500)), "{name}");
+            assert!(
+                numbers
+                    .values()
+                    .all(|numbers| numbers.iter().copied().eq(0..500)),
+                "{name}"
+            );
         }
     }
     let main = threads(&profile, "parent").find(|thread| thread["isMainThread"] == true);
-    let shown = main.and_then(|main| main["markers"]["data"].as_array()).context("no main thread")?;
-    let incomplete = shown.iter().filter(|data| data["type"] == "IncompleteProcess");
+    let shown = main
+        .and_then(|main| main["markers"]["data"].as_array())
+        .context("no main thread")?;
+    let incomplete = shown
+        .iter()
+        .filter(|data| data["type"] == "IncompleteProcess");
     assert_eq!(incomplete.count(), 2);
     frozen.signal(libc::SIGCONT);
     Ok(())
 }
 
 #[test]
-fn both_formats_have_the_same_books() -> anyhow::Result<()> {
+fn both_formats_have_the_same_counts() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
-    let mut calm = Puppet::spawn(&session, CHILD, "calm", "init")?;
-    let mut crowded = Puppet::spawn(&session, CHILD, "crowded", "init")?;
+    let mut calm = HelperProcess::spawn(&session, CHILD, "calm", "init")?;
+    let mut crowded = HelperProcess::spawn(&session, CHILD, "crowded", "init")?;
     calm.ask("hold 2 100")?;
-    crowded.ask("burst 3 60000")?; // more than there is room for
+    crowded.ask("burst 3 60000")?; // more than the limit holds
     ensure!(session.all_pause(), "not paused");
-    let books = |report: &CaptureReport| -> Vec<_> {
+    let counts = |report: &CaptureReport| -> Vec<_> {
         let row = |process: &profiler_parent::CapturedProcess| {
-            (process.name.clone(), process.pid, process.threads, process.counts, process.verdict.clone())
+            (
+                process.name.clone(),
+                process.pid,
+                process.threads,
+                process.counts,
+                process.verdict.clone(),
+            )
         };
         report.processes.iter().map(row).collect()
     };
-    let processed = || anyhow::Ok(session.session()?.capture().save(session.path("processed.json"))?);
-    let gecko = || {
-        anyhow::Ok(session.session()?.capture().format(Format::Gecko).save(session.path("gecko.json.gz"))?)
+    let processed = || {
+        anyhow::Ok(
+            session
+                .session()?
+                .capture()
+                .save(session.path("processed.json"))?,
+        )
     };
-    // Room is still made for a while after the last entry: what is compared is two looks at the same.
+    let gecko = || {
+        anyhow::Ok(
+            session
+                .session()?
+                .capture()
+                .format(Format::Gecko)
+                .save(session.path("gecko.json.gz"))?,
+        )
+    };
+    // Entries are still evicted for a while after the last entry. The formats are compared when two
+    // captures before and after have the same counts.
     let watch = Stopwatch::start();
     let (processed, gecko) = loop {
         let (before, between): (CaptureReport, CaptureReport) = (processed()?, gecko()?);
         let after: CaptureReport = processed()?;
-        if books(&before) == books(&after) {
+        if counts(&before) == counts(&after) {
             break (after, between);
         }
-        ensure!(watch.elapsed() < LONG, "its entries go away for ever");
+        ensure!(watch.elapsed() < LONG, "the counts do not stop changing");
     };
-    assert_eq!(books(&processed), books(&gecko));
-    assert!(processed.processes.iter().any(|process| process.counts.evicted > 0), "nothing was lost");
-    let said =
-        [&processed.path, &gecko.path].map(|path| tools::info(path).map(|info| info["processes"].clone()));
+    assert_eq!(counts(&processed), counts(&gecko));
+    assert!(
+        processed
+            .processes
+            .iter()
+            .any(|process| process.counts.evicted > 0),
+        "no entry was evicted, so the test shows nothing"
+    );
+    let said = [&processed.path, &gecko.path]
+        .map(|path| tools::info(path).map(|info| info["processes"].clone()));
     let [first, second] = said;
-    assert_eq!(first?, second?, "`profiler info` says the same of both");
+    assert_eq!(first?, second?, "`profiler info` shows different rows");
     Ok(())
 }
 
@@ -144,42 +210,56 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
     let base = tempfile::tempdir()?;
     std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
     let session = session::start(|builder| builder.pool_directory(base.path()))?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("hold 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("hold 2 100")?;
     let target = session.path("recovered.json");
-    let (pools, out) = (base.path().to_string_lossy().into_owned(), target.to_string_lossy().into_owned());
+    let pools = base.path().to_string_lossy().into_owned();
+    let out = target.to_string_lossy().into_owned();
     let said = tools::run(&["recover", &pools, "-o", &out])?;
     ensure!(said.code == Some(0), "{said:?}");
     let profile = read(&target)?;
     assert!(profile["meta"]["preprocessedProfileVersion"].is_u64());
     let numbers = numbers(&profile, "child")?;
     assert_eq!(numbers.len(), 2);
-    assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(0..100)));
+    assert!(
+        numbers
+            .values()
+            .all(|numbers| numbers.iter().copied().eq(0..100))
+    );
     assert_eq!(rows(&profile)?["child"].0, "recovered: still running");
     Ok(())
 }
 
-/// A thread that sleeps for a thousand ticks has a few samples, whose total weight is a thousand.
+/// A thread that sleeps for 2,500 ticks has a few samples, whose total weight is at least 1,000.
 #[test]
-fn a_thread_at_rest_weighs_as_many_samples_as_it_rested_ticks() -> anyhow::Result<()> {
+fn the_few_samples_of_a_sleeping_thread_weigh_as_much_as_its_ticks() -> anyhow::Result<()> {
     own_process!();
     use profiler_parent::core::session::{Features, sampling_stats};
     let features = Features::STACK_WALK.with(Features::CPU);
     let session = session::start(|builder| builder.features(features))?;
-    let (say, said) = std::sync::mpsc::channel::<()>();
-    let sleeper = std::thread::Builder::new().name("rests".to_owned()).spawn(move || said.recv())?;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let sleeper = std::thread::Builder::new()
+        .name("rests".to_owned())
+        .spawn(move || released.recv())?;
     let ticks = || sampling_stats().map_or(0, |stats| stats.ticks);
     let begun = ticks();
     ensure!(integration_tests::patience::until(|| ticks() > begun + 2500));
     let path = session.path("rests.json");
     session.session()?.capture().save(&path)?;
-    drop(say);
+    drop(release);
     let _ = sleeper.join();
     let profile = read(&path)?;
-    let thread = threads(&profile, "parent").find(|thread| thread["name"] == "rests").context("no thread")?;
-    let weights = thread["samples"]["weight"].as_array().context("no weights")?;
+    let thread = threads(&profile, "parent")
+        .find(|thread| thread["name"] == "rests")
+        .context("no thread")?;
+    let weights = thread["samples"]["weight"]
+        .as_array()
+        .context("no weights")?;
     let sum: u64 = weights.iter().filter_map(Value::as_u64).sum();
     ensure!(weights.len() < 100, "{} samples", weights.len());
-    ensure!(sum >= 1000 && thread["samples"]["weightType"] == "samples", "{weights:?}");
+    ensure!(
+        sum >= 1000 && thread["samples"]["weightType"] == "samples",
+        "{weights:?}"
+    );
     Ok(())
 }

@@ -1,12 +1,15 @@
-//! What is not to be kept is not there: what came during a pause, and what is older than the window.
+//! Tests of entries that a profile must not contain: those of a pause, and those that are older
+//! than the session's window.
+//!
+//! Every process shows a pause, and counts the entries that it did not keep.
 
 use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
 use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -15,7 +18,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
     for phase in 0..3 {
         if phase == 1 {
             assert!(session.all_pause());
@@ -23,8 +26,8 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
         if phase == 2 {
             assert!(session.all_resume());
         }
-        for puppet in &mut puppets {
-            puppet.ask("mark 100")?;
+        for helper in &mut helpers {
+            helper.ask("mark 100")?;
         }
         (100 * phase..100 * (phase + 1)).for_each(|sequence| marks::record(0, sequence));
     }
@@ -32,27 +35,49 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
     for process in &profile.processes {
         let numbers = process.numbers()?;
         let kept = (0..100).chain(200..300);
-        assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(kept.clone())), "{}", process.name);
+        assert!(
+            numbers
+                .values()
+                .all(|numbers| numbers.iter().copied().eq(kept.clone())),
+            "{}",
+            process.name
+        );
         assert_eq!(numbers.len(), 1, "{}", process.name);
-        assert_eq!(process.books()?.reasons.get("paused"), Some(&100), "{}", process.name);
-        assert!(matches!(process.pauses[..], [(start, Some(end))] if start <= end), "{:?}", process.pauses);
+        assert_eq!(
+            process.counts()?.reasons.get("paused"),
+            Some(&100),
+            "{}",
+            process.name
+        );
+        assert!(
+            matches!(process.pauses[..], [(start, Some(end))] if start <= end),
+            "{:?}",
+            process.pauses
+        );
     }
     Ok(())
 }
 
 #[test]
-fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_end() -> anyhow::Result<()> {
+fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_end()
+-> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     assert!(session.all_pause());
-    let mut puppet = Puppet::spawn(&session, CHILD, "late", "init")?;
-    // It is told when it connects; from then on nothing is recorded.
-    assert!(until(|| puppet.ask("paused").is_ok_and(|paused| paused == "ok true")));
-    puppet.ask("mark 100")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "late", "init")?;
+    // The child learns of the pause when it connects, and records nothing from then on.
+    assert!(until(|| helper
+        .ask("paused")
+        .is_ok_and(|paused| paused == "ok true")));
+    helper.ask("mark 100")?;
     let (_, profile) = session.capture()?;
     let process = profile.process("late")?;
-    assert_eq!(process.books()?.delivered, 0);
-    assert!(matches!(process.pauses[..], [(_, None)]), "{:?}", process.pauses);
+    assert_eq!(process.counts()?.delivered, 0);
+    assert!(
+        matches!(process.pauses[..], [(_, None)]),
+        "{:?}",
+        process.pauses
+    );
     Ok(())
 }
 
@@ -62,20 +87,20 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
     patiently(leaves_the_window)
 }
 
-/// Entries that are newer than the window must be in the profile before the window is over.
+/// The newest entries must be captured before they leave the window, too.
 fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.duration(window))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 2 200")?;
-        puppet.ask("mark 200")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
+    for helper in &mut helpers {
+        helper.ask("hold 2 200")?;
+        helper.ask("mark 200")?;
     }
-    puppets[2].end("kill")?;
+    helpers[2].end("kill")?;
     (0..200).for_each(|sequence| marks::record(0, sequence));
     std::thread::sleep(window + window / 2);
     let watch = Stopwatch::start();
-    for puppet in &mut puppets[..2] {
-        puppet.ask("mark 50")?;
+    for helper in &mut helpers[..2] {
+        helper.ask("mark 50")?;
     }
     (200..250).for_each(|sequence| marks::record(0, sequence));
     let (_, profile) = session.capture()?;
@@ -85,30 +110,46 @@ fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
     for name in ["parent", "child-0", "child-1"] {
         let process = profile.process(name)?;
         let numbers = process.numbers()?;
-        assert!(numbers.values().flatten().copied().eq(200..250), "{name}: {numbers:?}");
-        let books = process.books()?;
-        assert_eq!(books.recorded, books.evicted + 50, "{name}: {books:?}");
+        assert!(
+            numbers.values().flatten().copied().eq(200..250),
+            "{name}: {numbers:?}"
+        );
+        let counts = process.counts()?;
+        assert_eq!(counts.recorded, counts.evicted + 50, "{name}: {counts:?}");
     }
-    assert_eq!(profile.verdict("child-2")?, "missing: all its data was older than what the session keeps");
+    assert_eq!(
+        profile.verdict("child-2")?,
+        "missing: all its data was older than what the session keeps"
+    );
     Ok(())
 }
 
 #[test]
-fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Result<()> {
+fn data_of_a_dead_process_leaves_the_window_while_another_records() -> anyhow::Result<()> {
     own_process!();
     patiently(dies_and_leaves_the_window)
 }
 
 fn dies_and_leaves_the_window(window: Duration) -> anyhow::Result<()> {
-    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).duration(window))?;
-    let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
-    let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
+    let session = session::start(|builder| {
+        builder
+            .memory_limit(ByteLimit::new(4 << 20))
+            .duration(window)
+    })?;
+    let mut busy = HelperProcess::spawn(&session, CHILD, "busy", "init")?;
+    let mut dead = HelperProcess::spawn(&session, CHILD, "dead", "init")?;
     busy.ask("flood 2 100")?;
     dead.ask("record 2 300")?;
     dead.end("kill")?;
-    let held = || session.processes().iter().find(|one| one.name == "dead").map(|one| one.true_bytes);
+    let held = || {
+        session
+            .processes()
+            .iter()
+            .find(|process| process.name == "dead")
+            .map(|process| process.true_bytes)
+    };
     if held() == Some(0) {
-        return Err(HeldUp("a look at what the dead left".to_owned()).into());
+        return Err(HeldUp("the first check of the dead process".to_owned()).into());
     }
     assert!(until(|| held() == Some(0)));
     Ok(())

@@ -1,4 +1,8 @@
-//! What a dead session left in its pool directory becomes a profile, by the real command.
+//! Tests of pool directories: `profiler recover` makes a profile of what a dead session left there,
+//! and `profiler info` describes it.
+//!
+//! Every acknowledged entry is in the profile, damaged pools are skipped and named, and errors are
+//! one line. The tests run the built command.
 
 use profiler_core::ids::ByteLimit;
 use std::collections::BTreeMap;
@@ -9,16 +13,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use integration_tests::acks::{self, Counts};
-use integration_tests::family::{Family, Kid, Wishes};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const WISHES: Wishes<'static> = Wishes {
+const OPTIONS: ProcessTreeOptions<'static> = ProcessTreeOptions {
     parent: env!("CARGO_BIN_EXE_parent"),
     child: env!("CARGO_BIN_EXE_child"),
     limit: 256 << 20,
@@ -26,25 +30,31 @@ const WISHES: Wishes<'static> = Wishes {
 };
 const ENDED: &str = "recovered: ended, with unknown status";
 
-/// A family of which everybody records and acknowledges.
-fn recording(kids: usize) -> anyhow::Result<(Family, PathBuf)> {
-    let mut family = Family::start(&WISHES, |_| {})?;
-    family.spawn_kids(&WISHES, kids)?;
-    let own = family.path("parent.acks");
-    family.ask(&format!("acknowledge 2 {}", own.display()))?;
-    family.kids.iter().try_for_each(|kid| kid.tell("acknowledge 2"))?;
-    let busy = |kid: &Kid| kid.said().is_ok_and(|said| said.len() > 16 * 200);
-    ensure!(until(|| family.kids.iter().all(busy)), "they do not record");
-    ensure!(until(|| fs::read(&own).is_ok_and(|said| said.len() > 16 * 200)), "the parent does not record");
-    Ok((family, own))
+/// Starts a session in which the parent and `kids` children record and acknowledge every entry.
+/// Returns it with the file of the parent's acknowledgements.
+fn recording(kids: usize) -> anyhow::Result<(ProcessTree, PathBuf)> {
+    let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
+    tree.spawn_kids(&OPTIONS, kids)?;
+    let own = tree.path("parent.acks");
+    tree.ask(&format!("acknowledge 2 {}", own.display()))?;
+    tree.kids
+        .iter()
+        .try_for_each(|kid| kid.tell("acknowledge 2"))?;
+    let busy = |kid: &TreeChild| kid.said().is_ok_and(|said| said.len() > 16 * 200);
+    ensure!(until(|| tree.kids.iter().all(busy)), "they do not record");
+    ensure!(
+        until(|| fs::read(&own).is_ok_and(|said| said.len() > 16 * 200)),
+        "the parent does not record"
+    );
+    Ok((tree, own))
 }
 
-/// What a child has acknowledged by now.
-fn acknowledged(kid: &Kid) -> anyhow::Result<Counts> {
+/// The number of entries that each thread of a child has acknowledged.
+fn acknowledged(kid: &TreeChild) -> anyhow::Result<Counts> {
     Ok(acks::counts(&kid.said()?))
 }
 
-/// Runs `profiler recover`, and reads what it wrote.
+/// Runs `profiler recover`, and reads the profile.
 fn recover(directory: &Path, target: &Path) -> anyhow::Result<(tools::Said, Profile)> {
     let said = tools::run(&[
         "recover",
@@ -61,123 +71,188 @@ fn recover(directory: &Path, target: &Path) -> anyhow::Result<(tools::Said, Prof
 #[test]
 fn everything_acknowledged_is_in_the_profile_of_a_session_killed_at_once() -> anyhow::Result<()> {
     own_process!();
-    let (mut family, own) = recording(3)?;
-    family.kill_all()?;
-    let pools = family.pools.clone().context("no pools")?;
-    let (said, profile) = recover(&pools, &family.path("recovered.json"))?;
+    let (mut tree, own) = recording(3)?;
+    tree.kill_all()?;
+    let pools = tree.pools.clone().context("no pools")?;
+    let (said, profile) = recover(&pools, &tree.path("recovered.json"))?;
     assert_eq!(said.error, "");
     assert_eq!(profile.processes.len(), 4);
     acks::check(profile.parent(), &acks::counts(&fs::read(own)?), true)?;
     assert_eq!(profile.verdict("parent")?, ENDED);
-    for kid in &family.kids {
+    for kid in &tree.kids {
         acks::check(profile.process(&kid.name)?, &acknowledged(kid)?, true)?;
         assert_eq!(profile.verdict(&kid.name)?, ENDED);
     }
     assert_eq!(profile.incomplete().len(), 4);
-    assert_eq!(family.left_over(), [] as [PathBuf; 0]);
+    assert_eq!(tree.left_over(), [] as [PathBuf; 0]);
     Ok(())
 }
 
 #[test]
 fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<()> {
     own_process!();
-    let (mut family, own) = recording(3)?;
-    family.kill_parent()?;
-    family.kids[0].signal(Signal::KILL);
-    family.kids[0].wait()?;
-    let before: Vec<usize> = family.kids.iter().map(|kid| kid.said().map_or(0, |said| said.len())).collect();
-    let on = |(kid, before): (&Kid, &usize)| kid.said().is_ok_and(|said| said.len() > before + 16 * 200);
-    ensure!(until(|| family.kids.iter().zip(&before).skip(1).all(on)), "orphans do not go on");
-    let told = family.kids.iter().map(acknowledged).collect::<anyhow::Result<Vec<_>>>()?;
-    let pools = family.pools.clone().context("no pools")?;
-    let (_, profile) = recover(&pools, &family.path("recovered.json"))?;
+    let (mut tree, own) = recording(3)?;
+    tree.kill_parent()?;
+    tree.kids[0].signal(Signal::KILL);
+    tree.kids[0].wait()?;
+    let before: Vec<usize> = tree
+        .kids
+        .iter()
+        .map(|kid| kid.said().map_or(0, |said| said.len()))
+        .collect();
+    let continues = |(kid, before): (&TreeChild, &usize)| {
+        kid.said().is_ok_and(|said| said.len() > before + 16 * 200)
+    };
+    ensure!(
+        until(|| tree.kids.iter().zip(&before).skip(1).all(continues)),
+        "orphans do not continue to record"
+    );
+    let counts = tree
+        .kids
+        .iter()
+        .map(acknowledged)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let pools = tree.pools.clone().context("no pools")?;
+    let (_, profile) = recover(&pools, &tree.path("recovered.json"))?;
     acks::check(profile.parent(), &acks::counts(&fs::read(own)?), true)?;
-    for (number, (kid, told)) in family.kids.iter().zip(&told).enumerate() {
-        acks::check(profile.process(&kid.name)?, told, number == 0)?;
-        let verdict = if number == 0 { ENDED } else { "recovered: still running" };
+    for (number, (kid, counts)) in tree.kids.iter().zip(&counts).enumerate() {
+        acks::check(profile.process(&kid.name)?, counts, number == 0)?;
+        let verdict = if number == 0 {
+            ENDED
+        } else {
+            "recovered: still running"
+        };
         assert_eq!(profile.verdict(&kid.name)?, verdict);
     }
     Ok(())
 }
 
 #[test]
-fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::Result<()> {
+fn a_child_whose_parent_dies_while_it_connects_is_recovered_completely() -> anyhow::Result<()> {
     own_process!();
     for _ in 0..5 {
-        let mut family = Family::start(&WISHES, |_| {})?;
+        let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
         for _ in 0..3 {
-            family.spawn(&format!("{} init", WISHES.child))?; // connected or not
+            tree.spawn(&format!("{} init", OPTIONS.child))?; // connected or not
         }
-        family.kill_parent()?;
-        family.kids.iter_mut().try_for_each(|kid| kid.ask("record 2 500").map(|_| ()))?;
-        family.kids.iter_mut().for_each(|kid| kid.signal(Signal::KILL));
-        family.kids.iter_mut().try_for_each(|kid| kid.wait().map(|_| ()))?;
-        let pools = family.pools.clone().context("no pools")?;
-        let (_, profile) = recover(&pools, &family.path("recovered.json"))?;
-        for kid in &family.kids {
-            assert_eq!(profile.process(&kid.name)?.books()?.recorded, 1000, "{}", kid.name);
+        tree.kill_parent()?;
+        tree.kids
+            .iter_mut()
+            .try_for_each(|kid| kid.ask("record 2 500").map(|_| ()))?;
+        tree.kids
+            .iter_mut()
+            .for_each(|kid| kid.signal(Signal::KILL));
+        tree.kids
+            .iter_mut()
+            .try_for_each(|kid| kid.wait().map(|_| ()))?;
+        let pools = tree.pools.clone().context("no pools")?;
+        let (_, profile) = recover(&pools, &tree.path("recovered.json"))?;
+        for kid in &tree.kids {
+            assert_eq!(
+                profile.process(&kid.name)?.counts()?.recorded,
+                1000,
+                "{}",
+                kid.name
+            );
         }
     }
     Ok(())
 }
 
 #[test]
-fn the_directory_above_will_do_and_a_profile_may_be_compressed() -> anyhow::Result<()> {
+fn the_directory_above_is_accepted_and_a_profile_may_be_compressed() -> anyhow::Result<()> {
     own_process!();
-    let (mut family, _) = recording(1)?;
-    family.kill_all()?;
-    let pools = family.pools.clone().context("no pools")?;
+    let (mut tree, _) = recording(1)?;
+    tree.kill_all()?;
+    let pools = tree.pools.clone().context("no pools")?;
     let above = pools.parent().context("no parent")?;
-    let target = family.path("recovered.json.gz");
-    let said = tools::run(&["recover", &above.to_string_lossy(), "-o", &target.to_string_lossy()])?;
+    let target = tree.path("recovered.json.gz");
+    let said = tools::run(&[
+        "recover",
+        &above.to_string_lossy(),
+        "-o",
+        &target.to_string_lossy(),
+    ])?;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(fs::read(&target)?.starts_with(&[0x1f, 0x8b]));
     assert_eq!(target.metadata()?.permissions().mode() & 0o777, 0o600);
     let info = tools::info(&target)?;
     assert_eq!(info["processes"].as_array().map(Vec::len), Some(2));
     fs::create_dir(above.join("profiler-1-0"))?;
-    let said = tools::run(&["recover", &above.to_string_lossy(), "-o", &target.to_string_lossy()])?;
-    assert_eq!(said.code, Some(2), "two sessions: {said:?}");
+    let said = tools::run(&[
+        "recover",
+        &above.to_string_lossy(),
+        "-o",
+        &target.to_string_lossy(),
+    ])?;
+    assert_eq!(said.code, Some(2), "two sessions are accepted: {said:?}");
     Ok(())
 }
 
 #[test]
-fn what_is_no_pool_any_more_is_named_and_passed_over() -> anyhow::Result<()> {
+fn damaged_pools_are_named_and_skipped() -> anyhow::Result<()> {
     own_process!();
     type Damage = fn(&Path) -> anyhow::Result<()>;
     const DAMAGES: [(&str, Damage); 7] = [
-        ("truncated", |path| Ok(File::options().write(true).open(path)?.set_len(5000)?)),
+        ("truncated", |path| {
+            Ok(File::options().write(true).open(path)?.set_len(5000)?)
+        }),
         ("emptied", |path| Ok(fs::write(path, "")?)),
-        ("zeroed", |path| Ok(File::options().write(true).open(path)?.write_all_at(&[0; 4096], 0)?)),
+        ("zeroed", |path| {
+            Ok(File::options()
+                .write(true)
+                .open(path)?
+                .write_all_at(&[0; 4096], 0)?)
+        }),
         ("garbage", |path| Ok(fs::write(path, [0x5a; 100_000])?)),
-        ("link", |path| replace(path, |path| Ok(symlink("/dev/zero", path)?))),
-        ("directory", |path| replace(path, |path| Ok(fs::create_dir(path)?))),
-        ("pipe", |path| replace(path, integration_tests::pairs::make_pipe)),
+        ("link", |path| {
+            replace(path, |path| Ok(symlink("/dev/zero", path)?))
+        }),
+        ("directory", |path| {
+            replace(path, |path| Ok(fs::create_dir(path)?))
+        }),
+        ("pipe", |path| {
+            replace(path, integration_tests::pairs::make_pipe)
+        }),
     ];
-    let (mut family, own) = recording(DAMAGES.len() + 1)?;
-    family.kill_all()?;
-    let pools = family.pools.clone().context("no pools")?;
+    let (mut tree, own) = recording(DAMAGES.len() + 1)?;
+    tree.kill_all()?;
+    let pools = tree.pools.clone().context("no pools")?;
     let mut files = pool_files(&pools)?;
-    let parent = files.remove("parent.pool").context("no pool of the parent")?;
+    let parent = files
+        .remove("parent.pool")
+        .context("no pool of the parent")?;
     let survivor = files.pop_last().context("no survivor")?;
     for ((_, path), (_, damage)) in files.iter().zip(DAMAGES) {
         damage(path)?;
     }
-    let (said, profile) = recover(&pools, &family.path("recovered.json"))?;
+    let (said, profile) = recover(&pools, &tree.path("recovered.json"))?;
     for ((name, _), (what, _)) in files.iter().zip(DAMAGES) {
-        let named = said.error.lines().filter(|line| line.contains(&format!("passed over {name}: ")));
+        let named = said
+            .error
+            .lines()
+            .filter(|line| line.contains(&format!("passed over {name}: ")));
         assert_eq!(named.count(), 1, "{what}: {said:?}");
     }
     assert_eq!(said.error.lines().count(), DAMAGES.len(), "{said:?}");
     acks::check(profile.parent(), &acks::counts(&fs::read(own)?), true)?;
     assert_eq!(profile.processes.len(), 2);
     fs::write(&parent, "no pool")?;
-    let (_, profile) = recover(&pools, &family.path("recovered.json"))?;
-    assert!(profile.verdict("lost parent")?.starts_with("missing: memory unreadable"), "the root says so");
-    assert!(profile.processes[1].books()?.delivered > 0);
+    let (_, profile) = recover(&pools, &tree.path("recovered.json"))?;
+    assert!(
+        profile
+            .verdict("lost parent")?
+            .starts_with("missing: memory unreadable"),
+        "the profile does not tell that the pool of the parent is lost"
+    );
+    assert!(profile.processes[1].counts()?.delivered > 0);
     fs::write(survivor.1, "no pool")?;
     let said = tools::run(&["recover", &pools.to_string_lossy(), "-o", "never.json"])?;
-    assert_eq!((said.code, said.error.lines().count()), (Some(2), 1), "{said:?}");
+    assert_eq!(
+        (said.code, said.error.lines().count()),
+        (Some(2), 1),
+        "{said:?}"
+    );
     assert!(!Path::new("never.json").exists());
     Ok(())
 }
@@ -191,17 +266,23 @@ fn pool_files(pools: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let entries = fs::read_dir(pools)?.map(|entry| entry.map(|entry| entry.path()));
     let named = |path: std::io::Result<PathBuf>| {
         let path = path?;
-        Ok((path.file_name().context("no name")?.to_string_lossy().into_owned(), path))
+        Ok((
+            path.file_name()
+                .context("no name")?
+                .to_string_lossy()
+                .into_owned(),
+            path,
+        ))
     };
     entries.map(named).collect()
 }
 
 #[test]
-fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> anyhow::Result<()> {
+fn recovery_of_random_bytes_ends_with_a_profile_or_an_error() -> anyhow::Result<()> {
     own_process!();
-    let (mut family, _) = recording(1)?;
-    family.kill_all()?;
-    let pools = family.pools.clone().context("no pools")?;
+    let (mut tree, _) = recording(1)?;
+    tree.kill_all()?;
+    let pools = tree.pools.clone().context("no pools")?;
     let path = pool_files(&pools)?.pop_first().context("no pool")?.1;
     let file = File::options().read(true).write(true).open(&path)?;
     let mut head = vec![0; 4096];
@@ -209,14 +290,20 @@ fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> 
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..40 {
         for _ in 0..8 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let offset = if round % 2 == 0 { (random >> 40) % 512 * 8 } else { (random >> 32) % (1 << 20) };
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let offset = if round % 2 == 0 {
+                (random >> 40) % 512 * 8
+            } else {
+                (random >> 32) % (1 << 20)
+            };
             file.write_all_at(&random.to_ne_bytes(), offset)?;
         }
-        let target = family.path("recovered.json");
+        let target = tree.path("recovered.json");
         match profiler_parent::recover::recover(&pools, &target, profiler_parent::Format::Gecko) {
             Ok(_) => drop(Profile::read(&target)?.json),
-            Err(error) => ensure!(!error.to_string().is_empty(), "an error without words"),
+            Err(error) => ensure!(!error.to_string().is_empty(), "an error without a text"),
         }
         if round % 2 == 0 {
             file.write_all_at(&head, 0)?;
@@ -236,15 +323,19 @@ fn a_session_that_ends_in_order_removes_its_directory_and_no_other() -> anyhow::
     fs::write(&old, "of another session")?;
     let mut session = session::start(|builder| builder.pool_directory(&base))?;
     let own = session.pool_directory().context("no directory")?.to_owned();
-    let mut puppet = Puppet::spawn(&session, WISHES.child, "child", "init")?;
-    puppet.ask("record 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, OPTIONS.child, "child", "init")?;
+    helper.ask("record 2 100")?;
     assert_eq!(pool_files(&own)?.len(), 2);
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
-    assert_eq!(profile.process("child")?.books()?.delivered, 200);
+    assert_eq!(profile.process("child")?.counts()?.delivered, 200);
     session.end();
     assert!(!own.exists() && old.exists());
-    assert_eq!(puppet.ask("record 2 100")?, "ok", "a child that lives on is unharmed");
+    assert_eq!(
+        helper.ask("record 2 100")?,
+        "ok",
+        "a child that outlives its session is harmed"
+    );
     Ok(())
 }
 
@@ -254,43 +345,53 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
     const LIMIT: u64 = 2 << 20;
     let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
-    let session =
-        session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)).pool_directory(base.path()))?;
+    let session = session::start(|builder| {
+        builder
+            .memory_limit(ByteLimit::new(LIMIT))
+            .pool_directory(base.path())
+    })?;
     let own = session.pool_directory().context("no directory")?.to_owned();
-    let mut first = Puppet::spawn(&session, WISHES.child, "first", "init")?;
+    let mut first = HelperProcess::spawn(&session, OPTIONS.child, "first", "init")?;
     first.ask("record 1 100")?;
     first.end("exit 0")?;
-    let mut second = Puppet::spawn(&session, WISHES.child, "second", "init")?;
+    let mut second = HelperProcess::spawn(&session, OPTIONS.child, "second", "init")?;
     second.ask("flood 2")?;
     let mut peak = 0;
     let gone = until(|| {
         let files = pool_files(&own).unwrap_or_default();
-        let held =
-            |path| File::open(path).and_then(|file| profiler_core::internal::sys::allocated_bytes(&file));
+        let held = |path| {
+            File::open(path).and_then(|file| profiler_core::internal::sys::allocated_bytes(&file))
+        };
         peak = peak.max(files.values().map(|path| held(path).unwrap_or(0)).sum());
         files.len() == 2
     });
-    assert!(gone, "the first child's data is older than all that is kept");
+    assert!(gone, "the pool of the first child is not removed");
     assert!(peak <= LIMIT, "{peak} bytes");
     second.ask("calm")?;
     let (_, profile) = session.capture()?;
-    assert!(profile.process("second")?.books()?.evicted > 0);
-    assert_eq!(profile.verdict("first")?, "missing: all its data was older than what the session keeps");
+    assert!(profile.process("second")?.counts()?.evicted > 0);
+    assert_eq!(
+        profile.verdict("first")?,
+        "missing: all its data was older than what the session keeps"
+    );
     Ok(())
 }
 
 #[test]
-fn info_says_what_the_profile_says_and_the_pools_say() -> anyhow::Result<()> {
+fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     own_process!();
     let base = tempfile::tempdir()?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
-    let session =
-        session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).pool_directory(base.path()))?;
-    let mut calm = Puppet::spawn(&session, WISHES.child, "calm", "init")?;
-    let mut crowded = Puppet::spawn(&session, WISHES.child, "crowded", "init")?;
+    let session = session::start(|builder| {
+        builder
+            .memory_limit(ByteLimit::new(4 << 20))
+            .pool_directory(base.path())
+    })?;
+    let mut calm = HelperProcess::spawn(&session, OPTIONS.child, "calm", "init")?;
+    let mut crowded = HelperProcess::spawn(&session, OPTIONS.child, "crowded", "init")?;
     calm.ask("hold 2 100")?;
-    crowded.ask("burst 3 60000")?; // more than there is room for
-    let mut dead = Puppet::spawn(&session, WISHES.child, "dead", "init")?;
+    crowded.ask("burst 3 60000")?; // more than the limit holds
+    let mut dead = HelperProcess::spawn(&session, OPTIONS.child, "dead", "init")?;
     dead.ask("hold 2 50")?;
     dead.end("kill")?;
     let (report, profile) = session.capture()?;
@@ -302,43 +403,72 @@ fn info_says_what_the_profile_says_and_the_pools_say() -> anyhow::Result<()> {
         same_rows(&info["processes"], log)?;
         assert_eq!(info["kind"], "profile");
     }
-    assert!(log.as_array().is_some_and(|rows| rows.iter().any(|row| row["evicted"] != 0)));
+    assert!(
+        log.as_array()
+            .is_some_and(|rows| rows.iter().any(|row| row["evicted"] != 0))
+    );
     pools_agree(&tools::info(base.path())?, log, base.path())?;
     let table = tools::run(&["info", &report.path.to_string_lossy()])?;
     for name in ["parent", "calm", "crowded", "dead"] {
-        assert!(table.out.lines().any(|line| line.starts_with(name)), "{table:?}");
+        assert!(
+            table.out.lines().any(|line| line.starts_with(name)),
+            "{table:?}"
+        );
     }
     Ok(())
 }
 
-/// The rows of `info` are those of the log, by name and number by number.
+/// Checks that the rows of `info` equal those of the log.
 fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
-    let (rows, log) = (rows.as_array().context("no rows")?, log.as_array().context("no log")?);
+    let rows = rows.as_array().context("no rows")?;
+    let log = log.as_array().context("no log")?;
     ensure!(rows.len() == log.len(), "{rows:?}");
     for (row, logged) in rows.iter().zip(log) {
-        for key in
-            ["name", "pid", "threads", "recorded", "delivered", "evicted", "dropped", "unfinished", "verdict"]
-        {
-            ensure!(row[key] == logged[key] && !row[key].is_null(), "{key}: {row} {logged}");
+        for key in [
+            "name",
+            "pid",
+            "threads",
+            "recorded",
+            "delivered",
+            "evicted",
+            "dropped",
+            "unfinished",
+            "verdict",
+        ] {
+            ensure!(
+                row[key] == logged[key] && !row[key].is_null(),
+                "{key}: {row} {logged}"
+            );
         }
     }
     Ok(())
 }
 
-/// What the pools say of those who record no more is what the log says.
+/// Checks that the pools of processes that no longer record show the same counts as the log.
 fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
     let rows = info["processes"].as_array().context("no rows")?;
     let log = log.as_array().context("no log")?;
     for name in ["calm", "crowded", "dead"] {
         let find = |rows: &[Value]| rows.iter().find(|row| row["name"] == name).cloned();
-        let (row, logged) = (find(rows).context(name)?, find(log).context(name)?);
-        for key in ["recorded", "delivered", "evicted", "dropped", "unfinished", "pid"] {
+        let row = find(rows).context(name)?;
+        let logged = find(log).context(name)?;
+        for key in [
+            "recorded",
+            "delivered",
+            "evicted",
+            "dropped",
+            "unfinished",
+            "pid",
+        ] {
             ensure!(row[key] == logged[key], "{name}, {key}: {row} {logged}");
         }
         ensure!(row["alive"] == (name != "dead"), "{row}");
     }
     let held = info["held_bytes"].as_u64().context("no bytes")?;
-    let summed: u64 = rows.iter().filter_map(|row| row["held_bytes"].as_u64()).sum();
+    let summed: u64 = rows
+        .iter()
+        .filter_map(|row| row["held_bytes"].as_u64())
+        .sum();
     ensure!(held == summed && held > 0, "{info} {}", base.display());
     ensure!(info["limit_bytes"] == 4 << 20, "{info}");
     Ok(())
@@ -350,19 +480,43 @@ fn a_profile_larger_than_the_memory_is_described() -> anyhow::Result<()> {
     let place = tempfile::tempdir()?;
     let path = place.path().join("large.json");
     let mut out = std::io::BufWriter::new(File::create(&path)?);
-    write!(out, r#"{{"threads":[{{"pid":7,"name":"main","markers":{{"data":["#)?;
+    write!(
+        out,
+        r#"{{"threads":[{{"pid":7,"name":"main","markers":{{"data":["#
+    )?;
     for number in 0..1_000_000 {
-        write!(out, r#"[0,{number}.25,null,0,0,{{"type":"Text","name":"{number:0100}"}}],"#)?;
+        write!(
+            out,
+            r#"[0,{number}.25,null,0,0,{{"type":"Text","name":"{number:0100}"}}],"#
+        )?;
     }
-    write!(out, r#"[]]}}}}],"meta":{{"product":"large"}},"processes":[]}}"#)?;
+    write!(
+        out,
+        r#"[]]}}}}],"meta":{{"product":"large"}},"processes":[]}}"#
+    )?;
     out.into_inner()?;
-    let command =
-        format!("ulimit -v 65536; exec {} info --json {}", tools::profiler()?.display(), path.display());
-    let output = std::process::Command::new("sh").args(["-c", &command]).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let command = format!(
+        "ulimit -v 65536; exec {} info --json {}",
+        tools::profiler()?.display(),
+        path.display()
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &command])
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let info: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!((&info["processes"][0]["name"], &info["processes"][0]["pid"]), (&"large".into(), &7.into()));
-    ensure!(path.metadata()?.len() > 128 << 20, "twice its memory");
+    assert_eq!(
+        (&info["processes"][0]["name"], &info["processes"][0]["pid"]),
+        (&"large".into(), &7.into())
+    );
+    ensure!(
+        path.metadata()?.len() > 128 << 20,
+        "the profile is not larger than the memory"
+    );
     Ok(())
 }
 
@@ -388,10 +542,22 @@ fn an_error_is_one_line_and_exit_code_2() -> anyhow::Result<()> {
     ];
     for arguments in cases {
         let said = tools::run(arguments)?;
-        assert_eq!((said.code, said.error.lines().count()), (Some(2), 1), "{arguments:?}: {said:?}");
-        assert!(said.error.starts_with("profiler: ") && said.out.is_empty(), "{said:?}");
+        assert_eq!(
+            (said.code, said.error.lines().count()),
+            (Some(2), 1),
+            "{arguments:?}: {said:?}"
+        );
+        assert!(
+            said.error.starts_with("profiler: ") && said.out.is_empty(),
+            "{said:?}"
+        );
     }
-    for arguments in [&["--help"][..], &["recover", "--help"], &["info", "--help"], &["--version"]] {
+    for arguments in [
+        &["--help"][..],
+        &["recover", "--help"],
+        &["info", "--help"],
+        &["--version"],
+    ] {
         assert_eq!(tools::run(arguments)?.code, Some(0));
     }
     Ok(())

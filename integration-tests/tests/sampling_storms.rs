@@ -1,6 +1,7 @@
-//! Hosts that do what samplers have hung and crashed on, sampled at 1 kHz: nothing happens to them.
+//! Tests of hosts that constantly do what other samplers have hung or crashed on, sampled at 1 kHz.
 //!
-//! Each storm is a process of its own. `PROFILER_STORM_SECONDS` makes them longer than the short form.
+//! No host is harmed. Each storm is a separate process, the program `src/bin/storms`, which checks
+//! its own results. A storm lasts two seconds, or as many as `PROFILER_STORM_SECONDS` says.
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 #![cfg(all(
@@ -15,44 +16,56 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use integration_tests::patience::LONG;
 
-fn weather(storm: &str) -> Result<()> {
-    weather_in(storm, &[])
+/// Runs a storm, which must end with `ok`.
+fn run_storm(storm: &str) -> Result<()> {
+    run_storm_with(storm, &[])
 }
 
-/// No waiting call ends with `EINTR`, whatever the system reports to the sampler about threads.
-fn interrupted(scene: &str) -> Result<()> {
-    weather_in("interrupted", &[scene])
+/// Checks that no waiting call ends with `EINTR`. The scene determines what the system reports to
+/// the sampler about threads.
+fn no_wait_is_interrupted(scene: &str) -> Result<()> {
+    run_storm_with("interrupted", &[scene])
 }
 
-fn weather_in(storm: &str, more: &[&str]) -> Result<()> {
+fn run_storm_with(storm: &str, arguments: &[&str]) -> Result<()> {
     let seconds: u64 = match std::env::var("PROFILER_STORM_SECONDS") {
         Ok(seconds) => seconds.parse()?,
         Err(_) => 2,
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_storms"));
-    let command =
-        command.args([storm, &seconds.to_string()]).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = command
+        .args([storm, &seconds.to_string()])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    let patience = Instant::now() + Duration::from_secs(seconds) + 3 * LONG;
+    let deadline = Instant::now() + Duration::from_secs(seconds) + 3 * LONG;
     while child.try_wait()?.is_none() {
-        if Instant::now() > patience {
+        if Instant::now() > deadline {
             child.kill()?;
             anyhow::bail!("{storm} hangs");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     let output = child.wait_with_output()?;
-    let (said, complained) =
-        (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
-    ensure!(output.status.success(), "{storm} ended with {}: {complained}", output.status);
-    let line = said.lines().find(|line| line.starts_with("ok")).with_context(|| said.clone())?;
+    let said = String::from_utf8(output.stdout)?;
+    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        output.status.success(),
+        "{storm} ended with {}: {complained}",
+        output.status
+    );
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("ok"))
+        .with_context(|| said.clone())?;
     println!("{storm}: {line}");
     Ok(())
 }
 
 macro_rules! storms {
     ($($test:ident: $storm:literal,)*) => {
-        $(#[test] fn $test() -> Result<()> { weather($storm) })*
+        $(#[test] fn $test() -> Result<()> { run_storm($storm) })*
     };
 }
 
@@ -66,9 +79,9 @@ storms! {
     children_that_become_other_programs_are_not_harmed: "exec",
     a_process_that_becomes_another_program_is_not_harmed: "reexec",
     sleepers_are_left_alone: "sleepers",
-    a_program_s_own_handler_hears_all_of_its_own_signals_from_the_first_on: "signals",
-    a_program_that_takes_the_handler_away_gets_no_more_than_what_is_on_its_way: "dispositions",
-    what_the_system_says_of_urgent_data_is_heard_as_what_it_is: "urgent",
+    a_program_s_own_handler_receives_all_of_its_signals_from_the_first_on: "signals",
+    a_program_that_replaces_the_handler_receives_only_pending_signals: "dispositions",
+    signals_of_urgent_data_keep_their_origin: "urgent",
     guard_pages_within_a_mapping_are_not_read: "guarded_stacks",
     alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
     a_full_descriptor_table_is_told: "full_descriptor_table",
@@ -78,25 +91,25 @@ storms! {
 
 #[test]
 fn no_thread_that_waits_is_interrupted() -> Result<()> {
-    interrupted("plain")
+    no_wait_is_interrupted("plain")
 }
 
 #[test]
 fn no_thread_that_waits_is_interrupted_in_a_process_that_became_another_user() -> Result<()> {
-    interrupted("setuid")
+    no_wait_is_interrupted("setuid")
 }
 
 #[test]
 fn no_thread_that_waits_is_interrupted_in_a_process_that_may_not_be_dumped() -> Result<()> {
-    interrupted("not_dumpable")
+    no_wait_is_interrupted("not_dumpable")
 }
 
 #[test]
 fn no_thread_that_waits_is_interrupted_where_there_is_no_proc() -> Result<()> {
-    interrupted("no_proc")
+    no_wait_is_interrupted("no_proc")
 }
 
 #[test]
 fn no_thread_that_waits_is_interrupted_where_a_filter_refuses_to_open_files() -> Result<()> {
-    interrupted("seccomp")
+    no_wait_is_interrupted("seccomp")
 }

@@ -1,4 +1,6 @@
-//! Local programs that hold connections without the token: clients with the token are still served.
+//! Tests of local programs that hold connections without the token.
+//!
+//! The live page and `profiler view` still answer every request of clients with the token.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,11 +16,14 @@ use profiler_parent::view::{Server, no_symbols};
 /// More connections than either server holds without the token.
 const SLOW: usize = 80;
 const REQUESTS: usize = 40;
-const PROFILE: &str = r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
+const PROFILE: &str =
+    r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
 
 /// The status of the next answer on a connection that stays open.
 fn next_answer(stream: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
-    let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+    let mut first = String::new();
+    let mut line = String::new();
+    let mut length = 0;
     ensure!(stream.read_line(&mut first)? > 0, "closed");
     while line != "\r\n" {
         line.clear();
@@ -40,15 +45,27 @@ fn every_request_with_the_token_is_answered_beside_slow_clients() -> anyhow::Res
     let kept = TcpStream::connect(live.address())?;
     kept.set_read_timeout(Some(LONG))?;
     let mut kept = BufReader::new(kept);
-    let path = live.url().splitn(4, '/').nth(3).context("no path")?.to_owned();
-    let request = format!("GET /{path}session.json HTTP/1.1\r\nHost: {}\r\n\r\n", live.address());
+    let path = live
+        .url()
+        .splitn(4, '/')
+        .nth(3)
+        .context("no path")?
+        .to_owned();
+    let request = format!(
+        "GET /{path}session.json HTTP/1.1\r\nHost: {}\r\n\r\n",
+        live.address()
+    );
     write!(kept.get_mut(), "{request}")?;
     assert_eq!(next_answer(&mut kept)?, 200);
     let slow = SlowClients::connect(live.address(), SLOW)?;
     for number in 0..REQUESTS {
         page::ask(&live, "GET", ["", "live.json", "session.json"][number % 3])?;
         write!(kept.get_mut(), "{request}")?;
-        assert_eq!(next_answer(&mut kept)?, 200, "on a connection that was there before");
+        assert_eq!(
+            next_answer(&mut kept)?,
+            200,
+            "on a connection that existed before"
+        );
     }
     drop(slow);
     Ok(())
@@ -61,15 +78,27 @@ fn every_request_to_a_viewed_profile_is_answered_beside_slow_clients() -> anyhow
     let file = directory.path().join("profile.json");
     std::fs::write(&file, PROFILE)?;
     let server = Server::start(&file, 0, Box::new(no_symbols))?;
-    let path = server.base().splitn(4, '/').nth(3).context("no path")?.to_owned();
+    let path = server
+        .base()
+        .splitn(4, '/')
+        .nth(3)
+        .context("no path")?
+        .to_owned();
     let slow = SlowClients::connect(server.address(), SLOW)?;
     for _ in 0..REQUESTS {
         let mut stream = TcpStream::connect(server.address())?;
         stream.set_read_timeout(Some(LONG))?;
-        write!(stream, "GET /{path}/profile.json HTTP/1.1\r\nHost: {}\r\n\r\n", server.address())?;
+        let request = format!(
+            "GET /{path}/profile.json HTTP/1.1\r\nHost: {}\r\n\r\n",
+            server.address()
+        );
+        stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(PROFILE), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(PROFILE),
+            "{answer}"
+        );
     }
     drop(slow);
     Ok(())

@@ -1,8 +1,9 @@
-//! A child in a time namespace, as in a container: its clocks show other times, its profile does
-//! not.
+//! Tests of a child in a time namespace, as in a container, whose clocks show other times.
 //!
-//! Needs the right to make a namespace. Without it, and on systems without such namespaces, the
-//! tests print so and check nothing.
+//! Its markers and groups are on the time line of the parent, with either clock.
+//!
+//! The tests need the right to create a namespace. Without it, and on systems without such
+//! namespaces, they print so and check nothing.
 
 #![cfg(all(target_os = "linux", not(profiler_portable)))]
 #![allow(unsafe_code)]
@@ -11,10 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
+use integration_tests::helper_process::{self, HelperProcess};
 use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::patience::{Stopwatch, until};
-use integration_tests::puppet::{self, Puppet};
 use integration_tests::session::{self, TestSession};
 use profiler_parent::SessionBuilder;
 use profiler_parent::core::time::ClockKind;
@@ -25,72 +26,102 @@ const ROUNDS: u64 = 200;
 /// 20 days for CLOCK_MONOTONIC, 10 for CLOCK_BOOTTIME.
 const OFFSETS: &str = "monotonic 1728000 0\nboottime 864000 0\n";
 
-/// Has the program run in a time namespace of its own.
+/// Makes the program run in a separate time namespace.
 fn in_namespace(mut command: Command) -> Command {
     let enter = || {
-        // SAFETY: concerns only what the program sees after the exec that follows.
+        // SAFETY: the call affects only the clocks of the program after the `exec` that follows.
         if unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
         std::fs::write("/proc/self/timens_offsets", OFFSETS)
     };
-    // SAFETY: two system calls on files and no lock, in a fork that runs an exec next.
+    // SAFETY: the closure makes a few system calls, takes no lock and does not allocate; the fork
+    // calls `exec` next.
     unsafe { command.pre_exec(enter) };
     command
 }
 
-/// Whether programs can be run in that way here. Prints why not.
+/// Whether this system can run programs in a time namespace. Prints if it cannot.
 fn is_possible() -> bool {
     let link = |mut command: Command| -> Option<Vec<u8>> {
         let output = command.arg("/proc/self/ns/time").output().ok()?;
         output.status.success().then_some(output.stdout)
     };
-    let (here, there) = (link(Command::new("readlink")), link(in_namespace(Command::new("readlink"))));
-    let is_possible = here.is_some() && there.is_some() && here != there;
+    let outside = link(Command::new("readlink"));
+    let inside = link(in_namespace(Command::new("readlink")));
+    let is_possible = outside.is_some() && inside.is_some() && outside != inside;
     if !is_possible {
         println!("not checked: no time namespace can be made here");
     }
     is_possible
 }
 
-fn set(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<(TestSession, Puppet)> {
+/// Starts a session with a child `away` in a time namespace.
+fn start(
+    build: impl FnOnce(SessionBuilder) -> SessionBuilder,
+) -> anyhow::Result<(TestSession, HelperProcess)> {
     let session = session::start(build)?;
-    let child = Puppet::spawn_by(&session, "away", in_namespace(puppet::command(CHILD, "init")))?;
+    let child = HelperProcess::spawn_by(
+        &session,
+        "away",
+        in_namespace(helper_process::command(CHILD, "init")),
+    )?;
     assert_eq!(child.status, "Recording");
     Ok((session, child))
 }
 
 #[test]
-fn markers_of_a_child_in_a_time_namespace_stand_between_those_that_caused_them() -> anyhow::Result<()> {
+fn markers_of_a_child_in_a_time_namespace_are_in_order_with_those_of_the_parent()
+-> anyhow::Result<()> {
     own_process!();
-    markers_stand_right(|builder| builder)
+    markers_are_in_order(|builder| builder)
 }
 
 #[test]
-fn so_they_do_with_the_fallback_clock() -> anyhow::Result<()> {
+fn markers_of_a_child_in_a_time_namespace_are_in_order_with_the_fallback_clock()
+-> anyhow::Result<()> {
     own_process!();
-    markers_stand_right(|builder| builder.clock(ClockKind::Monotonic))
+    markers_are_in_order(|builder| builder.clock(ClockKind::Monotonic))
 }
 
-/// The parent sends, the child in the namespace answers, and so on: their markers alternate.
-fn markers_stand_right(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<()> {
+/// The parent and the child in the namespace send each other numbers in turn, so their markers must
+/// alternate in the profile.
+fn markers_are_in_order(
+    build: impl FnOnce(SessionBuilder) -> SessionBuilder,
+) -> anyhow::Result<()> {
     if !is_possible() {
         return Ok(());
     }
-    let (session, mut child) = set(build)?;
-    let (there, back) = (session.path("down"), session.path("up"));
-    [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
-    child.tell(&format!("pong {} {} 20 {ROUNDS}", there.display(), back.display()))?;
+    let (session, mut child) = start(build)?;
+    let there = session.path("down");
+    let back = session.path("up");
+    [&there, &back]
+        .into_iter()
+        .try_for_each(|path| pairs::make_pipe(path))?;
+    child.tell(&format!(
+        "pong {} {} 20 {ROUNDS}",
+        there.display(),
+        back.display()
+    ))?;
     pairs::ping(&there, &back, 20, ROUNDS)?;
     assert_eq!(child.line()?, "ok");
     let (_, profile) = session.capture()?;
     let times = |process: &str, name: &str| -> anyhow::Result<Vec<f64>> {
-        let process = if process == "parent" { profile.parent() } else { profile.process(process)? };
+        let process = if process == "parent" {
+            profile.parent()
+        } else {
+            profile.process(process)?
+        };
         Ok(process.named(name).map(|mark| mark.time).collect())
     };
-    let (sent, heard) = (times("parent", "send")?, times("away", "receive")?);
-    let (answered, back) = (times("away", "send")?, times("parent", "receive")?);
-    assert_eq!([sent.len(), heard.len(), answered.len(), back.len()], [ROUNDS as usize; 4]);
+    let sent = times("parent", "send")?;
+    let heard = times("away", "receive")?;
+    let answered = times("away", "send")?;
+    let back = times("parent", "receive")?;
+    assert_eq!(
+        [sent.len(), heard.len(), answered.len(), back.len()],
+        [ROUNDS as usize; 4]
+    );
     for round in 0..ROUNDS as usize {
         let times = [sent[round], heard[round], answered[round], back[round]];
         assert!(times.is_sorted(), "round {round}: {times:?}");
@@ -105,15 +136,29 @@ fn groups_of_a_child_in_a_time_namespace_have_the_time_that_passed() -> anyhow::
         return Ok(());
     }
     let watch = Stopwatch::start();
-    let (session, mut child) = set(|builder| builder)?;
+    let (session, mut child) = start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    assert!(until(|| session.groups().processes.iter().all(|process| process.probes == Probes::ALL)));
+    assert!(until(|| session
+        .groups()
+        .processes
+        .iter()
+        .all(|process| process.probes == Probes::ALL)));
     child.ask("work-for plugin a 5 20000")?;
     let snapshot = session.groups();
     let away = snapshot.process("away").context("no such process")?;
-    let totals = &away.group(GroupKind::Plugin, "a").context("no such group")?.totals;
+    let totals = &away
+        .group(GroupKind::Plugin, "a")
+        .context("no such group")?
+        .totals;
     let passed = u64::try_from(watch.elapsed().as_nanos())?;
-    assert!(totals.wall_ns >= 100_000_000 && totals.wall_ns <= passed, "{} of {passed}", totals.wall_ns);
-    assert!(totals.longest_ns >= 20_000_000 && totals.longest_ns <= passed, "{totals:?}");
+    assert!(
+        totals.wall_ns >= 100_000_000 && totals.wall_ns <= passed,
+        "{} of {passed}",
+        totals.wall_ns
+    );
+    assert!(
+        totals.longest_ns >= 20_000_000 && totals.longest_ns <= passed,
+        "{totals:?}"
+    );
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What a hostile child can send, over both transports between processes: each packet costs that
-//! child its channel at most, and never the process, its memory or its descriptors.
+//! Tests of the packets that a hostile child can send, over both transports between processes.
 //!
-//! The parent and its hostile child are played by the process of the test.
+//! A packet costs the child at most its channel. It does not end the parent's process, and costs it
+//! no memory and no descriptor. The process of the test plays both the parent and the child.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -15,13 +15,13 @@ use ipc_protocol::message::{RequestId, ToParent};
 use ipc_protocol::transport::{ParentEnds, TransportError, inherited, ipc_channel};
 use profiler_core::ids::ProcessId;
 
-/// What the whole process may grow by, in virtual memory. A packet may claim to be longer. The C
-/// library reserves 128 MiB of addresses when a thread allocates for the first time.
+/// The most by which the virtual memory of the process may grow. Some packets claim to be longer.
+/// The C library reserves 128 MiB of addresses when a thread allocates for the first time.
 const MOST_GROWTH_KIB: u64 = 1 << 20;
 
-/// Does its worst through the child's end of a channel.
+/// Sends hostile packets through the child's end of a channel.
 type Trick = fn(&Peer) -> anyhow::Result<()>;
-/// Makes a channel whose child has said hello.
+/// Makes a channel whose child has sent its hello.
 type Connect = fn() -> anyhow::Result<(ParentEnds, Peer)>;
 
 /// Makes a test of each packet, over both transports.
@@ -71,9 +71,14 @@ fn header(packet: u64, message: u64) -> [u8; 16] {
     header
 }
 
-/// A packet with ipc-channel's header, which is just bytes to the other transport. It is as long as
-/// it says if that is short.
-fn packet(peer: &Peer, length: u64, message: u64, attached: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
+/// Sends a packet with the header of `ipc_channel`; the other transport sees only bytes. Its true
+/// length is `length` if that is at most 100,016, and 24 otherwise.
+fn packet(
+    peer: &Peer,
+    length: u64,
+    message: u64,
+    attached: &[BorrowedFd<'_>],
+) -> anyhow::Result<()> {
     let true_length = if length <= 100_016 { length } else { 24 };
     let mut bytes = header(length, message).to_vec();
     bytes.resize(usize::try_from(true_length)?, 0);
@@ -84,7 +89,7 @@ fn hundred_descriptors(peer: &Peer) -> anyhow::Result<()> {
     (0..100).try_for_each(|_| packet(peer, 24, 8, &[peer.socket.as_fd()]))
 }
 
-/// As many as wait in a socket.
+/// Sends about as many packets as a socket holds.
 fn noise(peer: &Peer) -> anyhow::Result<()> {
     (0..200_u32).try_for_each(|n| peer.send(&n.to_ne_bytes(), &[]))
 }
@@ -102,41 +107,64 @@ fn inherited() -> anyhow::Result<(ParentEnds, Peer)> {
     let peer = Peer::inherited(theirs);
     let token = Token::generate()?;
     peer.say_hello(hello(&token))?;
-    Ok((listener.accept(&token, ProcessId::new(std::process::id()))?.ends, peer))
+    Ok((
+        listener
+            .accept(&token, ProcessId::new(std::process::id()))?
+            .ends,
+        peer,
+    ))
 }
 
-/// A parent and its hostile child, and after it an honest one.
+/// A parent and its hostile child. Honest children before and after must work.
 fn attempt(connect: Connect, trick: Trick) -> anyhow::Result<()> {
     honest(connect)?;
-    let (before, memory) = (Possessions::count(), peak_kib()?);
+    let before = Possessions::count();
+    let memory = peak_kib()?;
     let (mut ends, peer) = connect()?;
     trick(&peer)?;
-    let Err(error) = ends.receiver.recv() else { anyhow::bail!("the trick was taken for a message") };
+    let Err(error) = ends.receiver.recv() else {
+        anyhow::bail!("the packet was accepted as a message")
+    };
     println!("  {error}");
-    drop(ends); // what a parent does at the first error, whichever it is
+    drop(ends); // a parent does this at the first error
     ensure!(peer.send(&[0], &[]).is_err(), "the channel is still open");
     drop(peer);
     honest(connect)?;
-    ensure!(until(|| Possessions::count().within(&before)), "{before:?}, then {:?}", Possessions::count());
+    ensure!(
+        until(|| Possessions::count().within(&before)),
+        "{before:?}, then {:?}",
+        Possessions::count()
+    );
     let grown = peak_kib()? - memory;
     ensure!(grown < MOST_GROWTH_KIB, "the process grew by {grown} KiB");
     Ok(())
 }
 
-/// A channel that is used as it should be, and works.
+/// Checks that a channel that is used correctly works.
 fn honest(connect: Connect) -> anyhow::Result<()> {
     let (mut ends, peer) = connect()?;
-    let message = ToParent::Done { request: RequestId::new(5) };
+    let message = ToParent::Done {
+        request: RequestId::new(5),
+    };
     peer.say(&message)?;
-    ensure!(ends.receiver.recv()? == message, "another message");
+    ensure!(
+        ends.receiver.recv()? == message,
+        "a different message arrives"
+    );
     drop(peer);
-    ensure!(matches!(ends.receiver.recv(), Err(TransportError::Disconnected)), "not the end");
+    ensure!(
+        matches!(ends.receiver.recv(), Err(TransportError::Disconnected)),
+        "the end of the channel is not noticed"
+    );
     Ok(())
 }
 
-/// The most virtual memory that this process ever had.
+/// The peak of this process's virtual memory, in KiB.
 fn peak_kib() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).context("no VmPeak")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmPeak:"))
+        .context("no VmPeak")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

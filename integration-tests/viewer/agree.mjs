@@ -1,16 +1,18 @@
-// Says whether two files of one recording agree: the Gecko format and the processed format, as the
-// real viewer's loader reads them.
+// Compares two files of one recording, one in the Gecko format and one in the processed format, as
+// the real viewer's loader reads them.
 //
 //   node agree.mjs GECKO PROCESSED
 //
-// Both must come from one session that recorded nothing in between (paused, or idle). One line per check,
-// `ok ...` or `FAIL ...`; exit codes as of check.mjs.
+// Both files must come from one session that recorded nothing between the two captures (paused, or
+// idle). Prints one line per check, `ok ...` or `FAIL ...`. The exit codes are those of check.mjs.
 //
-// Compared are: processes and their names; threads with their names and numbers of markers and samples;
-// every marker (name, times, category, label, fields, and its stack where it has one); the call tree of
-// every thread with samples, by function; the bytes that functions allocated; counters with their names and values. Not compared is what one of the formats cannot say:
-// how a counter is drawn, files and lines. A function without a name is its library and its address there, in steps
-// of four bytes: the processed file must be one without names, or the Gecko file one without code.
+// Compared are: processes and their names; threads with their names and their numbers of markers
+// and samples; every marker (name, times, category, label, fields, and its stack if it has one);
+// the call tree of every thread with samples, by function; the bytes that functions allocated;
+// counters with their names and values. Not compared is what one of the formats cannot express: how
+// a counter is drawn, files and lines. A function without a name is compared by its library and its
+// address there, in steps of four bytes. Therefore the processed file must have no names, or the
+// Gecko file no code.
 
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -18,15 +20,15 @@ import { gunzipSync } from "node:zlib";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
 
-// Each capture measures the clock's pace once more.
+// Each capture measures the clock's rate again.
 const TOLERANCE_MS = 1e-4;
-// Markers of the profiler's own that last until the capture.
+// Markers of the profiler itself that last until the capture.
 const UNTIL_CAPTURE = ["Entries lost", "Incomplete process"];
-// Stacks of markers are asked for one by one.
+// Each stack of a marker takes a separate question.
 const MARKER_STACKS = 200;
-// Values of the moment at which each file was written.
+// Counters whose value depends on the moment at which a file is written.
 const MOMENTARY = ["Resident memory"];
-// Marks that keep the viewer from reading a name in the Gecko format as something else.
+// Marks that prevent the viewer from interpreting a name in the Gecko format.
 const MARKS = /\u200b/g;
 
 let failures = 0;
@@ -39,31 +41,34 @@ function say(good, what, saw) {
   console.log(line.length > 800 ? `${line.slice(0, 800)}...` : line);
 }
 
-/** Compares two lists of texts, and shows the first difference. */
+/** Compares two lists of texts, and prints the first difference. */
 function same(what, gecko, processed) {
   const at = gecko.findIndex((item, index) => item !== processed[index]);
   const place = at < 0 && gecko.length !== processed.length ? gecko.length : at;
   say(place < 0, `${what} (${gecko.length})`, `at ${place} of ${gecko.length} and ${processed.length}: ${gecko[place]} | ${processed[place]}`);
 }
 
-/** Compares lists of numbers that may differ a little. */
+/** Compares two lists of numbers that may differ slightly. */
 function close(what, gecko, processed) {
   const differ = (a, b) => a !== b && (a === undefined || b === undefined || !(Math.abs(a - b) <= TOLERANCE_MS));
   const at = gecko.findIndex((item, index) => differ(item, processed[index]));
   say(at < 0, `${what} (${gecko.length})`, `at ${at}: ${gecko[at]} | ${processed[at]}`);
 }
 
-/** The libraries of every process of a file in the Gecko format, by process number. */
+/** Returns the libraries of every process of a file in the Gecko format, by process number. */
 function librariesOf(file) {
   const bytes = readFileSync(file);
   const root = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
   return new Map([root, ...(root.processes ?? [])].map((one) => [`${one.threads[0]?.pid}`, one.libs ?? []]));
 }
 
-/** Where a call is and where it returns to are one byte apart, and one format has these, the other those. */
+/**
+ * Rounds an address. The address of a call and its return address are one byte apart; one format
+ * stores the former, the other the latter.
+ */
 const step = (address) => `0x${((address + 1n) & ~3n).toString(16)}`;
 
-/** A function by its name, or else by its address in its library. */
+/** Returns a function's name, or else its address in its library. */
 function functionName(name, libraries) {
   const plain = (name ?? "").replace(MARKS, "");
   const inLibrary = /^(.*)\+(0x[0-9a-f]+)$/i.exec(plain);
@@ -80,7 +85,7 @@ function markerText(row) {
   return [row.name, row.category, row.label, row.hasStack === true, ...fields].join(" ; ");
 }
 
-/** All markers in an order that does not depend on how exact their times are. */
+/** Returns all markers in an order that does not depend on the precision of their times. */
 function inOrder(rows) {
   const texts = rows.map((row) => ({ row, text: markerText(row) }));
   const before = (a, b) => (a.text === b.text ? a.row.start - b.row.start : a.text < b.text ? -1 : 1);
@@ -92,7 +97,10 @@ async function markers(viewer, thread) {
   return answer.flatMarkers;
 }
 
-/** Adds all nodes of a call tree to `all`: samples and samples of their own, by the names from the root on. */
+/**
+ * Adds all nodes of a call tree to `all`: total samples and own samples, by the names from the root
+ * on.
+ */
 function addPaths(node, above, libraries, all) {
   const path = `${above} > ${functionName(node.name, libraries)}`;
   const sum = all.get(path) ?? { total: 0, self: 0 };
@@ -109,14 +117,14 @@ async function callTree({ viewer, libraries }, thread) {
   return [...all].map(([path, { total, self }]) => `${path}: ${total} ${self}`).sort();
 }
 
-/** Bytes that each function itself allocated, where there are allocations. */
+/** Returns the bytes that each function itself allocated, if allocations were recorded. */
 async function allocations({ viewer, libraries }, thread) {
   if (!thread.strategies.includes("native-allocations")) return [];
   const how = ["--include-idle", "--limit", "0", "--strategy", "native-allocations", "--thread", thread.threadHandle];
   const { functions } = await viewer.ask("thread", "functions", ...how);
   const sums = new Map();
   for (const { name, selfSamples, totalSamples } of functions) {
-    // As in check.mjs, a library stands before an address.
+    // As in check.mjs, the viewer puts a library before an address.
     const plain = functionName(name.replace(/^.*!(?=0x)/, ""), libraries.get(thread.pid) ?? []).replace(/^.*!/, "");
     const { total, self } = sums.get(plain) ?? { total: 0, self: 0 };
     sums.set(plain, { total: total + totalSamples, self: self + selfSamples });
@@ -129,7 +137,7 @@ async function stackOf({ viewer, libraries }, { handle }, thread) {
   return (stack?.frames ?? []).map(({ name }) => functionName(name, libraries.get(thread.pid) ?? [])).join(" < ");
 }
 
-/** All of one file that is compared. */
+/** Returns everything of one file that is compared. */
 async function look(viewer, libraries) {
   const info = await viewer.ask("profile", "info", "--all");
   const listed = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
@@ -155,7 +163,7 @@ async function compareThread(gecko, processed, one, other) {
   same(`${one.key}: markers`, first.map(({ text }) => text), second.map(({ text }) => text));
   close(`${one.key}: when they began`, first.map(({ row }) => row.start), second.map(({ row }) => row.start));
   const lasting = (rows) => {
-    // Whatever never ended lasts to the end of the file.
+    // A marker that never ended lasts to the end of the file.
     const end = rows.reduce((latest, { row }) => Math.max(latest, row.start + (row.duration ?? 0)), 0);
     const isOpen = ({ row }) => UNTIL_CAPTURE.includes(row.name) || Math.abs(row.start + (row.duration ?? 0) - end) < TOLERANCE_MS;
     return rows.map((one) => (isOpen(one) ? Infinity : one.row.duration));

@@ -1,6 +1,7 @@
-// A page in a real browser: Chromium, spoken to by its own protocol over a pipe. No package is needed for that.
+// Controls a page in a real browser: Chromium, by its own protocol over a pipe. No package is
+// needed.
 //
-// Used by live.mjs. Nothing is loaded from the network; the browser's files go with it.
+// Used by live.mjs. Nothing is loaded from the network. The browser's files are deleted at the end.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -19,10 +20,10 @@ export class Browser {
   #waiting = new Map();
   #rest = "";
   #session;
-  /** What the page complained of. */
+  /** Errors that the page has reported. */
   complaints = [];
 
-  /** Starts the browser of this name with one empty page. */
+  /** Starts this browser program with one empty page. */
   static async start(program) {
     const browser = new Browser();
     browser.#begin(program);
@@ -71,12 +72,12 @@ export class Browser {
     });
   }
 
-  /** One command to the page. */
+  /** Sends one command to the page. */
   send(method, params = {}) {
     return this.#send(method, params, this.#session);
   }
 
-  /** What an expression says in the page. */
+  /** Returns the value of an expression in the page. */
   async evaluate(expression) {
     const options = { expression, awaitPromise: true, returnByValue: true };
     const { result, exceptionDetails } = await this.send("Runtime.evaluate", options);
@@ -93,7 +94,7 @@ export class Browser {
     throw new Error(`never came true: ${expression}`);
   }
 
-  /** Presses with the mouse in the middle of the first element that matches. */
+  /** Clicks in the middle of the first element that matches. */
   async press(selector) {
     const { x, y } = await this.middle(selector);
     for (const type of ["mousePressed", "mouseReleased"]) {
@@ -101,7 +102,7 @@ export class Browser {
     }
   }
 
-  /** Moves the pointer there. */
+  /** Moves the pointer to the first element that matches, or with `null` to the corner. */
   async point(selector) {
     const { x, y } = selector ? await this.middle(selector) : { x: 1, y: 1 };
     await this.send("Input.dispatchMouseEvent", { type: "mouseMoved", x, y });
@@ -116,19 +117,19 @@ export class Browser {
     })()`);
   }
 
-  /** A key, as a person presses it. */
+  /** Presses and releases a key. */
   async key(key, code, text = undefined) {
     await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, code: key, windowsVirtualKeyCode: code, text });
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", key, code: key, windowsVirtualKeyCode: code });
   }
 
-  /** As on a screen of this size, in light or dark. */
+  /** Emulates a screen of this size, with light or dark colours. */
   async screen(width, height, scheme) {
     await this.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
     await this.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
   }
 
-  /** A picture of the page, as PNG. */
+  /** Returns a picture of the page, as PNG. */
   async picture() {
     const { data } = await this.send("Page.captureScreenshot", { format: "png" });
     return Buffer.from(data, "base64");

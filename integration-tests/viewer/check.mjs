@@ -1,51 +1,54 @@
-// Opens a profile with the real viewer's loader and compares what it says with what was recorded.
+// Opens a profile with the real viewer's loader and compares it with what was recorded.
 //
 //   node check.mjs PROFILE EXPECT.json       PROFILE may be .json or .json.gz
 //
-// One line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed, or the
-// viewer refused the profile; 2: the check could not run (no viewer, bad EXPECT, no file).
+// Prints one line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed, or
+// the viewer refused the profile; 2: the check could not run (no viewer, bad EXPECT, no file).
 //
-// The loader is the package `@firefox-devtools/profiler-cli`: the front-end's own code, without
-// its pages. It loads a profile into a daemon and answers questions as JSON. Here the daemon
-// lives in a temporary directory, makes no network request, and is stopped whatever happens.
+// The loader is the package `@firefox-devtools/profiler-cli`: the front-end's own code, without its
+// pages. It loads a profile into a daemon, which answers questions as JSON. Here the daemon lives
+// in a temporary directory, makes no network request, and is stopped in every case.
 //
-// EXPECT holds any of the keys below; an unknown key is an error, so that a misspelt
-// expectation cannot pass. A COUNT is a number, or {"min": a, "max": b} with either left out.
+// EXPECT holds any of the keys below. An unknown key is an error, so that a misspelt expectation
+// cannot pass. A COUNT is a number, or {"min": a, "max": b}, where one of the two is optional.
 //
 //   processes      [{name, pid?, count?, threads?, markers?, samples?, complete?}], all of them
 //                  unless `moreProcesses` is true
-//                    name      the name the viewer shows; pid picks one of several with that name
-//                    count     how many processes have this name and pid (1); the other numbers are
-//                              the sum over them
+//                    name      the name that the viewer shows; pid selects one of several
+//                              processes with that name
+//                    count     number of processes with this name and pid (1); the other numbers
+//                              are sums over them
 //                    threads   COUNT, or the list of thread names (any order), as the viewer has
 //                              them: the main thread is "GeckoMain"
 //                    markers   {marker name: COUNT}
 //                    samples   COUNT of samples
-//                    selfSamples, totalSamples  {function: COUNT}: samples that are in the function itself, or
-//                              in it and what it calls; idle ones too. A function of a library that has no
-//                              symbols is "library!0x7f00"; one that is not there has 0
-//                    allocatedBytes  {function: COUNT}: bytes that the function itself took
+//                    selfSamples, totalSamples  {function: COUNT}: samples in the function itself,
+//                              or in it and the functions that it calls, including idle samples. A
+//                              function of a library without symbols is "library!0x7f00"; a missing
+//                              function has 0
+//                    allocatedBytes  {function: COUNT}: bytes that the function itself allocated
 //                    cpuMs     COUNT of whole milliseconds of processor time
-//                    complete  true: there are no markers but the listed ones
-//   moreProcesses  true: other processes may be there
-//   threads        [{process, pid?, name, markers?, samples?, ..., complete?}]: the same, one thread
+//                    complete  true: there are no markers except the listed ones
+//   moreProcesses  true: there may be other processes
+//   threads        [{process, pid?, name, markers?, samples?, ..., complete?}]: the same for one
+//                  thread
 //   markerLabels   [{process?, marker, label, kind?, count?, search?}]: the rendered text of a
 //                  marker; kind is "table" (default), "chart" or "tooltip"; count: how many (at
-//                  least 1); search: the viewer's search ("path:b.txt") finds it faster when
-//                  there are more than some ten thousand of this name
+//                  least 1); search: the viewer's search ("path:b.txt"), which is faster when
+//                  there are more than about ten thousand markers with this name
 //   markerFields   [{process?, marker, field, value, count?, search?}]: a row of the tooltip, by
 //                  its label
-//   schemas        [NAME or {name, fields: [label, ...]}]: markers of this type are there and the
-//                  viewer knows the type; fields: the labels of the rows it shows, in order
+//   schemas        [NAME or {name, fields: [label, ...]}]: there are markers of this type and the
+//                  viewer knows the type; fields: the labels of the rows that it shows, in order
 //   counters       [{process, name, label?, unit?, graphType?, samples?}]
-//   meta           {key: value}: what the viewer says about the whole profile (`profile meta`)
+//   meta           {key: value}: the viewer's information on the whole profile (`profile meta`)
 //
-// Checked always: the profile loads; every thread's markers and samples can be shown; no marker
-// lies outside the shown range or has no name; every payload type has a schema (of large threads
-// the first markers of each name are looked at); the viewer complains of nothing in its log.
+// These checks always run: the profile loads; every thread's markers and samples can be shown; no
+// marker lies outside the shown range or has no name; every payload type has a schema (in large
+// threads only the first markers of each name are checked); the viewer's log contains no complaint.
 //
-// The loader shows table labels only. For chart labels and tooltips the profile is loaded once
-// more with `chartLabel` (`tooltipLabel`) in the place of `tableLabel`: the same code renders it.
+// The loader shows table labels only. For chart labels and tooltips the profile is loaded again
+// with `chartLabel` (`tooltipLabel`) in place of `tableLabel`, because the same code renders them.
 
 import { execFile, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -57,23 +60,25 @@ import { gunzipSync } from "node:zlib";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
-// Not through node_modules/.bin: npm 9 makes no link when packages for two machines offer it.
+// Not through node_modules/.bin: npm 9 makes no link when packages for two machines provide it.
 const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
-// Every question is a process of its own, which would compile the whole front end anew.
+// Every question starts a process, which would otherwise compile the whole front end again.
 const COMPILED = join(HERE, "node_modules/.cache/compiled");
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = Number(process.env.VIEWER_LOAD_SECONDS ?? 180);
 const ANSWER_SECONDS = 120;
-// How long a busy machine may take until a daemon is up in the time that its loader gives it.
+// The time limit for the start of a daemon. On a loaded machine several attempts fail, because the
+// loader allows half a second.
 const START_SECONDS = 300;
-// With 20 ms between two.
+// Attempts to end a daemon, with 20 ms between two of them.
 const END_TRIES = 1500;
 const SESSION = "check";
-// A thread with more markers than that is not listed whole to see which types there are: the
-// daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
+// The markers of a larger thread are not listed completely to find their types: the time of the
+// daemon's answers grows with the square of their length (100,000 rows: 7 s).
 const FEW_MARKERS = 2000;
 const EXAMPLES = 50;
-// The loader cuts "{marker.name} - " off the front of table labels; a mark before it stops that.
+// The loader removes "{marker.name} - " from the start of table labels. A mark before it prevents
+// that.
 const MARK = "\u2063";
 
 /** The check could not run: exit code 2. */
@@ -83,9 +88,9 @@ export class Refused extends Error {}
 
 // ---- the viewer's loader -------------------------------------------------------------------
 
-/** One profile, loaded by the viewer's own code in a daemon of its own. */
+/** A profile, loaded by the viewer's own code in a separate daemon. */
 export class Viewer {
-  /** With a symbol server, addresses are named; otherwise nothing is asked of anybody. */
+  /** With a symbol server, addresses are named. Without one, there are no requests. */
   constructor(profile, symbolServer) {
     this.profile = profile;
     this.symbolServer = symbolServer;
@@ -102,7 +107,8 @@ export class Viewer {
         this.loadSeconds = (performance.now() - begin) / 1000;
         return said;
       } catch (error) {
-        // On a busy machine the daemon is not up within the half second that the loader gives it.
+        // On a loaded machine the daemon is not ready within the half second that the loader
+        // allows.
         if (performance.now() > end || !error.message.includes("did not become ready")) throw error;
         await this.close();
         this.directory = temporaryDirectory();
@@ -119,7 +125,7 @@ export class Viewer {
     }
   }
 
-  /** What the viewer wrote to its log as a warning or an error, without the time. */
+  /** Returns the warnings and errors in the viewer's log, without their times. */
   complaints() {
     const log = join(this.directory, `${SESSION}.log`);
     if (!existsSync(log)) throw new CannotRun("the viewer's daemon left no log");
@@ -131,7 +137,7 @@ export class Viewer {
     try {
       await this.#run(["stop", SESSION], ANSWER_SECONDS, []);
     } catch {
-      // Not loaded, or already gone; the next line makes sure.
+      // No profile is loaded, or the daemon has ended. The next line makes sure of it.
     }
     await endProcesses(this.directory);
     rmSync(this.directory, { recursive: true, force: true });
@@ -159,7 +165,7 @@ export class Viewer {
   }
 }
 
-/** The processes that were started with this directory. */
+/** Returns the processes that were started with this directory. */
 function processesOf(directory) {
   const isOne = (pid) => {
     try {
@@ -172,7 +178,10 @@ function processesOf(directory) {
   return readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && isOne(pid));
 }
 
-/** Ends the processes of this directory: also a daemon that becomes ready only after its loader gave up. */
+/**
+ * Ends the processes of this directory, including a daemon that becomes ready after its loader has
+ * given up.
+ */
 async function endProcesses(directory) {
   for (let left = END_TRIES; left > 0; left -= 1) {
     const pids = processesOf(directory);
@@ -181,7 +190,7 @@ async function endProcesses(directory) {
       try {
         process.kill(Number(pid), "SIGKILL");
       } catch {
-        // Gone already, which is what we want.
+        // The process has ended, as intended.
       }
     }
     await sleep(20);
@@ -189,15 +198,18 @@ async function endProcesses(directory) {
   throw new CannotRun(`the viewer's daemon does not end: ${processesOf(directory)}`);
 }
 
-/** Short: the path of the daemon's socket may have 107 bytes at most. */
+/**
+ * Creates a directory with a short path: the path of the daemon's socket may have 107 bytes at
+ * most.
+ */
 function temporaryDirectory() {
   const base = tmpdir().length < 60 ? tmpdir() : "/tmp";
   return mkdtempSync(join(base, "viewer-"));
 }
 
-// ---- what the viewer says ------------------------------------------------------------------
+// ---- the viewer's answers ------------------------------------------------------------------
 
-/** All that the checks ask about, by one pass over the threads. */
+/** Returns everything that the checks need, in one pass over the threads. */
 async function inventory(viewer) {
   const info = await viewer.ask("profile", "info", "--all");
   const listed = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
@@ -223,7 +235,9 @@ async function inventory(viewer) {
   return { processes, threads, totals: { processes: info.processCount, threads: info.threadCount } };
 }
 
-/** Asks for a thread's functions, by the strategy that their numbers are made by, once each. */
+/**
+ * Returns a function that asks for a thread's functions by a strategy, at most once per strategy.
+ */
 function functionsOf(viewer, handle, { availableStrategies }) {
   const answers = new Map();
   return async (strategy) => {
@@ -236,7 +250,7 @@ function functionsOf(viewer, handle, { availableStrategies }) {
   };
 }
 
-/** Single markers with label and fields. Every question is asked once. */
+/** Single markers with label and fields. Every question is asked at most once. */
 class Markers {
   #answers = new Map();
 
@@ -245,7 +259,7 @@ class Markers {
     this.threads = threads;
   }
 
-  /** All markers with this name, or those that the viewer's search finds among them. */
+  /** Returns all markers with this name, or those among them that the viewer's search finds. */
   async find({ process, marker, search }) {
     const found = [];
     for (const thread of this.threads) {
@@ -257,7 +271,7 @@ class Markers {
     return found;
   }
 
-  /** All markers of small threads, and of large ones the first of every name. */
+  /** Returns all markers of small threads, and the first markers of every name of large threads. */
   async examples() {
     const found = [];
     for (const thread of this.threads) {
@@ -279,17 +293,20 @@ class Markers {
   }
 }
 
-/** The viewer's search for a marker name, if the name holds nothing that its syntax takes apart. */
+/** Returns the viewer's search for a marker name, if the search syntax does not split the name. */
 function byName(name) {
   return /^\w[\w ./-]*$/.test(name ?? "") ? `name:${name}` : undefined;
 }
 
 // ---- expectations --------------------------------------------------------------------------
 
-// Markers with a stack and no payload: a schema without fields looks to us as if there were none.
+// Markers with a stack and no payload: a schema without fields cannot be distinguished from no
+// schema.
 const NO_PAYLOAD = "NoPayloadUserData";
 
-/** What a thread's functions are expected to have: key, the viewer's strategy, its number. */
+/**
+ * The expected numbers of a thread's functions: key, the viewer's strategy, the name of its number.
+ */
 const FUNCTIONS = [
   ["selfSamples", "timing", "selfSamples"],
   ["totalSamples", "timing", "totalSamples"],
@@ -323,7 +340,9 @@ function knownKeys(object, known, where) {
   if (unknown.length > 0) throw new CannotRun(`${where} has unknown keys: ${unknown.join(", ")}`);
 }
 
-/** Refuses an EXPECT that is not what the head of this file says, and one that expects nothing. */
+/**
+ * Throws if EXPECT does not have the form that the head of this file describes, or expects nothing.
+ */
 function validated(expect) {
   knownKeys(expect, KEYS.expect, "EXPECT");
   const { moreProcesses, ...rest } = expect;
@@ -360,7 +379,7 @@ function matches(count, wanted) {
   return count >= (wanted.min ?? 0) && count <= (wanted.max ?? Infinity);
 }
 
-/** Prints and counts; a check says what it saw when it fails. */
+/** Prints and counts checks. A failed check prints the actual value. */
 class Report {
   passed = 0;
   failed = 0;
@@ -461,7 +480,7 @@ async function checkContents(report, threads, wanted, what) {
   }
 }
 
-/** `"a", "b", ...`: the first of what was there instead. */
+/** Returns the first actual values as `"a", "b", ...`. */
 function sampleOf(texts) {
   const some = [...new Set(texts)].slice(0, 4).map((text) => JSON.stringify(text));
   return some.length === 0 ? "no such marker" : some.join(", ");
@@ -486,7 +505,7 @@ async function checkFields(report, markers, wanted) {
   }
 }
 
-/** The labels and the schemas as the viewer applied them to the markers that are there. */
+/** Checks the schemas as the viewer applied them to the recorded markers. */
 async function checkSchemas(report, markers, wanted) {
   const rows = await markers.examples();
   const types = new Map();
@@ -536,7 +555,10 @@ async function checkMeta(report, viewer, wanted) {
 
 // ---- chart labels and tooltips -------------------------------------------------------------
 
-/** A copy of the profile in which the viewer shows another label where it shows the table's. */
+/**
+ * Writes a copy of the profile in which the viewer shows another label in place of the table's
+ * label.
+ */
 function relabelled(profile, key, directory) {
   const bytes = readFileSync(profile);
   const object = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
@@ -598,7 +620,7 @@ async function checkAll(report, profile, expect) {
   await checkOtherLabels(report, profile, "tooltip", labels("tooltip"));
 }
 
-/** Runs all checks on one profile; the exit code. */
+/** Runs all checks on one profile and returns the exit code. */
 export async function check(profile, expectFile) {
   const report = new Report();
   try {
@@ -631,7 +653,10 @@ async function closeAll(signal) {
   process.exit(2);
 }
 
-/** The same script again, under the Node that the viewer needs; does not come back if it ran. */
+/**
+ * Runs the script again under the Node version that the viewer needs, and exits with its code.
+ * Returns if this version suffices.
+ */
 export function needNode(script) {
   if (Number(process.versions.node.split(".")[0]) >= OLDEST_NODE) return;
   if (!existsSync(NODE)) {

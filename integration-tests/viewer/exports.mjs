@@ -1,11 +1,12 @@
-// Says whether our exports open in the tools that they are for, with the names and times that were recorded.
+// Checks that the exports open in their target tools, with the recorded names and times.
 //
 //   node exports.mjs PROFILER PROFILE EXPECT.json
 //
-// PROFILER is the `profiler` command, PROFILE a recording of `known_shares` and EXPECT.json what is known of it. Chrome's
-// developer tools and pprof's decoder come from npm; speedscope runs in a headless Chromium, and is said to be skipped where
-// none is installed (exit code 3 then). Then every file is broken on purpose, and that must be noticed. One line per check,
-// `ok ...` or `FAIL ...`; other exit codes as of check.mjs.
+// PROFILER is the `profiler` command, PROFILE is a recording of `known_shares`, and EXPECT.json
+// holds the known facts about it. Chrome's developer tools and pprof's decoder come from npm.
+// speedscope runs in a headless Chromium. If none is installed, this part is reported as skipped,
+// and the exit code is 3. Then every file is corrupted on purpose, and the checks must notice it.
+// Prints one line per check, `ok ...` or `FAIL ...`. The other exit codes are those of check.mjs.
 
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +35,7 @@ function say(good, what) {
   console.log(`${good ? "ok  " : "FAIL"} ${what}`);
 }
 
-/** Exports to everything. */
+/** Exports the profile to every format. */
 function exportAll(profiler, profile, directory) {
   const targets = { cpuprofile: "cpuprofile", speedscope: "profile.speedscope.json", "chrome-trace": "profile.trace.json", pprof: "profile.pb.gz", folded: "profile.folded" };
   for (const [format, name] of Object.entries(targets)) {
@@ -42,7 +43,7 @@ function exportAll(profiler, profile, directory) {
   }
 }
 
-/** X1: the functions that are known, with their shares of the time in which their thread ran. */
+/** X1: checks the known functions, with their shares of the time in which their thread ran. */
 function checkNames(reference, expect) {
   for (const process of expect.processes) {
     const thread = reference.find((thread) => thread.process === process && thread.isMainThread);
@@ -56,7 +57,7 @@ function checkNames(reference, expect) {
   }
 }
 
-/** X3: the command's own report, over all processes. */
+/** X3: compares with the command's own report, over all processes. */
 function checkReport(profiler, profile, reference) {
   const info = JSON.parse(execFileSync(profiler, ["info", "--json", "--by", "cpu", "--top", "3", profile], { encoding: "utf8" }));
   for (const row of info.samples.top) {
@@ -77,7 +78,7 @@ function edit(file, change) {
   writeFileSync(file, packed ? gzipSync(Buffer.from(changed, "latin1")) : changed);
 }
 
-/** Whether a check says that something is wrong. */
+/** Returns whether a check reports an error. */
 async function notices(check, context) {
   let wrong = 0;
   try {
@@ -88,7 +89,7 @@ async function notices(check, context) {
   return wrong > 0;
 }
 
-/** Every file broken once: that must be noticed. */
+/** Corrupts every file once. The checks must notice it. */
 async function selftest(context, hasBrowser) {
   const busy = context.reference.find((thread) => thread.samples > 100 && busiest(thread, 0.05).length > 0);
   for (const [what, change] of devtools.breaks) {

@@ -1,9 +1,11 @@
-// Opens a profile the way a user does: `profiler view` serves it, the real viewer's loader follows the link.
+// Opens a profile in the way a user does: `profiler view` serves it, and the real viewer's loader
+// follows the link.
 //
 //   node link.mjs PROFILER PROFILE       PROFILER is the command, PROFILE a file for it
 //
-// One line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed; 2: it could not run.
-// Nothing but the server on this machine is spoken to: the link says where the profile and the symbols are.
+// Prints one line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed; 2:
+// it could not run. The only connections are to the server on this machine: the link contains the
+// addresses of the profile and of the symbols.
 
 import { execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -39,7 +41,7 @@ const env = {
   PROFILER_CLI_LOAD_TIMEOUT_MS: String(SECONDS * 1000),
 };
 
-/** What the viewer says. */
+/** Returns the viewer's answer to a question. */
 function ask(...question) {
   const options = { env, timeout: SECONDS * 1000, killSignal: "SIGKILL", maxBuffer: 2 ** 29 };
   return new Promise((resolve, reject) => {

@@ -1,8 +1,12 @@
-// The live page in a real browser: rows, sorting by mouse and keyboard, rows that stay, evidence, dark and light, narrow windows.
+// Checks the live page in a real browser: rows, sorting by mouse and keyboard, rows that keep their
+// places, evidence, dark and light colours, narrow windows.
 //
-//   node live.mjs CHROMIUM SCENE [DIRECTORY]      SCENE is the program `live_scene`; pictures go to DIRECTORY
+//   node live.mjs CHROMIUM SCENE [DIRECTORY]
 //
-// One line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed; 2: it could not run.
+// SCENE is the program `live_scene`. Pictures are saved in DIRECTORY.
+//
+// Prints one line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed; 2:
+// it could not run.
 
 import { spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
@@ -25,7 +29,7 @@ function check(passed, what) {
 const GROUPS = ["spell-checker", "image-decoder", "acme", "globex", "GET-/search", "index", "hare", "tortoise", "frozen"];
 const PROCESSES = ["application", "plugin host 1", "plugin host 2", "plugin host 3"];
 
-/** First cells of a table, of rows that are no members. */
+/** The first cells of a table's rows, without rows of members. */
 const names = (table) => `[...document.querySelectorAll("#${table} tbody tr:not(.member)")].map((row) => row.cells[0].textContent)`;
 const cell = (name, column) => `[...document.querySelectorAll("#groups tbody tr")].find((row) => row.cells[0].textContent === ${JSON.stringify(name)})?.cells[${column}].textContent`;
 const has = (table, wanted) => `${JSON.stringify(wanted)}.every((name) => ${names(table)}.includes(name))`;
@@ -103,7 +107,7 @@ async function markers(browser) {
 
 async function pausing(browser) {
   await browser.press("#pause");
-  // A late answer may still arrive; a page that is not paused shows another table each second.
+  // A late answer may still arrive. A page that is not paused shows another table each second.
   const table = () => browser.evaluate(`document.querySelector("#groups").textContent`);
   let stays = false;
   for (let looks = 0; looks < 20 && !stays; looks += 1) {
@@ -115,7 +119,7 @@ async function pausing(browser) {
   await browser.press("#pause");
 }
 
-/** Contrast of text and page, as WCAG has it. */
+/** The contrast of text and background, as WCAG defines it. */
 const CONTRAST = `(() => {
   const light = (color) => {
     const [r, g, b] = color.match(/[\\d.]+/g).map((one) => Number(one) / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
@@ -137,7 +141,9 @@ async function looks(browser) {
   for (const scheme of ["light", "dark"]) {
     await browser.screen(1180, 900, scheme);
     await browser.evaluate(`document.querySelector("#groups").closest(".scroll").scrollLeft = 0; window.scrollTo(0, 0)`);
-    await new Promise((resolve) => setTimeout(resolve, 1500));
+    await browser.until(`matchMedia("(prefers-color-scheme: ${scheme})").matches && innerWidth === 1180`);
+    // Rows change their colours in a transition.
+    await browser.until(`document.getAnimations().every((animation) => animation.playState !== "running")`);
     found[scheme] = await browser.evaluate(CONTRAST);
     if (directory) writeFileSync(join(directory, `live-${scheme}.png`), await browser.picture());
     const { text, soft, main } = found[scheme];
@@ -146,7 +152,7 @@ async function looks(browser) {
   check(found.light.page !== found.dark.page, `dark is not light: ${found.light.page}, ${found.dark.page}`);
   for (const width of [1180, 700, 380]) {
     await browser.screen(width, 800, "light");
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await browser.until(`innerWidth === ${width}`);
     const wide = await browser.evaluate(`document.documentElement.scrollWidth`);
     check(wide <= width, `nothing is wider than a window of ${width}: ${wide}`);
     if (directory && width === 380) writeFileSync(join(directory, "live-narrow.png"), await browser.picture());

@@ -1,11 +1,12 @@
-// How long the real viewer's loader takes to open profiles.
+// Measures how long the real viewer's loader takes to open profiles.
 //
 //   node load.mjs PROFILE...
 //
-// One line per profile, `SECONDS SAMPLES PROFILE`: the time of the loader's own command `load`, which starts a
-// process, reads, unpacks, converts and derives all tables that the page draws from; and how many samples the viewer
-// found in all threads. The start of that process is in it: load a small profile to see how long that is.
-// Exit codes as of check.mjs.
+// Prints one line per profile, `SECONDS SAMPLES PROFILE`: the time of the loader's own command
+// `load`, and the number of samples that the viewer found in all threads. The command starts a
+// process, reads, decompresses and converts the profile, and derives all tables from which the page
+// draws. The start of that process is included: the time of a small profile shows how long it is.
+// The exit codes are those of check.mjs.
 
 import { existsSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,12 +1,14 @@
-// The checks of `check.mjs` and `agree.mjs` must be able to fail: this shows that they do.
+// Shows that the checks of `check.mjs` and `agree.mjs` can fail.
 //
 //   node selftest.mjs
 //
-// A small Gecko profile (version 31) is written by hand: three processes, four threads, two
-// marker types with a schema, a counter, samples with stacks, allocations. All that our own writer relies on is in it
-// once, in the smallest form, so a pass also says: a profile of this shape opens in the viewer.
-// Then every expectation is broken once, and the profile in every way that must be noticed. For `agree.mjs` a second
-// profile, of the same recording in other words, is made to differ in everything that is compared.
+// The input is a small Gecko profile (version 31) that is written by hand: three processes, four
+// threads, two marker types with a schema, a counter, samples with stacks, allocations. Each
+// feature that the profiler's own writer uses occurs once, in its smallest form. A pass therefore
+// also shows that the viewer opens a profile of this shape. Then each expectation is made wrong
+// once, and the profile is corrupted in every way that must be noticed. For `agree.mjs`, a second
+// profile represents the same recording in another form, and is changed in everything that is
+// compared.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -21,7 +23,7 @@ needNode(process.argv[1]);
 const CHECK = join(dirname(fileURLToPath(import.meta.url)), "check.mjs");
 const AGREE = join(dirname(fileURLToPath(import.meta.url)), "agree.mjs");
 const WORK = mkdtempSync("/tmp/selftest-");
-// Everything that a check leaves behind would lie here.
+// A check that leaves files behind leaves them here.
 const TEMPORARY = join(WORK, "tmp");
 const AT_ONCE = availableParallelism() + 1;
 mkdirSync(TEMPORARY);
@@ -64,7 +66,7 @@ const table = (columns, data) => ({
   data,
 });
 
-// A label around code of a library around a leaf in the same library.
+// A label calls code of a library, which calls a leaf in the same library.
 const FRAMES = ["run", "0x401010", "0x401020"];
 const LIB = {
   start: 0x400000,
@@ -175,7 +177,7 @@ const memory = {
   ),
 };
 
-/** The profile, as the object that JSON.stringify turns into a file. */
+/** Returns the profile as an object, which JSON.stringify turns into a file. */
 function fixture() {
   const worker = (number) =>
     processObject({
@@ -208,7 +210,7 @@ function fixture() {
   });
 }
 
-// ---- what is right, and what is wrong ------------------------------------------------------
+// ---- right and wrong expectations ----------------------------------------------------------
 
 const [CALLER, LEAF] = ["libwork.so!0x401010", "libwork.so!0x401020"];
 const STACKS = {
@@ -247,7 +249,7 @@ const RIGHT = {
   meta: { product: "viewer self-test", interval: 1, durationMs: 20 },
 };
 
-/** [a wrong expectation, the lines that must fail], one run each; all other lines must pass. */
+/** [a wrong expectation, the lines that must fail], one run each. All other lines must pass. */
 const WRONG = [
   [
     {
@@ -324,7 +326,7 @@ const WRONG = [
   ],
 ];
 
-/** [name, how the profile is broken, the line that must fail]; the expectation is a weak one. */
+/** [name, the change to the profile, the line that must fail]. The expectation is a weak one. */
 const BROKEN = [
   ["a cut file", (text) => text.slice(0, -100), "the viewer answers"],
   ["no JSON", () => "profile", "the viewer answers"],
@@ -340,7 +342,7 @@ const BROKEN = [
   ["a label in no form", edit((p) => (p.meta.markerSchema[0].tableLabel = "{path}")), "complains of nothing"],
 ];
 
-/** Expectations that say nothing or are misspelt: the check must refuse to run. */
+/** Expectations that are empty or misspelt. The check must refuse to run. */
 const UNUSABLE = [
   ["an expectation of nothing", {}],
   ["an unknown key", { proceses: [] }],
@@ -353,13 +355,13 @@ const UNUSABLE = [
 
 // ---- two files of one recording -------------------------------------------------------------
 
-/** The same with a marker that has a stack and is not taken for something else. */
+/** The same profile, with a marker that has a stack and is not an allocation. */
 const forAgree = edit((p) => (p.threads[1].markers.data[0][5].stack = STACK));
 
-/** The same recording as the processed format has it: code by library and address there. */
+/** The same recording as the processed format represents it: code by library and address there. */
 const inOtherWords = (text) => text.replace(/"0x40(10[12]0)"/g, '"libwork.so+0x$1"');
 
-/** [what is different, how, the line that must fail]. */
+/** [what is different, the change, the line that must fail]. */
 const DIFFERENT = [
   ["a process's name", edit((p) => (p.processes[0].threads[0].processName = "other")), "processes"],
   ["a missing thread", edit((p) => p.threads.pop()), "threads"],
@@ -420,7 +422,7 @@ function run(profile, expect, program = CHECK) {
   });
 }
 
-/** Does `check` for every item, some at the same time: most of a check is waiting. */
+/** Runs `check` for every item, some at the same time: a check mostly waits. */
 async function forEach(items, check) {
   const left = [...items.entries()];
   const worker = async () => {
@@ -479,7 +481,10 @@ async function differencesAreNoticed(text) {
   say(code === 2, "cannot run: no second file", output);
 }
 
-/** A daemon of ours would have our directory in its environment. */
+/**
+ * Returns the files and processes that are left. A daemon of a check has the directory in its
+ * environment.
+ */
 function leftBehind() {
   const holds = (pid) => {
     try {

@@ -1,10 +1,11 @@
-// Says whether the real viewer's loader finds the functions, files, lines and shares of time that a program
-// of known behaviour has (`known_shares`).
+// Checks that the real viewer's loader finds the functions, files, lines and shares of time of a
+// program with known behaviour (`known_shares`).
 //
 //   node shares.mjs PROFILE EXPECT.json [PROFILER]
 //
-// With PROFILER, the `profiler` command, the names come from the symbol server of `profiler view PROFILE`, as they do
-// for a file in the Gecko format. One line per check, `ok ...` or `FAIL ...`; exit codes as of check.mjs.
+// With PROFILER, the `profiler` command, the names come from the symbol server of `profiler view
+// PROFILE`, as for any file in the Gecko format. Prints one line per check, `ok ...` or `FAIL ...`.
+// The exit codes are those of check.mjs.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -13,7 +14,8 @@ import { fileURLToPath } from "node:url";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
 
-// A share of the samples that a line may have by chance: set-up, an instruction at a function's edge.
+// The share of the samples that a line may have by chance: set-up code, or an instruction at a
+// function's edge.
 const FEW = 0.005;
 
 let failures = 0;
@@ -25,7 +27,7 @@ function say(good, what, saw) {
   console.log(good ? `ok   ${what}` : `FAIL ${what}: ${saw}`);
 }
 
-/** Starts the symbol server of `profiler view`; its address, and how to end it. */
+/** Starts the symbol server of `profiler view`. Returns its address and a function that ends it. */
 async function symbolServer(profiler, profile) {
   const child = spawn(profiler, ["view", "--no-open", profile], { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
@@ -46,7 +48,10 @@ function near(percentage, share, tolerance) {
   return percentage !== undefined && Math.abs(percentage - share) <= tolerance;
 }
 
-/** The lines of the function's file that have samples of their own, by the viewer's count; few ones left out. */
+/**
+ * Returns the lines of the function's file that have samples of their own, by the viewer's count,
+ * without lines with few samples.
+ */
 async function linesOf(viewer, handle, samples) {
   const { srcAnnotation } = await viewer.ask("function", "annotate", handle, "--mode", "src", "--context", "0");
   const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > samples * FEW);
@@ -74,7 +79,7 @@ async function checkThread(viewer, thread, expect) {
     const within = (line, { lines: [first, last] }) => line >= first && line <= last;
     const own = lines.filter((line) => within(line, wanted));
     say(own.length > 0, `${where}: ${wanted.name} runs on lines ${wanted.lines.join(" to ")} (${own})`, lines);
-    // The viewer counts the lines of a whole file, whichever function runs there.
+    // The viewer counts the lines of a whole file, for all functions in it.
     const known = expect.functions.filter((other) => other.file === wanted.file);
     const strange = lines.filter((line) => !known.some((other) => within(line, other)));
     say(strange.length === 0, `${where}: nothing in ${wanted.file} runs anywhere else`, strange);

@@ -1,4 +1,4 @@
-//! Messages to frames and back.
+//! Converts messages to frames and back.
 //!
 //! Called by [`crate::transport::Sender`] and [`crate::transport::Receiver`].
 //!
@@ -8,9 +8,9 @@
 //!           u16 LE
 //! ```
 //!
-//! Invariants: the version is judged before anything else is looked at, so two builds that do
-//! not understand each other say so; a decoded message is within [`crate::limits`]; no input
-//! makes this panic or allocate more than a small multiple of the frame.
+//! Invariants: the version is checked before anything else, so incompatible builds report their
+//! versions; a decoded message is within [`crate::limits`]; no input makes this panic or allocate
+//! more than a small multiple of the frame.
 
 use profiler_core::internal::codec::CodecError;
 use serde::Serialize;
@@ -21,31 +21,34 @@ use crate::message::{GatherOutcome, PROTOCOL_VERSION, ToChild, ToParent};
 
 const VERSION_BYTES: usize = 2;
 
-/// Why bytes are not a message, or a message cannot be sent.
+/// The reason why bytes are not a message, or why a message cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// The other side speaks another version.
     #[error("the other side speaks version {theirs} of the protocol, this side version {ours}")]
     WrongVersion {
-        /// Theirs.
+        /// The other side's version.
         theirs: u32,
         /// [`PROTOCOL_VERSION`].
         ours: u32,
     },
-    /// The frame does not even hold a version number.
+    /// The frame is too short for a version number.
     #[error("a frame of {0} bytes is too short for a message")]
     TooShort(usize),
     /// The frame is larger than allowed.
-    #[error("a frame of {length} bytes is larger than the {} allowed", limits::MAX_FRAME_BYTES)]
+    #[error(
+        "a frame of {length} bytes is larger than the {} allowed",
+        limits::MAX_FRAME_BYTES
+    )]
     TooLarge {
-        /// Its length.
+        /// The frame's length.
         length: usize,
     },
     /// A text or list in the message is longer than allowed.
     #[error("{what} is longer than the {limit} allowed")]
     TooLong {
-        /// Which text or list.
+        /// The text or list.
         what: &'static str,
         /// The limit that was exceeded.
         limit: usize,
@@ -55,7 +58,7 @@ pub enum ProtocolError {
     Codec(#[from] CodecError),
 }
 
-/// A message that may travel: [`ToChild`] or [`ToParent`].
+/// A message that can be sent: [`ToChild`] or [`ToParent`].
 pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
     /// Whether every text and list is within [`crate::limits`].
     ///
@@ -65,7 +68,7 @@ pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
 }
 
 mod sealed {
-    /// Keeps [`super::Message`] to the two enums of the protocol.
+    /// Restricts [`super::Message`] to the two enums of the protocol.
     pub trait Sealed {}
     impl Sealed for super::ToChild {}
     impl Sealed for super::ToParent {}
@@ -74,7 +77,9 @@ mod sealed {
 impl Message for ToChild {
     fn check(&self) -> Result<(), ProtocolError> {
         match self {
-            Self::Start { params, .. } | Self::EnsureStarted { params, .. } => check_filters(&params.filters),
+            Self::Start { params, .. } | Self::EnsureStarted { params, .. } => {
+                check_filters(&params.filters)
+            }
             Self::GatherProfile { spec, .. } => check_categories(&spec.categories),
             _ => Ok(()),
         }
@@ -85,12 +90,15 @@ impl Message for ToParent {
     fn check(&self) -> Result<(), ProtocolError> {
         match self {
             Self::Hello(hello) => at_most("process name", hello.name.len(), limits::MAX_NAME_BYTES),
-            Self::GatherProgress { location, .. } => {
-                at_most("progress location", location.len(), limits::MAX_LOCATION_BYTES)
-            }
-            Self::Profile { outcome: GatherOutcome::Failed(why), .. } => {
-                at_most("failure text", why.len(), limits::MAX_FAILURE_BYTES)
-            }
+            Self::GatherProgress { location, .. } => at_most(
+                "progress location",
+                location.len(),
+                limits::MAX_LOCATION_BYTES,
+            ),
+            Self::Profile {
+                outcome: GatherOutcome::Failed(why),
+                ..
+            } => at_most("failure text", why.len(), limits::MAX_FAILURE_BYTES),
             Self::ChunkManagerUpdate(update) => check_update(update),
             Self::Done { .. } | Self::Profile { .. } | Self::ShutdownProfile { .. } => Ok(()),
         }
@@ -102,9 +110,11 @@ fn check_update(
 ) -> Result<(), ProtocolError> {
     use profiler_core::internal::manager::update::{ManagerUpdate, Update};
     match update {
-        ManagerUpdate::Changed(update) => {
-            at_most("list of released chunks", update.newly_released.len(), Update::MAX_LISTED)
-        }
+        ManagerUpdate::Changed(update) => at_most(
+            "list of released chunks",
+            update.newly_released.len(),
+            Update::MAX_LISTED,
+        ),
         ManagerUpdate::None | ManagerUpdate::Final => Ok(()),
     }
 }
@@ -112,15 +122,23 @@ fn check_update(
 fn check_filters(filters: &[String]) -> Result<(), ProtocolError> {
     use profiler_core::session::SessionParams;
     at_most("list of filters", filters.len(), SessionParams::MAX_FILTERS)?;
-    filters.iter().try_for_each(|filter| at_most("filter", filter.len(), SessionParams::MAX_FILTER_BYTES))
+    filters
+        .iter()
+        .try_for_each(|filter| at_most("filter", filter.len(), SessionParams::MAX_FILTER_BYTES))
 }
 
-fn check_categories(rows: &[profiler_core::internal::profile::CategoryRow]) -> Result<(), ProtocolError> {
+fn check_categories(
+    rows: &[profiler_core::internal::profile::CategoryRow],
+) -> Result<(), ProtocolError> {
     at_most("list of categories", rows.len(), limits::MAX_CATEGORIES)?;
     for row in rows {
         at_most("category name", row.name.len(), limits::MAX_LABEL_BYTES)?;
         at_most("category colour", row.color.len(), limits::MAX_LABEL_BYTES)?;
-        at_most("list of subcategories", row.subcategories.len(), limits::MAX_SUBCATEGORIES)?;
+        at_most(
+            "list of subcategories",
+            row.subcategories.len(),
+            limits::MAX_SUBCATEGORIES,
+        )?;
         for name in &row.subcategories {
             at_most("subcategory name", name.len(), limits::MAX_LABEL_BYTES)?;
         }
@@ -129,10 +147,14 @@ fn check_categories(rows: &[profiler_core::internal::profile::CategoryRow]) -> R
 }
 
 fn at_most(what: &'static str, length: usize, limit: usize) -> Result<(), ProtocolError> {
-    if length > limit { Err(ProtocolError::TooLong { what, limit }) } else { Ok(()) }
+    if length > limit {
+        Err(ProtocolError::TooLong { what, limit })
+    } else {
+        Ok(())
+    }
 }
 
-/// Makes the frame of a message.
+/// Encodes a message as a frame.
 ///
 /// # Errors
 /// [`ProtocolError::TooLong`], [`ProtocolError::TooLarge`], [`ProtocolError::Codec`].
@@ -146,18 +168,21 @@ pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, ProtocolError> {
     Ok(frame)
 }
 
-/// Reads the message of a frame.
+/// Decodes the message of a frame.
 ///
 /// # Errors
-/// All of [`ProtocolError`]; [`ProtocolError::WrongVersion`] whatever else may be wrong with a
-/// frame of another version.
+/// All of [`ProtocolError`]; for a frame of another version [`ProtocolError::WrongVersion`] takes
+/// precedence over all other errors.
 pub fn decode<M: Message>(frame: &[u8]) -> Result<M, ProtocolError> {
     let Some((version, body)) = frame.split_first_chunk::<VERSION_BYTES>() else {
         return Err(ProtocolError::TooShort(frame.len()));
     };
     let theirs = u16::from_le_bytes(*version);
     if theirs != wire_version() {
-        return Err(ProtocolError::WrongVersion { theirs: theirs.into(), ours: PROTOCOL_VERSION });
+        return Err(ProtocolError::WrongVersion {
+            theirs: theirs.into(),
+            ours: PROTOCOL_VERSION,
+        });
     }
     check_frame(frame)?;
     let message: M = profiler_core::internal::codec::decode(body)?;
@@ -176,11 +201,14 @@ pub fn check_frame(frame: &[u8]) -> Result<(), ProtocolError> {
     }
 }
 
-/// [`PROTOCOL_VERSION`] as it stands in a frame.
+/// [`PROTOCOL_VERSION`] as encoded in a frame.
 const fn wire_version() -> u16 {
-    #[allow(clippy::as_conversions)] // the assertion below
+    #[allow(clippy::as_conversions)] // checked by the assertion below
     const VERSION: u16 = {
-        assert!(PROTOCOL_VERSION <= 0xffff, "the version has 16 bits on the wire");
+        assert!(
+            PROTOCOL_VERSION <= 0xffff,
+            "the version has 16 bits on the wire"
+        );
         PROTOCOL_VERSION as u16
     };
     VERSION

@@ -1,8 +1,8 @@
-//! How long anything on the wire may be.
+//! The largest sizes on the wire.
 //!
-//! Checked by [`crate::codec`] in both directions: the sender learns of its mistake, and the
-//! receiver does not depend on the sender's good will. Invariant: a message within these limits
-//! fits one frame, except that a category list may be refused for its total size.
+//! Checked by [`crate::codec`] in both directions: the sender gets an error for its mistake, and
+//! the receiver does not have to trust the sender. Invariant: a message within these limits fits
+//! one frame, except that a category list may be refused for its total size.
 
 /// Largest frame, version number included. A frame this long still travels as one packet of the
 /// socket, so receiving it never waits for a second part.
@@ -14,7 +14,7 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// Longest location text of a progress report, in bytes.
 pub const MAX_LOCATION_BYTES: usize = 256;
 
-/// Longest text that says why a profile could not be written, in bytes.
+/// Longest reason for a profile that could not be written, in bytes.
 pub const MAX_FAILURE_BYTES: usize = 4 * 1024;
 
 /// Most rows of a category list.
@@ -28,8 +28,8 @@ pub const MAX_LABEL_BYTES: usize = 128;
 
 /// Cuts `text` to at most `limit` bytes, at a character border.
 ///
-/// For senders: texts that come from elsewhere (a process name, an error) are cut before they
-/// are sent, since [`crate::codec::encode`] refuses what is too long.
+/// For senders: texts from other sources (a process name, an error) are cut before they are sent,
+/// since [`crate::codec::encode`] refuses texts that are too long.
 pub fn clip(text: &mut String, limit: usize) {
     text.truncate(text.floor_char_boundary(limit));
 }

@@ -1,9 +1,9 @@
-//! What parent and child say to each other: one enum per direction.
+//! The messages between parent and child: one enum per direction.
 //!
-//! Built and read by `profiler-parent` and `profiler-child`. Rules that senders keep: at most
-//! one outstanding request of each kind per child (later ones coalesce), bulk data never travels
-//! here, and [`Hello`] is the child's first message. Any change of a type in this file, of a type
-//! that it carries, or of the environment variable's form is a new [`PROTOCOL_VERSION`].
+//! Built and read by `profiler-parent` and `profiler-child`. Rules for senders: at most one
+//! outstanding request of each kind per child (later ones coalesce), bulk data never travels here,
+//! and [`Hello`] is the child's first message. Any change of a type in this file, of a type that it
+//! carries, or of the environment variable's form requires a new [`PROTOCOL_VERSION`].
 
 use std::fmt;
 
@@ -53,18 +53,20 @@ macro_rules! request_number {
 }
 
 request_number! {
-    /// Names one request, so that [`ToParent::Done`] can be matched to it.
+    /// Identifies one request; [`ToParent::Done`] repeats it.
     RequestId
 }
 request_number! {
-    /// Names one capture.
+    /// Identifies one capture.
     GatherId
 }
 
-/// How far a piece of work is: fixed point with 31 fractional bits, so 2^31 is 1.0.
+/// The progress of a piece of work: fixed point with 31 fractional bits, so 2^31 is 1.0.
 ///
-/// Larger numbers are invalid. [`Proportion::INVALID`] stands for "no such work".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Larger numbers are invalid. [`Proportion::INVALID`] means that there is no such work.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Proportion(u32);
 
@@ -75,10 +77,10 @@ impl Proportion {
     pub const ZERO: Self = Self(0);
     /// All is done.
     pub const COMPLETE: Self = Self(Self::ONE);
-    /// No proportion at all.
+    /// Not a valid proportion.
     pub const INVALID: Self = Self(u32::MAX);
 
-    /// Wraps the fixed-point number, whether it is valid or not.
+    /// Wraps a fixed-point number, valid or not.
     pub const fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
@@ -88,7 +90,7 @@ impl Proportion {
         self.0
     }
 
-    /// `done` of `total`. More than all is all; all of nothing is all.
+    /// `done` of `total`. Returns 1.0 if `done` exceeds `total`, or if `total` is 0.
     pub fn from_ratio(done: u64, total: u64) -> Self {
         if done >= total {
             return Self::COMPLETE;
@@ -104,7 +106,8 @@ impl Proportion {
 
     /// The proportion as a number between 0 and 1, if it is valid.
     pub fn as_f64(self) -> Option<f64> {
-        self.is_valid().then(|| f64::from(self.0) / f64::from(Self::ONE))
+        self.is_valid()
+            .then(|| f64::from(self.0) / f64::from(Self::ONE))
     }
 }
 
@@ -117,7 +120,7 @@ impl fmt::Display for Proportion {
     }
 }
 
-/// The first message of a child: who it is.
+/// The first message of a child, which identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The child's [`PROTOCOL_VERSION`].
@@ -126,45 +129,45 @@ pub struct Hello {
     pub token: Token,
     /// The child's process number.
     pub pid: ProcessId,
-    /// When the child started.
+    /// The child's start time.
     pub start: ProcessStart,
-    /// The name it wants to be shown under.
+    /// The name to show for it.
     pub name: String,
 }
 
-/// What came of a request for a profile.
+/// The outcome of a request for a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GatherOutcome {
-    /// The child's part stands in its outbox.
+    /// The child's part is in its part file.
     Written {
-        /// Bytes of JSON in the outbox.
+        /// Bytes of JSON in the part file.
         length: u64,
-        /// What the part holds.
+        /// The content of the part.
         summary: ProcessSummary,
     },
     /// The child could not write its part, for this reason.
     Failed(String),
 }
 
-/// From the parent to a child.
+/// A message from the parent to a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToChild {
-    /// Start a session, ending the one that runs.
+    /// Start a session, after ending the running one.
     Start {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
-        /// What to record.
+        /// The parameters of the session.
         params: SessionParams,
-        /// The bytes the child may hold.
+        /// The bytes that the child may hold.
         allowance: ByteLimit,
     },
     /// Start a session unless one with equal parameters runs.
     EnsureStarted {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
-        /// What to record.
+        /// The parameters of the session.
         params: SessionParams,
-        /// The bytes the child may hold.
+        /// The bytes that the child may hold.
         allowance: ByteLimit,
     },
     /// End the session.
@@ -182,7 +185,7 @@ pub enum ToChild {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
     },
-    /// Take no periodic samples until `ResumeSampling`; markers go on.
+    /// Take no periodic samples until `ResumeSampling`; markers are still recorded.
     PauseSampling {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
@@ -192,84 +195,84 @@ pub enum ToChild {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
     },
-    /// Answer once every selected thread has been sampled, or at once if nothing samples.
+    /// Answer once every selected thread has been sampled, or at once if sampling is off.
     WaitOnePeriodicSampling {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
     },
-    /// Measure this of groups from now on.
+    /// Measure these probes of groups from now on.
     SetProbes {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
-        /// All that is wanted.
+        /// All probes that are wanted.
         probes: Probes,
     },
-    /// Answer at once. The answer shows that all that was sent before has been read.
+    /// Answer at once. The answer shows that the child has read everything sent before.
     Echo {
-        /// Answered by [`ToParent::Done`]; nobody can guess it.
+        /// Answered by [`ToParent::Done`]; unpredictable.
         request: RequestId,
     },
-    /// Report on memory as soon as there is something new, and obey this allowance from now on.
+    /// Report on memory at the next change, and obey this allowance from now on.
     AwaitNextChunkManagerUpdate {
-        /// The bytes the child may hold.
+        /// The bytes that the child may hold.
         allowance: ByteLimit,
     },
-    /// Destroy released chunks that were done at or before this time. Not answered: the next
-    /// update shows it.
+    /// Destroy released chunks that were done at or before this time. Not answered: the next update
+    /// shows the effect.
     DestroyReleasedChunksAtOrBefore {
-        /// Chunks done later stay.
+        /// Chunks done later are kept.
         timestamp: Timestamp,
     },
-    /// Write your part of a profile to the outbox.
+    /// Write your part of a profile to the part file.
     GatherProfile {
         /// The capture.
         id: GatherId,
-        /// What all parts share.
+        /// The settings that all parts share.
         spec: ProfileSpec,
     },
-    /// Stop writing; whatever is still sent for it is ignored.
+    /// Stop writing; the parent ignores later messages about this capture.
     CancelGather {
         /// The capture.
         id: GatherId,
     },
-    /// Say how far the writing is.
+    /// Report the progress of the writing.
     GetGatherProfileProgress {
         /// The capture.
         id: GatherId,
     },
 }
 
-/// From a child to the parent.
+/// A message from a child to the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToParent {
-    /// Who this is. The first message, and only the first.
+    /// Identifies the child. Always the first message, and sent only once.
     Hello(Hello),
     /// A request has been carried out.
     Done {
         /// The request.
         request: RequestId,
     },
-    /// What the child's memory looks like.
+    /// The state of the child's memory.
     ChunkManagerUpdate(ManagerUpdate),
-    /// What came of a capture.
+    /// The outcome of a capture.
     Profile {
         /// The capture.
         id: GatherId,
-        /// What came of it.
+        /// The outcome.
         outcome: GatherOutcome,
     },
-    /// How far the writing is.
+    /// The progress of the writing.
     GatherProgress {
         /// The capture.
         id: GatherId,
-        /// How much is written; [`Proportion::INVALID`] if nothing is being written.
+        /// The written proportion; [`Proportion::INVALID`] if the child is not writing.
         proportion: Proportion,
-        /// What is being written.
+        /// The part of the profile that it is writing.
         location: String,
     },
-    /// The child ends in order and has left its part in the outbox.
+    /// The child is about to end, and its part of the profile is in the part file.
     ShutdownProfile {
-        /// Bytes of JSON in the outbox.
+        /// Bytes of JSON in the part file.
         length: u64,
     },
 }
@@ -283,17 +286,22 @@ mod tests {
         assert_eq!(Proportion::from_ratio(1, 2).as_f64(), Some(0.5));
         assert_eq!(Proportion::from_ratio(0, 7), Proportion::ZERO);
         assert_eq!(Proportion::from_ratio(7, 7), Proportion::COMPLETE);
-        assert_eq!(Proportion::from_ratio(u64::MAX - 1, u64::MAX).as_f64().map(|p| p < 1.0), Some(true));
+        assert_eq!(
+            Proportion::from_ratio(u64::MAX - 1, u64::MAX)
+                .as_f64()
+                .map(|p| p < 1.0),
+            Some(true)
+        );
     }
 
     #[test]
-    fn more_than_all_is_all_and_nothing_of_nothing_is_all() {
+    fn a_ratio_above_one_or_of_zero_total_is_complete() {
         assert_eq!(Proportion::from_ratio(8, 7), Proportion::COMPLETE);
         assert_eq!(Proportion::from_ratio(0, 0), Proportion::COMPLETE);
     }
 
     #[test]
-    fn beyond_one_is_invalid() {
+    fn a_proportion_above_one_is_invalid() {
         assert!(Proportion::from_raw(1 << 31).is_valid());
         assert!(!Proportion::from_raw((1 << 31) + 1).is_valid());
         assert_eq!(Proportion::INVALID.as_f64(), None);

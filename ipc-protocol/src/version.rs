@@ -1,6 +1,6 @@
 //! The version of the protocol.
 //!
-//! The environment variable, the frames and `Hello` carry it. It is a module of its own so that the
+//! The environment variable, the frames and `Hello` carry it. It is a separate module so that the
 //! variable and the messages can both use it.
 
 /// The version of the protocol. Both sides must have the same.

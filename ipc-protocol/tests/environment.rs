@@ -1,11 +1,11 @@
-//! What a child makes of its environment: real processes, with one thread and with two.
+//! Tests of the environment variable in real child processes, with one thread and with two.
 //!
-//! Without the usual test harness, because that starts threads. The program starts itself again
-//! in the role of the child, which prints what it found.
+//! They run without the usual test harness, which starts threads. The program starts itself again
+//! as the child, and the child prints what it has found.
 
 use std::process::Command;
 
-use ipc_protocol::environment::{self, ChildEnvironment, Handover, Server, Token, VARIABLE};
+use ipc_protocol::environment::{self, ChildEnvironment, InheritedHandle, Server, Token, VARIABLE};
 use ipc_protocol::message::PROTOCOL_VERSION;
 use profiler_core::internal::sys::FileIdentity;
 
@@ -18,9 +18,13 @@ fn main() {
 }
 
 fn parent() {
-    let removed = if cfg!(all(target_os = "linux", not(profiler_portable))) { "gone" } else { "there" };
+    let removed = if cfg!(all(target_os = "linux", not(profiler_portable))) {
+        "gone"
+    } else {
+        "there"
+    };
     check(
-        "a_single_threaded_child_takes_the_variable_away",
+        "a_single_threaded_child_removes_the_variable",
         "child",
         Some(&sample().to_value()),
         &format!("taken {removed}"),
@@ -31,7 +35,12 @@ fn parent() {
         Some(&sample().to_value()),
         "taken there",
     );
-    check("without_the_variable_there_is_no_parent", "child", None, "none gone");
+    check(
+        "without_the_variable_there_is_no_parent",
+        "child",
+        None,
+        "none gone",
+    );
     check(
         "a_malformed_variable_is_an_error",
         "child",
@@ -53,15 +62,29 @@ fn check(rule: &str, role: &str, value: Option<&str>, expected: &str) {
         command.env(VARIABLE, value);
     }
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{rule}: {}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{rule}");
+    assert!(
+        output.status.success(),
+        "{rule}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        expected,
+        "{rule}"
+    );
     println!("test {rule} ... ok");
 }
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 3, identity: FileIdentity { device: 5, inode: 4 } },
-        outbox: Some(Handover::Path("/nowhere".into())),
+        pool: InheritedHandle::Descriptor {
+            number: 3,
+            identity: FileIdentity {
+                device: 5,
+                inode: 4,
+            },
+        },
+        part_file: Some(InheritedHandle::Path("/nowhere".into())),
         token: Token::from_bytes([7; Token::BYTES]),
         server: Server::Named("/tmp/nowhere/socket".into()),
     }
@@ -81,13 +104,19 @@ fn child() {
         Err(environment::EnvironmentError::Malformed(_)) => "malformed",
         Err(_) => "error",
     };
-    let variable = if std::env::var_os(VARIABLE).is_some() { "there" } else { "gone" };
+    let variable = if std::env::var_os(VARIABLE).is_some() {
+        "there"
+    } else {
+        "gone"
+    };
     println!("{found} {variable}");
 }
 
 fn child_with_threads() {
     let (done, waits) = std::sync::mpsc::channel::<()>();
-    let other = std::thread::Builder::new().spawn(move || waits.recv().is_err()).unwrap();
+    let other = std::thread::Builder::new()
+        .spawn(move || waits.recv().is_err())
+        .unwrap();
     child();
     drop(done);
     assert!(other.join().unwrap());

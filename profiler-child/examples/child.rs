@@ -1,4 +1,4 @@
-//! A child process: `profiler record -- target/debug/examples/child` writes its profile.
+//! Example: a child process. `profiler record -- target/debug/examples/child` writes its profile.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use profiler_child::{Status, label, scope};
 #[label::function(crate = profiler_child::core)]
 fn spin(milliseconds: u64) -> u64 {
     let _scope = scope!("spin");
-    #[allow(clippy::disallowed_methods)] // the time of the work, not of the profiler
+    #[allow(clippy::disallowed_methods)] // measures the work of the example
     let begin = Instant::now();
     let mut turns = 0;
     while begin.elapsed() < Duration::from_millis(milliseconds) {

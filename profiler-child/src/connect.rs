@@ -8,11 +8,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, Handover};
+use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, InheritedHandle};
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::reader::read_header;
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
@@ -22,7 +22,7 @@ use crate::control::Control;
 use crate::gather::Files;
 use crate::shutdown;
 
-/// What became of [`init`].
+/// The outcome of [`init`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Status {
@@ -46,10 +46,10 @@ pub enum InitError {
     /// The pool cannot be taken, or recording cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The pool's header is not one that this build understands.
+    /// This build does not support the pool's header.
     #[error("what the parent handed over is not a pool: {0}")]
     NotAPool(String),
-    /// There is no thread left for the profiler.
+    /// The system refused a thread for the profiler.
     #[error("cannot start the control thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -58,9 +58,9 @@ static DONE: AtomicBool = AtomicBool::new(false);
 
 /// Begins to record for the parent that the environment names, if it names one.
 ///
-/// Costs the host's thread well under a millisecond (`figures -- gather` prints
-/// `child.init_ms`); the connection is made on a thread of the profiler. Never fails loudly:
-/// look at the [`Status`] if you want to know.
+/// Takes well under a millisecond of the host's thread (`figures -- gather` prints
+/// `child.init_ms`); a thread of the profiler makes the connection. Never panics or prints: the
+/// returned [`Status`] reports errors.
 pub fn init() -> Status {
     if DONE.swap(true, Ordering::AcqRel) {
         return Status::AlreadyDone;
@@ -74,20 +74,36 @@ pub fn init() -> Status {
 
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let pool = parent.pool.open()?;
-    let outbox = parent.outbox.as_ref().map(Handover::open).transpose()?;
-    let line = Line::open(&parent.server)?;
+    let part_file = parent
+        .part_file
+        .as_ref()
+        .map(InheritedHandle::open)
+        .transpose()?;
+    let line = Endpoint::open(&parent.server)?;
     let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
-    let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
-    // From here on this process has its own descriptors; processes that the host starts do not
-    // inherit the numbers.
-    let _ = (pool.release(), outbox_number.map(Handover::release), server.release());
+    let ChildEnvironment {
+        pool,
+        part_file: part_file_number,
+        token,
+        server,
+    } = parent;
+    // This process has its own descriptors now. The inherited ones are released, so processes that
+    // the host starts do not inherit them.
+    let _ = (
+        pool.release(),
+        part_file_number.map(InheritedHandle::release),
+        server.release(),
+    );
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
-    // Now: later the process may be in a sandbox that lets it open nothing.
-    let own_pool = outbox.as_ref().and_then(|_| session::pool_file().ok());
-    let files = Files { pool: own_pool.map(OwnFile::from), outbox: outbox.map(OwnFile::from) };
+    // Opened now, because a sandbox may later forbid the process to open files.
+    let own_pool = part_file.as_ref().and_then(|_| session::pool_file().ok());
+    let files = Files {
+        pool: own_pool.map(OwnFile::from),
+        part_file: part_file.map(OwnFile::from),
+    };
     let name = header.name;
     shutdown::register();
     spawn_quiet("profiler-control", move || {
@@ -99,10 +115,16 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
 
 fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello {
     limits::clip(&mut name, limits::MAX_NAME_BYTES);
-    Hello { version: PROTOCOL_VERSION, token, pid: key.pid, start: key.start, name }
+    Hello {
+        version: PROTOCOL_VERSION,
+        token,
+        pid: key.pid,
+        start: key.start,
+        name,
+    }
 }
 
-fn serve(line: Line, hello: Hello, files: Files) -> Result<(), TransportError> {
+fn serve(line: Endpoint, hello: Hello, files: Files) -> Result<(), TransportError> {
     let ends = line.connect(hello)?;
     Control::new(ends.sender, files).run(ends.receiver)
 }

@@ -28,7 +28,11 @@ impl Control {
         shutdown::set_outgoing(outgoing.clone());
         let updates = Updates::new(outgoing.clone());
         let gathers = Gathers::new(outgoing.clone(), files);
-        Self { outgoing, updates, gathers }
+        Self {
+            outgoing,
+            updates,
+            gathers,
+        }
     }
 
     /// Receives and handles messages until the parent is gone or the program has closed the
@@ -48,9 +52,9 @@ impl Control {
                 Err(error) => {
                     let lost = matches!(error, TransportError::DescriptorLost(_));
                     if !welcome && !lost && !session::pool_outlives_all() {
-                        // A parent sends its first message at once. This one has refused the child
-                        // or ended its session, so the data will not be read. A pool in a file may
-                        // be recovered, if the parent was killed.
+                        // A parent sends its first message at once. This parent has refused the
+                        // child or ended its session, so it will not read the data. If the parent
+                        // was killed, a pool in a file may be recovered.
                         session::stop();
                     }
                     return Err(error);
@@ -61,11 +65,19 @@ impl Control {
 
     fn obey(&mut self, message: ToChild) {
         match message {
-            ToChild::Start { request, params, allowance } => {
+            ToChild::Start {
+                request,
+                params,
+                allowance,
+            } => {
                 session::stop();
                 self.start(request, params, allowance);
             }
-            ToChild::EnsureStarted { request, params, allowance } => self.start(request, params, allowance),
+            ToChild::EnsureStarted {
+                request,
+                params,
+                allowance,
+            } => self.start(request, params, allowance),
             ToChild::Stop { request } => self.done(request, session::stop),
             ToChild::Pause { request } => self.done(request, session::pause),
             ToChild::Resume { request } => self.done(request, session::resume),
@@ -74,7 +86,9 @@ impl Control {
             ToChild::SetProbes { request, probes } => {
                 self.done(request, || profiler_core::groups::set_probes(probes));
             }
-            ToChild::WaitOnePeriodicSampling { request } => self.wait_one_periodic_sampling(request),
+            ToChild::WaitOnePeriodicSampling { request } => {
+                self.wait_one_periodic_sampling(request)
+            }
             ToChild::Echo { request } => self.done(request, || {}),
             ToChild::AwaitNextChunkManagerUpdate { allowance } => {
                 session::set_allowance(allowance);
@@ -91,7 +105,10 @@ impl Control {
 
     fn start(&self, request: RequestId, params: SessionParams, allowance: ByteLimit) {
         let running = session::current_params();
-        let options = StartOptions { allowance: Some(allowance), ..StartOptions::default() };
+        let options = StartOptions {
+            allowance: Some(allowance),
+            ..StartOptions::default()
+        };
         let started = session::ensure_started(params, options).is_ok();
         if started && running != session::current_params() {
             session::set_chunk_listener(Some(self.updates.listener()));

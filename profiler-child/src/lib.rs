@@ -5,23 +5,28 @@
 //! profiler_child::core::marker!("child is up");
 //! ```
 //!
-//! [`init`] does nothing when the environment does not name a parent, so the line can stay in
-//! every build. Call it early in `main`, before other threads are started: then the variable that
-//! it read can be removed from the environment.
+//! [`init`] does nothing if the environment does not name a parent, so the line can stay in every
+//! build. Call it early in `main`, before other threads are started: then it can remove the
+//! variable that it has read from the environment.
 //!
-//! # What it solves
+//! # What it does
 //! - Recording begins at once, in memory that outlives the process, without waiting for the parent.
-//! - The parent's word (start, stop, pause, allowance, gather) is carried out on threads of the
-//!   profiler. The host's threads never touch the channel, and a stopped or dead parent changes
-//!   nothing for them.
-//! - Whatever goes wrong leaves the profiler off and the host unharmed; [`init`] says why.
+//! - The parent's requests (start, stop, pause, allowance, gather) are carried out on threads of
+//!   the profiler. The host's threads never touch the channel, and a stopped or dead parent does
+//!   not affect them.
+//! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
 //! # Your responsibilities
 //! - A forked child does not record. Start the profiler after `exec`, with a parent's `spawn`.
 
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
 )]
 
 mod connect;

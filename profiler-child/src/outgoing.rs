@@ -1,7 +1,7 @@
-//! The channel to the parent, as the threads of the profiler share it.
+//! The channel to the parent, shared by the threads of the profiler.
 //!
-//! Made by the control thread; used by all threads that send to the parent. Invariant: messages do
-//! not mix, because a message is sent under a lock.
+//! Created by the control thread; used by all threads that send to the parent. Invariant: messages
+//! do not mix, because a message is sent under a lock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +19,10 @@ impl Outgoing {
 
     /// Sends a message. It is lost if the parent is gone.
     pub(crate) fn send(&self, message: &ToParent) {
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message);
+        let _ = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .send(message);
     }
 }

@@ -1,4 +1,4 @@
-//! The end of the process, and an earlier end of the profiler that the host asks for.
+//! The end of the process, and an earlier end of the profiler at the host's request.
 //!
 //! At an exit the profiler only uses atomics, because a signal handler that interrupted any code
 //! may call `exit`. The data stays in the pool, and the system tells the parent that the process
@@ -16,18 +16,21 @@ use crate::outgoing::Outgoing;
 
 static OUTGOING: Mutex<Option<Outgoing>> = Mutex::new(None);
 
-/// Stops recording permanently and notifies the parent. There is no need to call it before an exit.
+/// Stops recording permanently and notifies the parent. A call before an exit is not needed.
 ///
 /// Waits for threads of the profiler, allocates and takes locks. **Do not call it in a signal
 /// handler** or in the child of a `vfork`; `exit` may be called there.
 ///
-/// The message says that there are 0 bytes in the outbox: the pool holds everything.
+/// The message says that there are 0 bytes in the part file: the pool holds all data.
 pub fn shutdown() {
     if session::is_forked() {
         return; // the pool, the channel and the locks are the parent's
     }
     session::close_pool();
-    let outgoing = OUTGOING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let outgoing = OUTGOING
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     if let Some(outgoing) = outgoing {
         outgoing.send(&ToParent::ShutdownProfile { length: 0 });
     }
@@ -37,7 +40,7 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
 }
 
-/// Has the pool closed when the process exits.
+/// Registers a handler that closes the pool when the process exits.
 pub(crate) fn register() {
     // SAFETY: the handler is a static function; registering allocates and cannot run it.
     unsafe { libc::atexit(at_exit) };

@@ -18,7 +18,7 @@ struct Pending {
     asked: bool,
 }
 
-/// The updates on their way from the chunk manager to the parent.
+/// The updates between the chunk manager and the parent.
 #[derive(Clone, Debug)]
 pub(crate) struct Updates {
     pending: Arc<Mutex<Pending>>,
@@ -27,10 +27,13 @@ pub(crate) struct Updates {
 
 impl Updates {
     pub(crate) fn new(outgoing: Outgoing) -> Self {
-        Self { pending: Arc::default(), outgoing }
+        Self {
+            pending: Arc::default(),
+            outgoing,
+        }
     }
 
-    /// A listener for a session that starts. The update of the session before is discarded.
+    /// A listener for a new session. Discards the update of the previous session.
     pub(crate) fn listener(&self) -> profiler_core::internal::manager::Listener {
         self.lock().update = ManagerUpdate::None;
         let updates = self.clone();
@@ -43,7 +46,7 @@ impl Updates {
         self.answer(&mut pending);
     }
 
-    /// The parent asks for an update. A second request while one waits has no effect.
+    /// Handles the parent's request for an update. A second request while one waits has no effect.
     pub(crate) fn ask(&self) {
         let mut pending = self.lock();
         pending.asked = true;
@@ -55,7 +58,8 @@ impl Updates {
     fn answer(&self, pending: &mut Pending) {
         if pending.asked && pending.update.is_some() {
             pending.asked = false;
-            self.outgoing.send(&ToParent::ChunkManagerUpdate(pending.update.take()));
+            self.outgoing
+                .send(&ToParent::ChunkManagerUpdate(pending.update.take()));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Which public types are `Send` and `Sync`, and the macros that the crate exports.
+//! Checks which public types are `Send` and `Sync`, and that the crate exports all recording
+//! macros.
 
 use profiler_child::{InitError, Status, blocking, group, label, marker, scope, span, text_marker};
 use test_support::assert_send_sync;
@@ -6,7 +7,7 @@ use test_support::assert_send_sync;
 assert_send_sync!(InitError, Status);
 
 #[test]
-fn all_macros_for_recording_are_exported() {
+fn all_recording_macros_are_exported() {
     use profiler_child::core::marker::{MarkerOptions, category};
     marker!("marker");
     text_marker!("text", &category::OTHER, MarkerOptions::default(), "text");

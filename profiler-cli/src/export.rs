@@ -1,4 +1,4 @@
-//! `profiler export FILE --to FORMAT [-o OUT]`: a profile in the format of another tool.
+//! `profiler export FILE --to FORMAT [-o OUT]`: writes a profile in the format of another tool.
 
 use std::path::{Path, PathBuf};
 
@@ -11,27 +11,28 @@ use crate::report::say;
 
 /// Writes a profile in the format of another tool
 ///
-/// Of any profile, in the Firefox Profiler's form or in Firefox's own, compressed or not. A sample stands for the time
-/// since the one before it. Unless --wall is given, samples in which a thread used no processor time are idle, and of
-/// those that used some of it as many are kept as the processor time of their function amounts to; a profile
-/// without processor times has its time by the clock.
+/// Reads any profile, in the format of the Firefox Profiler or of Firefox, compressed or not. A
+/// sample covers the time since the previous sample. Without --wall, samples in which a thread used
+/// no processor time are idle; of a function's other samples as many are kept as its processor time
+/// amounts to. A profile without processor times is exported with wall times.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ExportArgs {
     /// A profile (.json or .json.gz)
     file: PathBuf,
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// Where it goes; for cpuprofile a directory (default: beside the profile, by its name)
+    /// The file to write, or the directory for cpuprofile [default: the profile's name with another
+    /// ending]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Time in which threads did not run is (idle), which is the default
+    /// Exports processor time: time in which threads did not run is (idle) [the default]
     #[arg(long, conflicts_with = "wall")]
     cpu: bool,
-    /// Functions keep the time in which they waited
+    /// Exports wall time: functions keep the time in which they waited
     #[arg(long)]
     wall: bool,
-    /// Leaves addresses without a name as they are, and reads no debug information
+    /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
 }
@@ -61,7 +62,7 @@ impl Format {
         }
     }
 
-    /// What takes the place of `.json` and `.json.gz`.
+    /// The ending that replaces `.json` or `.json.gz`.
     const fn ending(self) -> &'static str {
         match self {
             Self::Cpuprofile => "-cpuprofiles",
@@ -73,12 +74,29 @@ impl Format {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let time = if options.wall { TimeKind::Wall } else { TimeKind::Cpu };
-    let wanted = ExportOptions::to(options.to.target()).time(time).names(!options.no_names);
-    let output = options.output.clone().unwrap_or_else(|| beside(&options.file, options.to.ending()));
-    ensure!(output != Path::new("-"), "cannot export to standard output; name a file with -o");
-    let Exported { files, threads, samples, nameless } = export(&options.file, &output, &wanted)?;
+pub(crate) fn run(options: &ExportArgs) -> Result<()> {
+    let time = if options.wall {
+        TimeKind::Wall
+    } else {
+        TimeKind::Cpu
+    };
+    let wanted = ExportOptions::to(options.to.target())
+        .time(time)
+        .names(!options.no_names);
+    let output = options
+        .output
+        .clone()
+        .unwrap_or_else(|| beside(&options.file, options.to.ending()));
+    ensure!(
+        output != Path::new("-"),
+        "cannot export to standard output; name a file with -o"
+    );
+    let Exported {
+        files,
+        threads,
+        samples,
+        nameless,
+    } = export(&options.file, &output, &wanted)?;
     for Nameless { library, why } in nameless {
         eprintln!("profiler: no names for {library}: {why}");
     }
@@ -92,8 +110,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The profile's name with another ending.
 pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
-    let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = file
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
-    let stem = stem.strip_suffix(".json").or(stem.strip_suffix(".cpuprofile")).unwrap_or(stem);
+    let stem = stem
+        .strip_suffix(".json")
+        .or(stem.strip_suffix(".cpuprofile"))
+        .unwrap_or(stem);
     file.with_file_name(format!("{stem}{ending}"))
 }

@@ -1,4 +1,4 @@
-//! `profiler import FILE.cpuprofile [-o OUT]`: another tool's profile as one of ours.
+//! `profiler import FILE.cpuprofile [-o OUT]`: converts another tool's profile to one of ours.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,31 @@ use profiler_parent::export::import_cpuprofile;
 use crate::export::beside;
 use crate::report::say;
 
-/// Makes a profile of a .cpuprofile file, such as `node --cpu-prof` writes
+/// Converts a .cpuprofile file to a profile; `node --cpu-prof` writes such files
 ///
-/// It opens in the Firefox Profiler with the times that the file has, and `profiler info`, `view` and `export` take it.
+/// The profile opens in the Firefox Profiler with the times of the file. `profiler info`, `view`
+/// and `export` accept it.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ImportArgs {
     /// A .cpuprofile file, compressed or not
     file: PathBuf,
-    /// Where the profile goes; compressed if the name ends in .gz (default: beside the file, as .json.gz)
+    /// The profile to write; compressed if the name ends in .gz [default: the file's name with the
+    /// ending .json.gz]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let output = options.output.clone().unwrap_or_else(|| beside(&options.file, ".json.gz"));
+pub(crate) fn run(options: &ImportArgs) -> Result<()> {
+    let output = options
+        .output
+        .clone()
+        .unwrap_or_else(|| beside(&options.file, ".json.gz"));
     let imported = import_cpuprofile(&options.file, &output)?;
     say(&format!("{} samples", imported.samples));
-    say(&format!("wrote {} ({} bytes)", imported.path.display(), imported.bytes));
+    say(&format!(
+        "wrote {} ({} bytes)",
+        imported.path.display(),
+        imported.bytes
+    ));
     Ok(())
 }

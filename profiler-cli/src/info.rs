@@ -1,4 +1,5 @@
-//! `profiler info FILE|DIR`: what a profile holds and where its time went, or what a session's pools hold now.
+//! `profiler info FILE|DIR`: the content of a profile and where its time went, or the current
+//! content of a session's pools.
 
 use std::path::PathBuf;
 
@@ -9,40 +10,46 @@ use profiler_parent::recover::{PassedOver, Survey, survey};
 use crate::profile::{self, Time, Wanted};
 use crate::report::{Report, Row, complain, say};
 
-/// Says what a profile or a pool directory holds: processes, threads, and where every entry went
+/// Shows the content of a profile or a pool directory: processes, threads, and what happened to all
+/// entries
 ///
-/// For a profile the numbers are those of its own log. For a session's pool directory, running or
-/// dead, they are those of the pools at this moment, with the memory that they hold.
-/// recorded = delivered + evicted + dropped + unfinished, for every process.
+/// For a profile, the numbers are those of its own log. For the pool directory of a running or dead
+/// session, they are the present numbers of the pools, with the memory that the pools hold. For
+/// every process, recorded = delivered + evicted + dropped + unfinished.
 ///
-/// If a profile has samples, the functions follow that take most of the time themselves, over all
-/// processes, and what they take with all that they call. A profile whose addresses have no names gets
-/// those that the files of this machine have for them; which files have none is said.
+/// If the profile has samples, a list of functions follows: the functions with the most time of
+/// their own, over all processes, and their time including all functions that they call. Addresses
+/// without names get the names that the files of this machine have for them; files without names
+/// are listed.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct InfoArgs {
     /// A profile (.json or .json.gz), or a session's pool directory
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Prints one JSON object, with the dropped entries by reason
     #[arg(long)]
     json: bool,
-    /// How many functions to show
+    /// The number of functions to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Which time to rank the functions by [default: cpu if the profile has it, else wall]
+    /// The time to rank the functions by [default: cpu if the profile has it, otherwise wall]
     #[arg(long, value_enum, value_name = "TIME")]
     by: Option<Time>,
-    /// Leaves addresses without a name as they are, and reads no debug information
+    /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &InfoArgs) -> Result<()> {
     let report = match options.path.is_dir() {
         true => of_pools(survey(&options.path)?),
         false => profile::read(
             &options.path,
-            Wanted { top: options.top, by: options.by, names: !options.no_names },
+            Wanted {
+                top: options.top,
+                by: options.by,
+                names: !options.no_names,
+            },
         )?,
     };
     if options.json {
@@ -62,10 +69,16 @@ fn of_pools(survey: Survey) -> Report {
     Report {
         kind: "pools",
         samples: None,
-        range_ms: first.zip(last).map(|(first, last)| (millis(first), millis(last))),
+        range_ms: first
+            .zip(last)
+            .map(|(first, last)| (millis(first), millis(last))),
         held_bytes: Some(processes.iter().map(|process| process.held_bytes).sum()),
         limit_bytes: Some(survey.limit.get()),
-        passed_over: survey.passed_over.into_iter().map(|PassedOver { name, why }| (name, why)).collect(),
+        passed_over: survey
+            .passed_over
+            .into_iter()
+            .map(|PassedOver { name, why }| (name, why))
+            .collect(),
         processes: processes.iter().map(Row::of_surveyed).collect(),
     }
 }

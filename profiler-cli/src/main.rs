@@ -1,7 +1,7 @@
 //! The `profiler` command: records programs, and shows, converts and recovers their profiles.
 //!
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
-//! the command writes only the file that it is asked for.
+//! the command writes only the file that it is asked to write.
 
 mod export;
 mod import;
@@ -22,32 +22,46 @@ use clap::{Parser, Subcommand};
 /// Records programs, and shows, converts and recovers their profiles
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version)]
-struct Options {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(record::Options),
-    View(view::Options),
-    Info(info::Options),
-    Export(export::Options),
-    Import(import::Options),
-    Recover(recover::Options),
-    Top(top::Options),
+    Record(record::RecordArgs),
+    View(view::ViewArgs),
+    Info(info::InfoArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
+    Recover(recover::RecoverArgs),
+    Top(top::TopArgs),
 }
 
 fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
-    let ended = match Options::try_parse() {
-        Ok(Options { command: Command::Record(options) }) => record::run(&options),
-        Ok(Options { command: Command::View(options) }) => view::run(&options).map(done),
-        Ok(Options { command: Command::Info(options) }) => info::run(&options).map(done),
-        Ok(Options { command: Command::Export(options) }) => export::run(&options).map(done),
-        Ok(Options { command: Command::Import(options) }) => import::run(&options).map(done),
-        Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
-        Ok(Options { command: Command::Top(options) }) => top::run(&options).map(done),
+    let ended = match CommandLine::try_parse() {
+        Ok(CommandLine {
+            command: Command::Record(options),
+        }) => record::run(&options),
+        Ok(CommandLine {
+            command: Command::View(options),
+        }) => view::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Info(options),
+        }) => info::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Export(options),
+        }) => export::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Import(options),
+        }) => import::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Recover(options),
+        }) => recover::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Top(options),
+        }) => top::run(&options).map(done),
         Err(stop) => Ok(explain(&stop)),
     };
     let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));
@@ -57,9 +71,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help if it was asked for, otherwise one line with the error.
+/// Prints the help if it was requested, otherwise one line with the error.
 fn explain(stop: &clap::Error) -> ExitCode {
-    let is_answer = matches!(stop.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_answer = matches!(
+        stop.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
     if is_answer {
         report::say(stop.to_string().trim_end());
         return ExitCode::SUCCESS;
@@ -70,13 +87,22 @@ fn explain(stop: &clap::Error) -> ExitCode {
     fail(&one_line(&stop.to_string()))
 }
 
-/// The error of a wrong argument, which may continue in a list. The usage and the hints after it
-/// are left out.
+/// The error of a wrong argument, which may continue in a list. Omits the usage and the hints after
+/// it.
 fn one_line(text: &str) -> String {
-    let is_hint =
-        |line: &str| ["Usage:", "For more information", "tip:"].iter().any(|hint| line.starts_with(hint));
-    let lines = text.lines().map(str::trim).take_while(|line| !is_hint(line));
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let is_hint = |line: &str| {
+        ["Usage:", "For more information", "tip:"]
+            .iter()
+            .any(|hint| line.starts_with(hint))
+    };
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !is_hint(line));
+    let line = lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
@@ -85,11 +111,19 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// An error with its causes. A cause that the error already contains is not repeated.
+/// An error with its causes. Omits a cause that the error already contains.
 fn sentence(error: &anyhow::Error) -> String {
-    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |sentence, cause| {
-        if sentence.ends_with(&cause) { sentence } else { format!("{sentence}: {cause}") }
-    })
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |sentence, cause| {
+            if sentence.ends_with(&cause) {
+                sentence
+            } else {
+                format!("{sentence}: {cause}")
+            }
+        })
 }
 
 #[cfg(test)]
@@ -101,6 +135,9 @@ mod tests {
         let text = "error: unexpected argument '-1' found\n\n  tip: to pass '-1' as a value, use '-- -1'\n\nUsage: profiler";
         assert_eq!(one_line(text), "unexpected argument '-1' found");
         let text = "error: invalid value 'x' for '--to <FORMAT>'\n  [possible values: a, b]\n\nFor more information, try '--help'.";
-        assert_eq!(one_line(text), "invalid value 'x' for '--to <FORMAT>' [possible values: a, b]");
+        assert_eq!(
+            one_line(text),
+            "invalid value 'x' for '--to <FORMAT>' [possible values: a, b]"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `profiler recover DIR [-o FILE]`: the profile of a session that is dead, from its pools.
+//! `profiler recover DIR [-o FILE]`: makes the profile of a dead session from its pools.
 
 use std::path::PathBuf;
 
@@ -10,40 +10,53 @@ use crate::report::{Row, complain, print_table, say};
 
 /// Writes the profile of a session whose parent has died, from its pool directory
 ///
-/// Every process of the session is in it, up to the last entry that it committed, whether it is
-/// dead or still runs, with a verdict that says so. What is damaged, or no pool of the session, is
-/// named and passed over. Nothing in the directory is changed; remove it when it is not needed any
-/// more.
+/// The profile contains every process of the session, dead or still running, up to the last entry
+/// that it committed, with a verdict that states its end. Files that are damaged or not pools of
+/// the session are passed over, and reported. Nothing in the directory is changed; remove it when
+/// it is no longer needed.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// The session's pool directory, or the directory that holds exactly one
+pub(crate) struct RecoverArgs {
+    /// The session's pool directory, or a directory that contains exactly one
     dir: PathBuf,
-    /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
-    /// profile-2.json.gz and so on if that is there]
+    /// The profile to write; compressed if the name ends in .gz [default: profile.json.gz, or
+    /// profile-2.json.gz and so on if that exists]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How it is written down
+    /// The format of the profile
     #[arg(long, value_enum, default_value_t = WrittenAs::Processed)]
     format: WrittenAs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WrittenAs {
-    /// What the Firefox Profiler opens fastest
+    /// The Firefox Profiler's own format, which opens fastest
     Processed,
-    /// As Firefox writes it: one object per process
+    /// The format that Firefox writes: one object per process
     Gecko,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
     let format = match options.format {
         WrittenAs::Processed => Format::Processed,
         WrittenAs::Gecko => Format::Gecko,
     };
-    let output = options.output.clone().unwrap_or_else(crate::report::free_name);
+    let output = options
+        .output
+        .clone()
+        .unwrap_or_else(crate::report::free_name);
     let recovery = profiler_parent::recover::recover(&options.dir, &output, format)?;
     complain(&recovery.passed_over);
-    print_table(&recovery.processes.iter().map(Row::of_captured).collect::<Vec<_>>());
-    say(&format!("\nwrote {} ({} bytes)", recovery.path.display(), recovery.bytes));
+    print_table(
+        &recovery
+            .processes
+            .iter()
+            .map(Row::of_captured)
+            .collect::<Vec<_>>(),
+    );
+    say(&format!(
+        "\nwrote {} ({} bytes)",
+        recovery.path.display(),
+        recovery.bytes
+    ));
     Ok(())
 }

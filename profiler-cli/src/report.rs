@@ -1,17 +1,17 @@
-//! What is shown of a recording: a row per process, as a table for people or as JSON for machines.
+//! The output of `info` and `record`: a row per process, as a table or as JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use profiler_parent::core::internal::losses::EntryCounts;
+use profiler_parent::core::internal::entry_counts::EntryCounts;
 use profiler_parent::internal::reading::Nameless;
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;
 
-/// One process.
+/// The row of one process.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -20,28 +20,28 @@ pub(crate) struct Row {
     pub(crate) recorded: u64,
     pub(crate) delivered: u64,
     pub(crate) evicted: u64,
-    /// By reason.
+    /// Dropped entries, by reason.
     pub(crate) dropped: BTreeMap<String, u64>,
     pub(crate) unfinished: u64,
     pub(crate) verdict: String,
-    /// Whether it runs; only known of a pool.
+    /// Whether it is running; known only for a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<bool>,
-    /// Bytes of its pool.
+    /// The bytes that its pool holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_bytes: Option<u64>,
 }
 
-/// The samples of a profile, and where they were taken.
+/// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]
 pub(crate) struct Samples {
-    /// Of all threads.
+    /// Samples of all threads.
     pub(crate) count: f64,
-    /// Which time the functions are ranked by: `cpu` or `wall`.
+    /// The time by which the functions are ranked: `cpu` or `wall`.
     pub(crate) time: &'static str,
-    /// All of it.
+    /// The total time.
     pub(crate) all_ms: f64,
-    /// The functions that take most of it themselves.
+    /// The functions with the most own time.
     pub(crate) top: Vec<TopFunction>,
     /// Libraries whose addresses could not be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,20 +56,20 @@ pub(crate) struct TopFunction {
     pub(crate) library: Option<String>,
     pub(crate) self_ms: f64,
     pub(crate) self_percent: f64,
-    /// With all that it calls.
+    /// Including its callees.
     pub(crate) total_ms: f64,
     pub(crate) total_percent: f64,
     pub(crate) self_samples: f64,
     pub(crate) total_samples: f64,
 }
 
-/// A recording.
+/// The content of a profile, or of a session's pools.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     /// `profile` or `pools`.
     pub(crate) kind: &'static str,
     pub(crate) processes: Vec<Row>,
-    /// Its first and last time, in milliseconds since the session began.
+    /// Its first and last time, in milliseconds since the session's start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range_ms: Option<(f64, f64)>,
     /// Where the time went, if samples were taken.
@@ -78,28 +78,60 @@ pub(crate) struct Report {
     /// Bytes of all pools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_bytes: Option<u64>,
-    /// What they may be.
+    /// The memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit_bytes: Option<u64>,
-    /// Files that are no pools of the session, with the reason.
+    /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
 }
 
 impl Row {
     pub(crate) fn of_captured(process: &CapturedProcess) -> Self {
-        let CapturedProcess { name, pid, threads, counts, verdict, .. } = process;
-        Self::new(name, u64::from(pid.get()), u64::from(*threads), counts, verdict)
+        let CapturedProcess {
+            name,
+            pid,
+            threads,
+            counts,
+            verdict,
+            ..
+        } = process;
+        Self::new(
+            name,
+            u64::from(pid.get()),
+            u64::from(*threads),
+            counts,
+            verdict,
+        )
     }
 
     pub(crate) fn of_surveyed(process: &SurveyedProcess) -> Self {
-        let SurveyedProcess { name, pid, threads, counts, held_bytes, life, .. } = process;
-        let row = Self::new(name, u64::from(pid.get()), u64::from(*threads), counts, &process.verdict());
+        let SurveyedProcess {
+            name,
+            pid,
+            threads,
+            counts,
+            held_bytes,
+            life,
+            ..
+        } = process;
+        let row = Self::new(
+            name,
+            u64::from(pid.get()),
+            u64::from(*threads),
+            counts,
+            &process.verdict(),
+        );
         let verdict = match life {
             Life::Running => "running".to_owned(),
             _ => row.verdict,
         };
-        Self { verdict, alive: Some(*life == Life::Running), held_bytes: Some(*held_bytes), ..row }
+        Self {
+            verdict,
+            alive: Some(*life == Life::Running),
+            held_bytes: Some(*held_bytes),
+            ..row
+        }
     }
 
     fn new(name: &str, pid: u64, threads: u64, counts: &EntryCounts, verdict: &Verdict) -> Self {
@@ -110,7 +142,11 @@ impl Row {
             recorded: counts.recorded(),
             delivered: counts.delivered,
             evicted: counts.evicted,
-            dropped: counts.dropped.iter().map(|(reason, n)| (reason.name().to_owned(), n)).collect(),
+            dropped: counts
+                .dropped
+                .iter()
+                .map(|(reason, n)| (reason.name().to_owned(), n))
+                .collect(),
             unfinished: counts.unfinished,
             verdict: verdict.to_string(),
             alive: None,
@@ -120,32 +156,45 @@ impl Row {
 
     fn cells(&self) -> Vec<String> {
         let dropped: u64 = self.dropped.values().sum();
-        let numbers =
-            [self.pid, self.threads, self.recorded, self.delivered, self.evicted, dropped, self.unfinished];
-        numbers.iter().chain(&self.held_bytes).map(u64::to_string).collect()
+        let numbers = [
+            self.pid,
+            self.threads,
+            self.recorded,
+            self.delivered,
+            self.evicted,
+            dropped,
+            self.unfinished,
+        ];
+        numbers
+            .iter()
+            .chain(&self.held_bytes)
+            .map(u64::to_string)
+            .collect()
     }
 }
 
-/// Why the output is incomplete.
+/// The first error of writing to standard output.
 static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Prints a line. If that fails, [`output_error`] returns the first reason.
+/// Prints a line. If that fails, [`output_error`] returns the first error.
 pub(crate) fn say(line: &str) {
     if let Err(error) = writeln!(std::io::stdout(), "{line}") {
         let _ = OUTPUT_ERROR.set(error);
     }
 }
 
-/// Why the output is incomplete, if it is. A reader that has closed its end of a pipe has what it wanted,
-/// so that is no error.
+/// The first error of writing to standard output, if there was one. A pipe whose reader has closed
+/// it is not an error, because the reader needs no more output.
 pub(crate) fn output_error() -> Option<&'static std::io::Error> {
     if let Err(error) = std::io::stdout().flush() {
         let _ = OUTPUT_ERROR.set(error);
     }
-    OUTPUT_ERROR.get().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
+    OUTPUT_ERROR
+        .get()
+        .filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
 }
 
-/// Reports on standard error which files were passed over.
+/// Reports the files that were passed over on standard error.
 pub(crate) fn complain(passed_over: &[PassedOver]) {
     for PassedOver { name, why } in passed_over {
         eprintln!("profiler: passed over {name}: {why}");
@@ -154,13 +203,38 @@ pub(crate) fn complain(passed_over: &[PassedOver]) {
 
 /// Prints a table of processes.
 pub(crate) fn print_table(rows: &[Row]) {
-    let heads = ["pid", "threads", "recorded", "delivered", "evicted", "dropped", "unfinished"];
+    let heads = [
+        "pid",
+        "threads",
+        "recorded",
+        "delivered",
+        "evicted",
+        "dropped",
+        "unfinished",
+    ];
     let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
-    let heads = heads.into_iter().chain(with_bytes.then_some("bytes")).map(str::to_owned);
-    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(7);
-    say(&format!("{:<width$}{}  verdict", "process", columns(&heads.collect::<Vec<_>>())));
+    let heads = heads
+        .into_iter()
+        .chain(with_bytes.then_some("bytes"))
+        .map(str::to_owned);
+    let width = rows
+        .iter()
+        .map(|row| row.name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(7);
+    say(&format!(
+        "{:<width$}{}  verdict",
+        "process",
+        columns(&heads.collect::<Vec<_>>())
+    ));
     for row in rows {
-        say(&format!("{:<width$}{}  {}", row.name, columns(&row.cells()), row.verdict));
+        say(&format!(
+            "{:<width$}{}  {}",
+            row.name,
+            columns(&row.cells()),
+            row.verdict
+        ));
     }
 }
 
@@ -169,11 +243,13 @@ fn columns(cells: &[String]) -> String {
 }
 
 impl Report {
-    /// Prints it for people.
+    /// Prints it as a table.
     pub(crate) fn print(&self) {
         print_table(&self.processes);
         if let Some((first, last)) = self.range_ms {
-            say(&format!("\nfrom {first:.3} ms to {last:.3} ms of the session"));
+            say(&format!(
+                "\nfrom {first:.3} ms to {last:.3} ms of the session"
+            ));
         }
         if let (Some(held), Some(limit)) = (self.held_bytes, self.limit_bytes) {
             say(&format!("the pools hold {held} of {limit} bytes"));
@@ -186,7 +262,11 @@ impl Report {
 
 impl Samples {
     fn print(&self) {
-        let time = if self.time == "cpu" { "processor time" } else { "time, running or waiting" };
+        let time = if self.time == "cpu" {
+            "processor time"
+        } else {
+            "time, running or waiting"
+        };
         say(&format!(
             "\n{} sampling intervals, {:.1} ms of {time} in all processes",
             self.count, self.all_ms
@@ -197,20 +277,39 @@ impl Samples {
         if self.top.is_empty() {
             return;
         }
-        say(&format!("{:>12} {:>6}  {:>12} {:>6}  function", "self ms", "%", "total ms", "%"));
-        for TopFunction { function, library, self_ms, self_percent, total_ms, total_percent, .. } in &self.top
+        say(&format!(
+            "{:>12} {:>6}  {:>12} {:>6}  function",
+            "self ms", "%", "total ms", "%"
+        ));
+        for TopFunction {
+            function,
+            library,
+            self_ms,
+            self_percent,
+            total_ms,
+            total_percent,
+            ..
+        } in &self.top
         {
-            let library = library.iter().filter(|library| !function.starts_with(library.as_str()));
-            let library = library.map(|library| format!("  ({library})")).collect::<String>();
+            let library = library
+                .iter()
+                .filter(|library| !function.starts_with(library.as_str()));
+            let library = library
+                .map(|library| format!("  ({library})"))
+                .collect::<String>();
             let own = format!("{self_ms:>12.1} {self_percent:>6.1}");
-            say(&format!("{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}{library}"));
+            say(&format!(
+                "{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}{library}"
+            ));
         }
     }
 }
 
-/// The first name of its kind that is not taken.
+/// The first name of `profile.json.gz`, `profile-2.json.gz` and so on that does not exist.
 pub(crate) fn free_name() -> PathBuf {
     let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
     let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);
-    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
+    names
+        .find(|name| name.symlink_metadata().is_err())
+        .unwrap_or_default()
 }

@@ -1,17 +1,18 @@
-//! Ctrl-C and its kin, as something that a thread can wait for.
+//! Ctrl-C and similar signals, as events that a thread can wait for.
 //!
-//! Used by `record` and `view`. The handler does nothing but write one byte to a socket, which any thread may do at
-//! any moment. Invariants: a signal that was ignored when the command began stays ignored (`nohup`, a background
-//! job); programs that are started get the signals as if nobody had caught them.
+//! Used by `record` and `view`. The handler only writes one byte to a socket, which is allowed on
+//! any thread at any time. Invariants: a signal that was ignored when the command began stays
+//! ignored (`nohup`, a background job); programs that the command starts do not inherit the
+//! handling.
 
 pub(crate) use imp::Signals;
 
-/// A signal that came.
+/// A caught signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caught {
     /// Its number.
     pub(crate) signal: i32,
-    /// The terminal sent it, to all processes that stand in front.
+    /// Whether the terminal sent it, to all processes of the foreground group.
     pub(crate) from_terminal: bool,
 }
 
@@ -31,11 +32,11 @@ mod imp {
 
     use super::Caught;
 
-    /// What ends a program in order.
+    /// The signals that request an orderly end.
     const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    /// Set in a byte beside the signal's number, which is below it.
+    /// A flag in the byte with the signal's number, which is smaller.
     const FROM_TERMINAL: u8 = 0x80;
-    /// Where the handler writes; -1 before anything is caught.
+    /// The socket to which the handler writes; -1 before anything is caught.
     static BELL: AtomicI32 = AtomicI32::new(-1);
 
     /// The signals of this process.
@@ -43,29 +44,32 @@ mod imp {
     pub(crate) struct Signals(UnixStream);
 
     impl Signals {
-        /// Catches them from now on. Once per process.
+        /// Catches the signals from now on. Call once per process.
         pub(crate) fn catch() -> io::Result<Self> {
-            let (ear, bell) = UnixStream::pair()?;
-            bell.set_nonblocking(true)?; // full: it has been rung often enough
+            let (receiver, bell) = UnixStream::pair()?;
+            bell.set_nonblocking(true)?; // a full socket needs no further byte
             BELL.store(bell.into_raw_fd(), Ordering::Release);
             CAUGHT.into_iter().try_for_each(install)?;
-            Ok(Self(ear))
+            Ok(Self(receiver))
         }
 
-        /// Waits for the next one.
+        /// Waits for the next signal.
         pub(crate) fn next(&mut self) -> io::Result<Caught> {
             let mut byte = [0];
             self.0.read_exact(&mut byte)?;
             let [byte] = byte;
             let signal = i32::from(byte & !FROM_TERMINAL);
-            Ok(Caught { signal, from_terminal: byte & FROM_TERMINAL != 0 })
+            Ok(Caught {
+                signal,
+                from_terminal: byte & FROM_TERMINAL != 0,
+            })
         }
     }
 
     fn install(signal: i32) -> io::Result<()> {
         // SAFETY: all of its fields may be zero: no flags, an empty mask, the default action.
         let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: asks only; `old` lives through the call.
+        // SAFETY: only queries; `old` lives through the call.
         if unsafe { libc::sigaction(signal, std::ptr::null(), &mut old) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -83,14 +87,15 @@ mod imp {
     }
 
     extern "C" fn ring(signal: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
-        // SAFETY: the kernel gives a handler installed with SA_SIGINFO a valid siginfo.
+        // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO.
         let is_kernels = !info.is_null() && unsafe { (*info).si_code } > 0;
         let byte = (signal & 0x7f) as u8 | if is_kernels { FROM_TERMINAL } else { 0 };
-        // SAFETY: gives the calling thread's own errno, which outlives this call.
+        // SAFETY: returns the calling thread's own errno, which outlives this call.
         let errno = unsafe { errno_location() };
         // SAFETY: as above.
         let before = unsafe { *errno };
-        // SAFETY: one byte that lives through the call; a wrong descriptor would be an error only.
+        // SAFETY: one byte that lives through the call; a wrong descriptor would only cause an
+        // error.
         unsafe { libc::write(BELL.load(Ordering::Acquire), (&raw const byte).cast(), 1) };
         // SAFETY: as above.
         unsafe { *errno = before };
@@ -101,19 +106,31 @@ mod imp {
         use super::*;
 
         #[test]
-        fn a_signal_of_a_process_is_told_from_one_of_the_terminal() {
-            // Whoever runs the tests may have it ignored, as nohup does.
-            // SAFETY: the default action is one that every signal has.
+        fn signals_of_a_process_and_of_the_terminal_are_distinguished() {
+            // The process that runs the tests may ignore it, as nohup does.
+            // SAFETY: every signal has the default action.
             unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
             let mut signals = Signals::catch().unwrap();
             let own = std::process::id().cast_signed();
             // SAFETY: sends this process a signal that it has just begun to catch.
             unsafe { libc::kill(own, libc::SIGHUP) };
-            assert_eq!(signals.next().unwrap(), Caught { signal: libc::SIGHUP, from_terminal: false });
+            assert_eq!(
+                signals.next().unwrap(),
+                Caught {
+                    signal: libc::SIGHUP,
+                    from_terminal: false
+                }
+            );
             let byte = FROM_TERMINAL | libc::SIGINT as u8;
             // SAFETY: one byte that lives through the call.
             unsafe { libc::write(BELL.load(Ordering::Acquire), (&raw const byte).cast(), 1) };
-            assert_eq!(signals.next().unwrap(), Caught { signal: libc::SIGINT, from_terminal: true });
+            assert_eq!(
+                signals.next().unwrap(),
+                Caught {
+                    signal: libc::SIGINT,
+                    from_terminal: true
+                }
+            );
         }
     }
 }
@@ -124,7 +141,7 @@ mod imp {
 
     use super::Caught;
 
-    /// Nothing is caught here: Ctrl-C ends the command.
+    /// Signals are not caught on this system: Ctrl-C ends the command.
     #[derive(Debug)]
     pub(crate) struct Signals;
 
@@ -134,7 +151,7 @@ mod imp {
             Ok(Self)
         }
 
-        /// Waits for ever.
+        /// Never returns.
         pub(crate) fn next(&mut self) -> io::Result<Caught> {
             loop {
                 std::thread::park();

@@ -17,37 +17,45 @@ use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link
 use crate::report::say;
 use crate::signals::Signals;
 
-/// Names another viewer, for whoever runs one.
+/// The environment variable with the address of another viewer, for users who host one.
 const VIEWER_VARIABLE: &str = "PROFILER_URL";
 
 /// Opens a profile in the Firefox Profiler
 ///
-/// Serves the file on this machine (127.0.0.1 only, below a random path that nobody can guess), prints
-/// the link that makes the viewer's page read it, and opens that in the browser. The page runs in the
-/// browser: the profile does not leave this machine. Stops on Ctrl-C; what the page has loaded stays.
+/// Serves the file on this machine (only on 127.0.0.1, below a random path that cannot be guessed),
+/// prints a link with which the viewer's page reads the file, and opens the link in the browser.
+/// The page runs in the browser, so the profile does not leave this machine. Stops on Ctrl-C; a
+/// page that has loaded the profile keeps it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Environment:\n  PROFILER_URL  The viewer's address [default: https://profiler.firefox.com]"
 )]
-pub(crate) struct Options {
+pub(crate) struct ViewArgs {
     /// A profile (.json or .json.gz)
     file: PathBuf,
-    /// Prints the link and opens nothing
+    /// Prints the link without opening it
     #[arg(long)]
     no_open: bool,
-    /// The port to serve on; 0 takes any that is free
+    /// The port to serve on; 0 is any free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &ViewArgs) -> Result<()> {
     let viewer = viewer(std::env::var(VIEWER_VARIABLE).ok())?;
-    let server =
-        Server::start(&options.file, options.port, symbols_of_this_machine(SymbolOptions::default()))?;
+    let server = Server::start(
+        &options.file,
+        options.port,
+        symbols_of_this_machine(SymbolOptions::default()),
+    )?;
     let mut signals = Signals::catch()?;
     let link = viewer_link(&viewer, &server.base());
     say(&link);
-    eprintln!("serving {} on {} until Ctrl-C", options.file.display(), server.address());
+    eprintln!(
+        "serving {} on {} until Ctrl-C",
+        options.file.display(),
+        server.address()
+    );
     if !options.no_open {
         open(&link);
     }
@@ -56,7 +64,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn viewer(named: Option<String>) -> Result<String> {
-    let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(VIEWER.to_owned()) };
+    let Some(named) = named.filter(|named| !named.is_empty()) else {
+        return Ok(VIEWER.to_owned());
+    };
     let is_address = named.starts_with("https://") || named.starts_with("http://");
     if !is_address || !named.bytes().all(|byte| byte.is_ascii_graphic()) {
         bail!("{VIEWER_VARIABLE} is not the address of a viewer: {named}");
@@ -64,18 +74,26 @@ fn viewer(named: Option<String>) -> Result<String> {
     Ok(named)
 }
 
-/// Opens a link in the browser, if there is a screen. The link stands on the terminal in any case.
+/// Opens a link in the browser, if there is a screen. The terminal shows the link in any case.
 fn open(link: &str) {
     let Some(opener) = opener() else { return };
     let mut command = Command::new(opener);
-    command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(link)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     match command.spawn() {
-        // It may be the browser itself, which stays; its end is nothing to us.
-        Ok(mut child) => {
-            drop(profiler_parent::core::internal::sys::spawn_quiet("profiler-open", move || child.wait()))
-        }
+        // The child may be the browser itself, which stays open. A thread waits for it, and its
+        // exit status is ignored.
+        Ok(mut child) => drop(profiler_parent::core::internal::sys::spawn_quiet(
+            "profiler-open",
+            move || child.wait(),
+        )),
         Err(_) => {
-            eprintln!("no browser could be opened ({opener} cannot be started): open the link yourself")
+            eprintln!(
+                "no browser could be opened ({opener} cannot be started): open the link yourself"
+            )
         }
     }
 }
@@ -97,10 +115,13 @@ mod tests {
 
     #[test]
     fn the_viewer_is_the_public_one_unless_another_is_named() {
-        for nobody in [None, Some(String::new())] {
-            assert_eq!(viewer(nobody).unwrap(), VIEWER);
+        for unset in [None, Some(String::new())] {
+            assert_eq!(viewer(unset).unwrap(), VIEWER);
         }
-        assert_eq!(viewer(Some("http://localhost:4242".into())).unwrap(), "http://localhost:4242");
+        assert_eq!(
+            viewer(Some("http://localhost:4242".into())).unwrap(),
+            "http://localhost:4242"
+        );
         for wrong in ["profiler", "file:///x", "https://a b"] {
             assert!(viewer(Some(wrong.into())).is_err(), "{wrong}");
         }

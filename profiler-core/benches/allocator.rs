@@ -1,6 +1,8 @@
-//! What does the profiling allocator cost per allocation and free, next to the system's own?
+//! Benchmark: the cost of an allocation and its free with the profiling allocator, compared with
+//! the system's allocator.
 //!
-//! Off, on with the counter alone, and on with samples. Without stacks, which cost what the stack's depth says.
+//! Measured without a session, with the counter alone, and with samples. The samples have no
+//! stacks, because the cost of a stack depends on its depth.
 
 use std::hint::black_box;
 
@@ -19,9 +21,9 @@ fn pair() {
 fn pair_of_the_system() {
     use std::alloc::{GlobalAlloc, Layout, System};
     let layout = Layout::new::<[u8; 64]>();
-    // SAFETY: the layout has a size.
+    // SAFETY: the layout's size is not zero.
     let address = black_box(unsafe { System.alloc(layout) });
-    // SAFETY: from this allocator, of this layout.
+    // SAFETY: the address comes from this allocator, with this layout.
     unsafe { System.dealloc(address, layout) };
 }
 
@@ -29,8 +31,14 @@ fn allocate(c: &mut Criterion) {
     let mut group = c.benchmark_group("allocate_and_free");
     group.bench_function("system", |b| b.iter(pair_of_the_system));
     group.bench_function("off", |b| b.iter(pair));
-    for (name, features) in [("counted", Features::NONE), ("sampled", Features::NATIVE_ALLOCATIONS)] {
-        let params = SessionParams { features, ..SessionParams::default() };
+    for (name, features) in [
+        ("counted", Features::NONE),
+        ("sampled", Features::NATIVE_ALLOCATIONS),
+    ] {
+        let params = SessionParams {
+            features,
+            ..SessionParams::default()
+        };
         session::start(params, StartOptions::default()).expect("a session starts");
         group.bench_function(name, |b| b.iter(pair));
         session::stop();

@@ -1,6 +1,7 @@
-//! What does it cost to record, next to a bare read of the clock, and what does it cost when off?
+//! Benchmark: the cost of recording, with a session and without one, compared with a read of the
+//! clock.
 //!
-//! For daily work; the promises are measured by `figures -- record` of `integration-tests`. The
+//! For daily work. `figures -- record` of `integration-tests` measures the promised figures. The
 //! session has the default limit, so chunks are switched and recycled as in an application.
 
 use std::hint::black_box;
@@ -8,7 +9,9 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use profiler_core::counter::Counter;
 use profiler_core::marker::schema::{Format, MarkerSchema};
-use profiler_core::marker::{MarkerOptions, MarkerStack, ProfilerMarker, add_text_marker, category};
+use profiler_core::marker::{
+    MarkerOptions, MarkerStack, ProfilerMarker, add_text_marker, category,
+};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{label, marker, scope, text_marker};
@@ -35,19 +38,34 @@ fn instant() {
     marker!("instant", &category::TEST);
 }
 
-/// Off, it costs what its caller's own read of the clock costs; a scope does not read it then.
+/// Without a session, its cost is the caller's read of the clock; a scope does not read the clock
+/// then.
 fn interval() {
     let start = Timestamp::now();
-    marker!("interval", &category::TEST, MarkerOptions::interval_until_now_from(start));
+    marker!(
+        "interval",
+        &category::TEST,
+        MarkerOptions::interval_until_now_from(start)
+    );
 }
 
 fn text() {
-    text_marker!("text", &category::TEST, MarkerOptions::default(), black_box("sixteen letters!"));
+    text_marker!(
+        "text",
+        &category::TEST,
+        MarkerOptions::default(),
+        black_box("sixteen letters!")
+    );
 }
 
 fn typed() {
     let (bytes, path) = black_box((70_000, "src/bin/figures/"));
-    marker!("typed", &category::IO, MarkerOptions::default(), &Request { bytes, path });
+    marker!(
+        "typed",
+        &category::IO,
+        MarkerOptions::default(),
+        &Request { bytes, path }
+    );
 }
 
 fn scope() {
@@ -55,22 +73,31 @@ fn scope() {
 }
 
 fn dynamic() {
-    add_text_marker(black_box("name"), &category::TEST, MarkerOptions::default(), "sixteen letters!");
+    add_text_marker(
+        black_box("name"),
+        &category::TEST,
+        MarkerOptions::default(),
+        "sixteen letters!",
+    );
 }
 
 fn counter() {
     ITEMS.add(black_box(1));
 }
 
-/// Opened and closed.
+/// Opens and closes a label.
 fn label() {
     let _label = label!("label", &category::TEST);
 }
 
-/// With one label open.
+/// Records a marker while one label is open.
 fn with_labels() {
     let _label = label!("label", &category::TEST);
-    marker!("with labels", &category::TEST, MarkerOptions::default().with_stack(MarkerStack::Labels));
+    marker!(
+        "with labels",
+        &category::TEST,
+        MarkerOptions::default().with_stack(MarkerStack::Labels)
+    );
 }
 
 const KINDS: [(&str, fn()); 9] = [

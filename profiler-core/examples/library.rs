@@ -1,5 +1,5 @@
-//! A library that records, and a program that does not care: `cargo run -p profiler-core --example
-//! library`, also with `--no-default-features`.
+//! Example: a library that records, in a program that starts no session. Run it with
+//! `cargo run -p profiler-core --example library`, also with `--no-default-features`.
 
 use profiler_core::counter::Counter;
 use profiler_core::groups::{Group, GroupKind};
@@ -7,10 +7,14 @@ use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::time::Timestamp;
 use profiler_core::{label, marker, scope};
 
-static BYTES: Counter = Counter::new("Bytes counted", "Bandwidth", "Bytes in which words were counted");
+static BYTES: Counter = Counter::new(
+    "Bytes counted",
+    "Bandwidth",
+    "Bytes in which words were counted",
+);
 
-/// What the library does. Without a session each macro costs one load, or nothing without the
-/// feature `enabled`.
+/// The work of the library. Without a session, each macro costs one load; without the feature
+/// `enabled`, it costs nothing.
 #[label::function]
 fn count_words(tenant: &Group, text: &str) -> usize {
     let _work = tenant.enter();
@@ -18,7 +22,11 @@ fn count_words(tenant: &Group, text: &str) -> usize {
     let start = Timestamp::now();
     let words = text.split_whitespace().count();
     BYTES.add(i64::try_from(text.len()).unwrap_or(i64::MAX));
-    marker!("counted", &category::OTHER, MarkerOptions::interval_until_now_from(start));
+    marker!(
+        "counted",
+        &category::OTHER,
+        MarkerOptions::interval_until_now_from(start)
+    );
     words
 }
 

@@ -1,9 +1,10 @@
-//! A program with a sampler of its own, such as an interpreter: it records what its script does, and saves a profile.
+//! Example: a program with its own sampler, such as an interpreter. It records samples of its
+//! script and saves a profile.
 //!
 //!     cargo run -p profiler-core --example own_sampler -- PROFILE.json [EXPECT.json]
 //!
-//! The script's clock is made up, so the profile is known beforehand; EXPECT.json says what the viewer must show of it
-//! (`integration-tests/viewer/check.mjs`).
+//! The script's clock is simulated, so the contents of the profile are known in advance.
+//! EXPECT.json contains what the viewer must show (`integration-tests/viewer/check.mjs`).
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -12,7 +13,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use profiler_core::ids::{DefinitionId, ProcessId, ThreadId};
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::profile::{
+    FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell,
+};
 use profiler_core::internal::reader::{ModuleDefinition, PoolReader};
 use profiler_core::marker::category;
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
@@ -20,19 +23,37 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::{Anchor, Timestamp};
 use serde_json::json;
 
-/// Name of the script's process in the profile.
+/// The name of the script's process in the profile.
 const NAME: &str = "script";
-/// Ticks of the script: of ten, five are in `parse`, three in `eval` and two in machine code.
+/// Number of ticks of the script. Of ten ticks, five are in `parse`, three in `eval` and two in
+/// machine code.
 const TICKS: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
-    let profile = args.next().context("usage: own_sampler PROFILE.json [EXPECT.json]")?;
-    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
-    let params = SessionParams { features, ..SessionParams::default() };
-    session::start(params, StartOptions { name: NAME.to_owned(), ..StartOptions::default() })?;
-    let sampling = std::thread::Builder::new().name("script sampler".to_owned()).spawn(sample_script)?;
-    sampling.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))??;
+    let profile = args
+        .next()
+        .context("usage: own_sampler PROFILE.json [EXPECT.json]")?;
+    let features = Features::STACK_WALK
+        .with(Features::CPU)
+        .with(Features::NO_SAMPLING);
+    let params = SessionParams {
+        features,
+        ..SessionParams::default()
+    };
+    session::start(
+        params,
+        StartOptions {
+            name: NAME.to_owned(),
+            ..StartOptions::default()
+        },
+    )?;
+    let sampling = std::thread::Builder::new()
+        .name("script sampler".to_owned())
+        .spawn(sample_script)?;
+    sampling
+        .join()
+        .map_err(|_| anyhow::anyhow!("the sampler panicked"))??;
     save(&profile)?;
     if let Some(expect) = args.next() {
         serde_json::to_writer_pretty(File::create(expect)?, &expectation())?;
@@ -41,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the script's functions are in the profile.
+/// The frames of the script's functions in the profile.
 struct Frames {
     program: Frame,
     parse: Frame,
@@ -51,8 +72,9 @@ struct Frames {
 
 impl Frames {
     fn define() -> Option<Self> {
-        let label =
-            |name, line| sampler::define_label(name, &category::IO, "script.js", line).map(Frame::Label);
+        let label = |name, line| {
+            sampler::define_label(name, &category::IO, "script.js", line).map(Frame::Label)
+        };
         let base = 0x7f12_3400_0000;
         let module = ModuleDefinition {
             path: "/usr/lib/libscript.so".to_owned(),
@@ -74,7 +96,9 @@ impl Frames {
 fn sample_script() -> anyhow::Result<()> {
     let frames = Frames::define().context("no room for names")?;
     let thread = ThreadId::new(u64::from(std::process::id()));
-    let clock = PoolReader::open(session::pool_file().context("no session")?)?.header().clock;
+    let clock = PoolReader::open(session::pool_file().context("no session")?)?
+        .header()
+        .clock;
     let tick = clock.converter(Anchor::take()).ticks_in(1_000_000);
     let begun = Timestamp::now().raw().saturating_sub(TICKS * tick);
     let mut writer = SampleWriter::new();
@@ -85,8 +109,14 @@ fn sample_script() -> anyhow::Result<()> {
             5..8 => &[frames.program, frames.eval],
             _ => &[frames.program, frames.eval, frames.machine],
         };
-        let sample = Sample { at, cpu_ns: Some(1_000_000), frames: stack, cut: false, failed: false };
-        // Every tenth time it sleeps, and does what it did.
+        let sample = Sample {
+            at,
+            cpu_ns: Some(1_000_000),
+            frames: stack,
+            cut: false,
+            failed: false,
+        };
+        // At every tenth tick the script sleeps, so its stack is the same as before.
         let is_asleep = number % 10 == 4;
         anyhow::ensure!(
             (is_asleep && writer.same_as_before(thread, at)) || writer.sample(thread, &sample),
@@ -101,11 +131,33 @@ fn save(path: &PathBuf) -> anyhow::Result<()> {
     let snapshot = reader.snapshot()?;
     let mut categories = Vec::new();
     merge_categories(&mut categories, &snapshot.definitions);
-    let spec = ProfileSpec { later: Anchor::take(), since: None, categories };
-    let role = ProcessRole { pid: ProcessId::new(std::process::id()), name: NAME.to_owned(), is_root: true };
-    let (latch, clock) = (FailureLatch::default(), reader.header().clock);
-    let (reader, snapshot, spec, role, latch) = (&reader, &snapshot, &spec, &role, &latch);
-    let part = ProcessPart { reader, snapshot, clock, spec, role, ended: None, late: None, latch };
+    let spec = ProfileSpec {
+        later: Anchor::take(),
+        since: None,
+        categories,
+    };
+    let role = ProcessRole {
+        pid: ProcessId::new(std::process::id()),
+        name: NAME.to_owned(),
+        is_root: true,
+    };
+    let latch = FailureLatch::default();
+    let clock = reader.header().clock;
+    let reader = &reader;
+    let snapshot = &snapshot;
+    let spec = &spec;
+    let role = &role;
+    let latch = &latch;
+    let part = ProcessPart {
+        reader,
+        snapshot,
+        clock,
+        spec,
+        role,
+        ended: None,
+        late: None,
+        latch,
+    };
     let mut out = JsonWriter::new(BufWriter::new(File::create(path)?));
     part.write(&mut out, ProgressCell::new("").logger())?;
     Ok(out.finish()?.flush()?)

@@ -1,8 +1,8 @@
-//! The stack of the calling thread, for an entry that carries one.
+//! Takes the calling thread's stack for an entry that carries one.
 //!
-//! Taken by `marker` and `alloc`, on the thread itself: native frames by `sampler::here`, labels
-//! from the thread's own list. Taking one allocates nothing and never waits, so it may happen
-//! inside an allocator. Frames of the profiler itself are left out.
+//! Called by `marker` and `alloc`, on the thread itself: native frames come from
+//! `sampler::self_unwind`, labels from the thread's own list. Taking a stack allocates nothing and
+//! never waits, so it is possible inside an allocator. Frames of the profiler itself are left out.
 //!
 //! Invariant: the frames are stored in one of a few buffers ("rooms") that all threads share, never
 //! on the calling thread's stack, which may be small. A thread holds a room until the entry is
@@ -14,11 +14,11 @@ use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::label::merge::{Merged, Placed, merge};
 use crate::label::{OpenLabels, registry};
-use crate::sampler::here;
+use crate::sampler::self_unwind;
 
-/// Most native frames. Frames further out are left out, and the stack is marked as cut.
+/// The most native frames. Frames further out are left out, and the stack is marked as cut.
 const MAX_NATIVE: usize = 256;
-/// How many threads may hold the frames of a stack at the same time.
+/// The most threads that may hold the frames of a stack at the same time.
 const ROOMS: usize = 16;
 
 type Frames = [Placed; MAX_NATIVE];
@@ -39,12 +39,20 @@ pub(crate) struct Backtrace {
 impl Backtrace {
     /// No stack.
     pub(crate) fn none() -> Self {
-        Self { native: None, native_count: 0, labels: OpenLabels::none(), cut: false }
+        Self {
+            native: None,
+            native_count: 0,
+            labels: OpenLabels::none(),
+            cut: false,
+        }
     }
 
     /// Takes the open labels of the calling thread.
     pub(crate) fn labels() -> Self {
-        Self { labels: registry::own(), ..Self::none() }
+        Self {
+            labels: registry::own(),
+            ..Self::none()
+        }
     }
 
     /// Takes the calling thread's stack: labels and native frames. The native frames at and below
@@ -61,7 +69,9 @@ impl Backtrace {
             self.cut = true;
             return;
         };
-        let Some(captured) = here::capture(&mut *native) else { return };
+        let Some(captured) = self_unwind::capture(&mut *native) else {
+            return;
+        };
         let innermost = native.get(..captured.len).unwrap_or_default().iter().rev();
         let own_count = innermost.take_while(|(_, pointer)| *pointer <= own).count();
         (self.native_count, self.cut) = (captured.len.saturating_sub(own_count), captured.cut);
@@ -70,7 +80,10 @@ impl Backtrace {
 
     /// Its frames, outermost first.
     pub(crate) fn frames(&self) -> Merged<'_, OpenLabels<'static>> {
-        let native = self.native.as_ref().and_then(|all| all.get(..self.native_count));
+        let native = self
+            .native
+            .as_ref()
+            .and_then(|all| all.get(..self.native_count));
         merge(native.unwrap_or_default(), self.labels.clone(), self.cut)
     }
 

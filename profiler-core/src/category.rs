@@ -2,7 +2,8 @@
 //!
 //! A category is a static. The statics here are in every build; an application adds its own. A
 //! category is defined in the pool when it is first used. Categories of different processes are
-//! merged by name. Compiled with and without the feature `engine`. Applications use this module as [`crate::marker::category`].
+//! merged by name. Compiled with and without the feature `engine`. Applications use this module as
+//! [`crate::marker::category`].
 
 #[cfg(feature = "engine")]
 mod define;
@@ -34,7 +35,12 @@ impl Category {
         color: CategoryColor,
         subcategories: &'static [&'static str],
     ) -> Self {
-        Self { name, color, subcategories, cell: DefinitionCell::new() }
+        Self {
+            name,
+            color,
+            subcategories,
+            cell: DefinitionCell::new(),
+        }
     }
 
     /// Shown name.
@@ -42,10 +48,13 @@ impl Category {
         self.name
     }
 
-    /// This category with a subcategory; one that does not exist counts as "Other".
+    /// This category with a subcategory; an unknown subcategory counts as "Other".
     pub const fn sub(&'static self, subcategory: u16) -> CategoryPair {
         let known = subcategory as usize <= self.subcategories.len();
-        CategoryPair { category: self, subcategory: if known { subcategory } else { 0 } }
+        CategoryPair {
+            category: self,
+            subcategory: if known { subcategory } else { 0 },
+        }
     }
 }
 
@@ -70,7 +79,10 @@ impl CategoryPair {
 
 impl From<&'static Category> for CategoryPair {
     fn from(category: &'static Category) -> Self {
-        Self { category, subcategory: 0 }
+        Self {
+            category,
+            subcategory: 0,
+        }
     }
 }
 

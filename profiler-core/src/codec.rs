@@ -1,23 +1,24 @@
-//! The one place that knows bincode.
+//! Encodes and decodes values with bincode.
 //!
 //! Used for definitions and marker payloads in the pool and for control messages
 //! (`ipc-protocol`). Invariants: every call carries a size limit, decoding never allocates
 //! beyond it, and bytes left over after a value are an error.
 //!
-//! bincode is pinned to 2.0.1 and is marked unmaintained (RUSTSEC-2025-0141). Nothing outside
-//! this file names it, so another codec is a change of this file and of the ABI number.
+//! bincode is pinned to 2.0.1 and is marked unmaintained (RUSTSEC-2025-0141). No other file names
+//! it, so changing the codec changes this file and the ABI number only.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Largest encoded value that anyone may ask for: one control message.
+/// The largest encoded value: one control message.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_ENCODED_BYTES>> =
     bincode::config::standard().with_limit::<MAX_ENCODED_BYTES>();
 
-/// Borrows, so its limit only bounds what one text may span: a whole entry.
+/// The limit is the size of a whole entry. Text is borrowed, so it only bounds the length of one
+/// text.
 const PREFIX_CONFIG: Configuration<LittleEndian, Varint, Limit<{ 1 << 20 }>> =
     bincode::config::standard().with_limit::<{ 1 << 20 }>();
 
@@ -25,7 +26,7 @@ const PREFIX_CONFIG: Configuration<LittleEndian, Varint, Limit<{ 1 << 20 }>> =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The encoded form is larger than [`MAX_ENCODED_BYTES`] or than the room given.
+    /// The encoded form is larger than [`MAX_ENCODED_BYTES`] or than the destination.
     #[error("encoded value is larger than the {limit} bytes allowed")]
     TooLarge {
         /// The limit that was exceeded.
@@ -34,7 +35,7 @@ pub enum CodecError {
     /// The value has a shape that the codec cannot write.
     #[error("value cannot be encoded: {0}")]
     Unencodable(String),
-    /// The bytes are not an encoded value of the type asked for.
+    /// The bytes are not an encoded value of the requested type.
     #[error("bytes do not decode: {0}")]
     Malformed(String),
     /// A value was decoded but bytes were left.
@@ -49,20 +50,24 @@ pub enum CodecError {
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CodecError> {
     let bytes = bincode::serde::encode_to_vec(value, CONFIG).map_err(encode_error)?;
     if bytes.len() > MAX_ENCODED_BYTES {
-        return Err(CodecError::TooLarge { limit: MAX_ENCODED_BYTES });
+        return Err(CodecError::TooLarge {
+            limit: MAX_ENCODED_BYTES,
+        });
     }
     Ok(bytes)
 }
 
-/// Encodes into `room` and says how many bytes were written. Allocates nothing on success.
+/// Encodes into `room` and returns the number of bytes written. Allocates nothing on success.
 ///
 /// # Errors
-/// [`CodecError::TooLarge`] when `room` does not suffice, [`CodecError::Unencodable`].
+/// [`CodecError::TooLarge`] if `room` is too small, [`CodecError::Unencodable`].
 pub fn encode_into<T: Serialize>(value: T, room: &mut [u8]) -> Result<usize, CodecError> {
     let limit = room.len();
-    bincode::serde::encode_into_slice(value, room, bincode::config::standard()).map_err(|error| match error {
-        bincode::error::EncodeError::UnexpectedEnd => CodecError::TooLarge { limit },
-        other => encode_error(other),
+    bincode::serde::encode_into_slice(value, room, bincode::config::standard()).map_err(|error| {
+        match error {
+            bincode::error::EncodeError::UnexpectedEnd => CodecError::TooLarge { limit },
+            other => encode_error(other),
+        }
     })
 }
 
@@ -73,7 +78,9 @@ pub fn encode_into<T: Serialize>(value: T, room: &mut [u8]) -> Result<usize, Cod
 /// [`CodecError::TrailingBytes`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MAX_ENCODED_BYTES {
-        return Err(CodecError::TooLarge { limit: MAX_ENCODED_BYTES });
+        return Err(CodecError::TooLarge {
+            limit: MAX_ENCODED_BYTES,
+        });
     }
     let (value, used) = bincode::serde::decode_from_slice(bytes, CONFIG)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
@@ -83,7 +90,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// Decodes one value at the beginning of `bytes` and gives back what follows it. Text is
+/// Decodes one value at the beginning of `bytes` and returns it with the remaining bytes. Text is
 /// borrowed, so a type without owned parts allocates nothing.
 ///
 /// # Errors
@@ -106,7 +113,10 @@ mod tests {
     fn a_value_survives_the_round_trip() {
         let value = (7_u32, String::from("name"), vec![Some(1.5_f64), None]);
         let bytes = encode(&value).unwrap();
-        assert_eq!(decode::<(u32, String, Vec<Option<f64>>)>(&bytes).unwrap(), value);
+        assert_eq!(
+            decode::<(u32, String, Vec<Option<f64>>)>(&bytes).unwrap(),
+            value
+        );
     }
 
     #[test]
@@ -121,13 +131,19 @@ mod tests {
         // varint 253 = "u64 follows": a string of 2^60 bytes
         let mut bytes = vec![253_u8];
         bytes.extend_from_slice(&(1_u64 << 60).to_le_bytes());
-        assert!(matches!(decode::<String>(&bytes), Err(CodecError::Malformed(_))));
+        assert!(matches!(
+            decode::<String>(&bytes),
+            Err(CodecError::Malformed(_))
+        ));
     }
 
     #[test]
-    fn too_little_room_says_so() {
+    fn a_buffer_that_is_too_small_is_an_error() {
         let mut room = [0_u8; 3];
-        assert_eq!(encode_into("four", &mut room), Err(CodecError::TooLarge { limit: 3 }));
+        assert_eq!(
+            encode_into("four", &mut room),
+            Err(CodecError::TooLarge { limit: 3 })
+        );
     }
 
     #[test]

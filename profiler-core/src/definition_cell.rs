@@ -1,18 +1,18 @@
-//! From a static (call site, category, counter) to its number in the pool.
+//! Caches the number of a static (call site, category, counter) in the pool.
 //!
 //! Every static that entries refer to has a cell. The number is determined once per pool and then
 //! read with one relaxed load. Invariant: a number is only used with the pool whose
 //! [tag](crate::pool::tag) is stored with it, so a process that gets another pool defines its
 //! statics again.
 
+use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::pool::tag::belongs_to;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// A definition's number, remembered per pool.
+/// A definition's number, cached per pool.
 #[derive(Debug)]
 pub(crate) struct DefinitionCell {
     /// Tag (high 32), number (low 32).
@@ -21,7 +21,9 @@ pub(crate) struct DefinitionCell {
 
 impl DefinitionCell {
     pub(crate) const fn new() -> Self {
-        Self { word: AtomicU64::new(0) }
+        Self {
+            word: AtomicU64::new(0),
+        }
     }
 
     /// The number, if this static is defined in the pool with this tag.
@@ -33,8 +35,9 @@ impl DefinitionCell {
         (belongs_to(word, tag) && number != 0).then(|| DefinitionId::new(number))
     }
 
-    /// The number; defines it first if need be, or says why an entry without it is dropped. Two
-    /// threads may define it twice: both numbers stay valid, one is remembered.
+    /// The number; defines the static first if necessary, or returns the reason why an entry
+    /// without it is dropped. Two threads may define it twice: both numbers stay valid, and one is
+    /// cached.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,
@@ -49,17 +52,18 @@ impl DefinitionCell {
         Ok(id)
     }
 
-    /// Remembers a number for the pool with this tag.
+    /// Caches a number for the pool with this tag.
     pub(crate) fn set(&self, tag: u64, id: DefinitionId) {
-        self.word.store((tag << 32) | u64::from(id.get()), Ordering::Relaxed);
+        self.word
+            .store((tag << 32) | u64::from(id.get()), Ordering::Relaxed);
     }
 }
 
 /// Numbers of definitions that have no static of their own, by the hash of their content.
 ///
-/// Lock-free: open addressing, entries are added and never removed; an entry of an older pool is
-/// reused. Two contents with the same 64-bit hash would share a number: with the at most
-/// 512 contents that fit, less likely than one in 10^14.
+/// Lock-free: open addressing; entries are added and never removed; an entry of an older pool is
+/// reused. Two contents with the same 64-bit hash would share a number: with at most 512 contents,
+/// less likely than one in 10^14.
 #[derive(Debug)]
 pub(crate) struct DefinitionTable {
     /// Hash of the content, 0 = free.
@@ -77,8 +81,8 @@ impl DefinitionTable {
         }
     }
 
-    /// The number of `content`; defines it first if need be, or says why an entry without it is
-    /// dropped.
+    /// The number of `content`; defines it first if necessary, or returns the reason why an entry
+    /// without it is dropped.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,
@@ -86,7 +90,9 @@ impl DefinitionTable {
         definition: impl FnOnce() -> Result<Definition, DropReason>,
     ) -> Result<DefinitionId, DropReason> {
         let tag = manager.tag();
-        let id = self.place(hash_of(content)).ok_or(DropReason::NoDefinitions)?;
+        let id = self
+            .place(hash_of(content))
+            .ok_or(DropReason::NoDefinitions)?;
         let known = id.load(Ordering::Acquire);
         if known >> 32 == tag & 0xffff_ffff {
             let number = u32::try_from(known & 0xffff_ffff).unwrap_or(0);
@@ -101,7 +107,11 @@ impl DefinitionTable {
     fn place(&self, hash: u64) -> Option<&AtomicU64> {
         let start = usize::try_from(hash % Self::PLACES as u64).unwrap_or(0);
         let places = self.keys.iter().zip(&self.ids);
-        let mut around = places.clone().skip(start).chain(places.take(start)).take(Self::PLACES / 2);
+        let mut around = places
+            .clone()
+            .skip(start)
+            .chain(places.take(start))
+            .take(Self::PLACES / 2);
         let found = around.find(|(key, _)| {
             let seen = key.load(Ordering::Acquire);
             seen == hash
@@ -116,7 +126,10 @@ impl DefinitionTable {
 }
 
 fn define(manager: &ChunkManager, definition: &Definition) -> Result<DefinitionId, DropReason> {
-    manager.pool().define(definition).map_err(|_| DropReason::NoDefinitions)
+    manager
+        .pool()
+        .define(definition)
+        .map_err(|_| DropReason::NoDefinitions)
 }
 
 fn hash_of(content: &impl std::hash::Hash) -> u64 {

@@ -1,33 +1,33 @@
-//! What a group stands for, and which of its measures are taken.
+//! The kinds of groups, and the probes that measure them.
 //!
 //! Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::groups`].
 
 use std::fmt;
 
-/// What a group stands for. Groups of the same kind compare with each other.
+/// The kind of a group. Groups of the same kind are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "engine", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum GroupKind {
-    /// All that is done for any group in the process. Implied.
+    /// All work of the process, for any group. Implied.
     Process,
-    /// All that a thread does for any group. Implied; threads of one name share it.
+    /// All work of a thread, for any group. Implied; threads of the same name share it.
     Thread,
     /// A part of the program.
     Component,
     /// Foreign code that the program runs.
     Plugin,
-    /// Somebody that work is done for.
+    /// A person or organisation that work is done for.
     Tenant,
     /// A class of requests.
     Request,
     /// A kind of asynchronous task.
     Task,
-    /// Something that is waited for: see [`crate::groups::blocking()`].
+    /// A wait: see [`crate::groups::blocking()`].
     Blocking,
-    /// Anything else, also what a newer program calls otherwise.
+    /// Any other kind, including kinds that only newer versions know.
     Other,
 }
 
@@ -44,7 +44,7 @@ impl GroupKind {
         Self::Other,
     ];
 
-    /// Its name, as it stands in a pool and before the colon of [`crate::group!`].
+    /// Its name in a pool, and before the colon of [`crate::group!`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -64,10 +64,13 @@ impl GroupKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// `plugin:foo` as kind and name. Without a kind that is known it is a component of that whole name.
+    /// Splits `plugin:foo` into kind and name. Without a known kind the whole text names a
+    /// component.
     #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine splits
     pub(crate) fn split(text: &str) -> (Self, &str) {
-        let split = text.split_once(':').and_then(|(kind, name)| Some((Self::from_name(kind)?, name)));
+        let split = text
+            .split_once(':')
+            .and_then(|(kind, name)| Some((Self::from_name(kind)?, name)));
         split.unwrap_or((Self::Component, text))
     }
 }
@@ -78,8 +81,8 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// What is measured of groups, as a set of bits. Entries into groups are always counted; nothing else is unless
-/// somebody wants it.
+/// The measurements of groups, as a set of bits. Entries into groups are always counted; everything
+/// else only on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "engine", serde(transparent))]
@@ -88,22 +91,27 @@ pub struct Probes(u8);
 impl Probes {
     /// Only entries are counted.
     pub const NONE: Self = Self(0);
-    /// How long runs take: wall time, buckets, histogram, peaks.
+    /// Durations of runs: wall time, buckets, histogram, peaks.
     pub const JANK: Self = Self(1 << 1);
-    /// Processor time: the thread's clock is read twice per iteration, by a system call (`clock_gettime`).
+    /// Processor time: the thread's clock is read twice per iteration, by a system call
+    /// (`clock_gettime`).
     pub const CPU: Self = Self(1 << 2);
     /// Time spent inside [`crate::groups::blocking()`].
     pub const BLOCKING: Self = Self(1 << 3);
-    /// Groups that are too fine to be measured always: see [`crate::groups::Group::fine`].
+    /// Groups that are too fine to be always measured: see [`crate::groups::Group::fine`].
     pub const FINE: Self = Self(1 << 4);
     /// Everything.
     pub const ALL: Self = Self(Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0 | Self::FINE.0);
 
     /// The single probes with their names.
-    pub const EACH: [(Self, &'static str); 4] =
-        [(Self::JANK, "jank"), (Self::CPU, "cpu"), (Self::BLOCKING, "blocking"), (Self::FINE, "fine")];
+    pub const EACH: [(Self, &'static str); 4] = [
+        (Self::JANK, "jank"),
+        (Self::CPU, "cpu"),
+        (Self::BLOCKING, "blocking"),
+        (Self::FINE, "fine"),
+    ];
 
-    /// The set with these bits; such as are unknown are left out.
+    /// The set with these bits; unknown bits are left out.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }
@@ -113,38 +121,41 @@ impl Probes {
         self.0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// This set but for what is in `other`.
+    /// This set without the members of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether the set contains all of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a clock has to be read at all.
+    /// Whether any clock must be read.
     #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine reads clocks
     pub(crate) const fn needs_time(self) -> bool {
         self.0 & (Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0) != 0
     }
 
-    /// The names of what is in it.
+    /// The names of its members.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::EACH.into_iter().filter(move |(probe, _)| self.contains(*probe)).map(|(_, name)| name)
+        Self::EACH
+            .into_iter()
+            .filter(move |(probe, _)| self.contains(*probe))
+            .map(|(_, name)| name)
     }
 }
 
@@ -153,16 +164,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_before_a_colon_is_one_only_if_it_is_known() {
+    fn only_a_known_kind_before_a_colon_is_split_off() {
         assert_eq!(GroupKind::split("plugin:foo"), (GroupKind::Plugin, "foo"));
         assert_eq!(GroupKind::split("tenant:7:a"), (GroupKind::Tenant, "7:a"));
-        assert_eq!(GroupKind::split("std::vec"), (GroupKind::Component, "std::vec"));
-        assert!(GroupKind::ALL.iter().all(|kind| GroupKind::from_name(kind.name()) == Some(*kind)));
+        assert_eq!(
+            GroupKind::split("std::vec"),
+            (GroupKind::Component, "std::vec")
+        );
+        assert!(
+            GroupKind::ALL
+                .iter()
+                .all(|kind| GroupKind::from_name(kind.name()) == Some(*kind))
+        );
     }
 
     #[test]
-    fn probes_have_names_and_unknown_bits_go() {
-        assert_eq!(Probes::JANK.with(Probes::FINE).names().collect::<Vec<_>>(), ["jank", "fine"]);
+    fn probes_have_names_and_unknown_bits_are_ignored() {
+        assert_eq!(
+            Probes::JANK.with(Probes::FINE).names().collect::<Vec<_>>(),
+            ["jank", "fine"]
+        );
         assert_eq!(Probes::from_bits(0xff), Probes::ALL);
         assert!(!Probes::FINE.needs_time() && Probes::BLOCKING.needs_time());
     }

@@ -1,7 +1,7 @@
 //! Newtypes for every number that crosses a boundary: process, module, file or channel.
 //!
-//! Everyone uses them. Invariant: no function outside this file turns one kind of
-//! number into another without naming both kinds.
+//! Used by all crates. Invariant: no function outside this file turns one kind of number into
+//! another without naming both kinds.
 
 use std::fmt;
 
@@ -47,43 +47,43 @@ number! {
     ProcessStart(u64)
 }
 number! {
-    /// 128 random bits drawn by whoever made the pool; tells two lives of one pid apart.
+    /// 128 random bits drawn by the pool's creator; distinguishes two processes with the same pid.
     #[doc(hidden)]
     PoolId(u128)
 }
 number! {
-    /// One run of a machine from its start to its end (0 where unknown): clocks that count since
-    /// the start cannot be compared with those of another.
+    /// One run of a machine from start to shutdown (0 where unknown): clocks that count from the
+    /// start are not comparable between runs.
     #[doc(hidden)]
     BootId(u128)
 }
 number! {
-    /// Row of a thread in its pool's thread table. Row 0 stands for the process itself.
+    /// The row of a thread in its pool's thread table. Row 0 stands for the process itself.
     #[doc(hidden)]
     ThreadIndex(u32)
 }
 number! {
-    /// Row of a chunk in its pool's chunk directory.
+    /// The row of a chunk in its pool's chunk directory.
     #[doc(hidden)]
     ChunkIndex(u32)
 }
 number! {
-    /// Row of a counter in its pool's counter table.
+    /// The row of a counter in its pool's counter table.
     #[doc(hidden)]
     CounterIndex(u32)
 }
 number! {
-    /// Row of a group in its pool's group table.
+    /// The row of a group in its pool's group table.
     #[doc(hidden)]
     GroupIndex(u32)
 }
 number! {
-    /// Where a definition begins in its pool's definitions region, in 8-byte words, plus one;
-    /// 0 means "none". Valid for the life of the pool.
+    /// The position of a definition in its pool's definitions region, in 8-byte words, plus one; 0
+    /// means "none". Valid for the life of the pool.
     DefinitionId(u32)
 }
 number! {
-    /// A number of bytes that somebody may not exceed.
+    /// An upper limit in bytes.
     ByteLimit(u64)
 }
 
@@ -98,11 +98,11 @@ impl DefinitionId {
 }
 
 impl ThreadIndex {
-    /// The row that holds what belongs to the process and to no thread.
+    /// The row for data of the process that belongs to no thread.
     pub const PROCESS: Self = Self(0);
 }
 
-/// Identity of one life of one process: a reused pid gives a different key.
+/// The identity of a process. A later process with the same pid has a different key.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]

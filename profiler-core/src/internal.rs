@@ -1,8 +1,8 @@
-//! What the other crates of the profiler use: `profiler-parent`, `profiler-child`, `ipc-protocol`, and
-//! the tests, benchmarks and fuzz targets of the workspace.
+//! The items for other crates of the profiler: `profiler-parent`, `profiler-child`, `ipc-protocol`,
+//! and the tests, benchmarks and fuzz targets of the workspace.
 //!
-//! Not for applications; hidden in the documentation. Invariant: an item that applications need has a
-//! path outside of this module.
+//! Not for applications; hidden in the documentation. Invariant: an item that applications need has
+//! a path outside of this module.
 
 pub mod codec {
     //! See `codec` in the sources: encoding and decoding.
@@ -22,22 +22,23 @@ pub mod entry {
     pub use crate::entry::*;
 }
 
-pub mod grave {
-    //! See `grave` in the sources: the pool of a dead process.
+pub mod dead_pool {
+    //! See `dead_pool` in the sources: the pool of a dead process.
 
-    pub use crate::grave::*;
+    pub use crate::dead_pool::*;
 }
 
-pub mod losses {
-    //! See `losses` in the sources: entry counts.
+pub mod entry_counts {
+    //! See `entry_counts` in the sources: entry counts.
 
-    pub use crate::losses::*;
+    pub use crate::entry_counts::*;
 }
 
 pub mod manager {
     //! See `manager` in the sources: the chunk manager.
 
     pub use crate::manager::*;
+    pub use crate::record::local::is_maintenance_idle;
 }
 
 pub mod pool {

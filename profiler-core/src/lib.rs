@@ -1,18 +1,19 @@
-//! What every process embeds: the recorder, its memory, and the way back from bytes to a profile.
+//! The part of the profiler in every process: the recorder, its memory, and the reader that makes
+//! a profile of it.
 //!
 //! # What it solves
 //! - Recording costs about what reading the clock costs: no lock, no system call, no allocation.
-//! - What is recorded survives the process: it lies in shared memory that the parent can read.
+//! - Recorded data survives the process: it is in shared memory that the parent can read.
 //! - Memory stays within an allowance that may change at any time; losses are counted exactly.
 //!
 //! # Your responsibilities
-//! - Name your threads ([`thread::register`]) if their own names do not say enough.
-//! - Marker names are constants; what varies belongs in a payload or a text.
+//! - Name your threads ([`thread::register`]) if their own names are not clear enough.
+//! - Use constant marker names; put variable parts into a payload or a text.
 //! - A forked child records nothing until it executes another program.
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
-//! that only records depends on this crate alone. A session is started by `profiler-parent`, also in
-//! a program of one process. A map of the modules is in `ARCHITECTURE.md`.
+//! that only records depends on this crate alone. `profiler-parent` starts a session, also in a
+//! program of one process. `ARCHITECTURE.md` has a map of the modules.
 //!
 //! # The feature `enabled`
 //! Recording is a default feature. A library depends on this crate with `default-features = false`,
@@ -25,7 +26,12 @@
 
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
 )]
 #![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
@@ -37,8 +43,10 @@ pub mod ids;
 mod macros;
 mod marker_options;
 mod marker_type;
+mod sample_types;
 mod schema;
 mod thread_filter;
+mod timestamp;
 
 // The engine.
 #[cfg(feature = "engine")]
@@ -50,29 +58,29 @@ mod codec;
 #[cfg(feature = "engine")]
 pub mod counter;
 #[cfg(feature = "engine")]
+mod dead_pool;
+#[cfg(feature = "engine")]
 mod definition_cell;
 #[cfg(feature = "engine")]
 mod durations;
 #[cfg(feature = "engine")]
 mod entry;
 #[cfg(feature = "engine")]
-mod grave;
+mod entry_counts;
 #[cfg(feature = "engine")]
 pub mod groups;
-#[cfg(feature = "engine")]
-mod kept;
 #[cfg(feature = "engine")]
 pub mod label;
 #[cfg(all(test, loom, feature = "engine"))]
 mod loom_models;
-#[cfg(feature = "engine")]
-mod losses;
 #[cfg(feature = "engine")]
 mod manager;
 #[cfg(feature = "engine")]
 pub mod marker;
 #[cfg(feature = "engine")]
 mod params;
+#[cfg(feature = "engine")]
+mod pending_sum;
 #[cfg(feature = "engine")]
 mod pool;
 #[cfg(feature = "engine")]
@@ -98,7 +106,7 @@ pub mod thread;
 #[cfg(feature = "engine")]
 pub mod time;
 
-/// What the other crates of the profiler use. It is not part of the interface for applications, and may
+/// The items for other crates of the profiler. Not part of the interface for applications; may
 /// change in every version.
 #[cfg(feature = "engine")]
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! When a marker happened, on which thread, and what a span begins with.
+//! Options of markers and spans: time, thread, stack, and the text and group of a span.
 //!
 //! Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::marker`].
@@ -6,7 +6,7 @@
 use crate::ids::ThreadId;
 use crate::time::Timestamp;
 
-/// When a marker happened. The clock is read only if the marker is recorded.
+/// The time of a marker. The clock is read only if the marker is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MarkerTiming {
     /// Now.
@@ -18,14 +18,14 @@ pub enum MarkerTiming {
     Interval(Timestamp, Timestamp),
     /// From this instant until now.
     IntervalUntilNowFrom(Timestamp),
-    /// Begins now; a [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope, it is in
-    /// the profile even if it never ends.
+    /// Begins now; a [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope, it is
+    /// in the profile even if it never ends.
     IntervalStart,
     /// Ends now.
     IntervalEnd,
 }
 
-/// The stack that a marker carries: where on the calling thread it was recorded.
+/// The stack that a marker carries.
 ///
 /// The stack is that of the calling thread, even if the marker belongs to another thread. It costs
 /// about as much as a sample: some microseconds. A marker without a stack costs nothing extra.
@@ -51,9 +51,9 @@ pub enum MarkerStack {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkerOptions {
-    /// When it happened.
+    /// The time of the marker.
     pub timing: MarkerTiming,
-    /// The thread it belongs to, if that is not the calling thread. If the profile does not know the
+    /// The thread it belongs to, if not the calling thread. If the profile does not contain that
     /// thread, the marker stays with the calling thread.
     pub thread: Option<ThreadId>,
     /// The stack that it carries.
@@ -63,27 +63,47 @@ pub struct MarkerOptions {
 impl MarkerOptions {
     /// At this instant.
     pub const fn instant_at(at: Timestamp) -> Self {
-        Self { timing: MarkerTiming::InstantAt(at), thread: None, stack: MarkerStack::None }
+        Self {
+            timing: MarkerTiming::InstantAt(at),
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 
     /// From one instant to another.
     pub const fn interval(start: Timestamp, end: Timestamp) -> Self {
-        Self { timing: MarkerTiming::Interval(start, end), thread: None, stack: MarkerStack::None }
+        Self {
+            timing: MarkerTiming::Interval(start, end),
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 
     /// From this instant until now.
     pub const fn interval_until_now_from(start: Timestamp) -> Self {
-        Self { timing: MarkerTiming::IntervalUntilNowFrom(start), thread: None, stack: MarkerStack::None }
+        Self {
+            timing: MarkerTiming::IntervalUntilNowFrom(start),
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 
     /// Begins now.
     pub const fn interval_start() -> Self {
-        Self { timing: MarkerTiming::IntervalStart, thread: None, stack: MarkerStack::None }
+        Self {
+            timing: MarkerTiming::IntervalStart,
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 
     /// Ends now.
     pub const fn interval_end() -> Self {
-        Self { timing: MarkerTiming::IntervalEnd, thread: None, stack: MarkerStack::None }
+        Self {
+            timing: MarkerTiming::IntervalEnd,
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 
     /// On another thread of this process.
@@ -93,13 +113,14 @@ impl MarkerOptions {
         self
     }
 
-    /// With the stack that it is recorded on.
+    /// Adds the stack of the call that records the marker.
     ///
     /// ```
     /// use profiler_core::marker;
     /// use profiler_core::marker::{MarkerOptions, MarkerStack, category};
     ///
-    /// marker!("slow query", &category::IO, MarkerOptions::default().with_stack(MarkerStack::Full));
+    /// let with_stack = MarkerOptions::default().with_stack(MarkerStack::Full);
+    /// marker!("slow query", &category::IO, with_stack);
     /// ```
     #[must_use]
     pub const fn with_stack(mut self, stack: MarkerStack) -> Self {
@@ -110,11 +131,15 @@ impl MarkerOptions {
 
 impl From<MarkerTiming> for MarkerOptions {
     fn from(timing: MarkerTiming) -> Self {
-        Self { timing, thread: None, stack: MarkerStack::None }
+        Self {
+            timing,
+            thread: None,
+            stack: MarkerStack::None,
+        }
     }
 }
 
-/// What a span begins with.
+/// Options of a span.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing reads the fields
 pub struct SpanOptions<'a> {
@@ -123,15 +148,15 @@ pub struct SpanOptions<'a> {
 }
 
 impl<'a> SpanOptions<'a> {
-    /// With a text beside the name.
+    /// Adds a text beside the name.
     #[must_use]
     pub const fn label(mut self, label: &'a str) -> Self {
         self.label = Some(label);
         self
     }
 
-    /// What the thread records while the span is open belongs to this group, for observers of that
-    /// group; `*` is all groups.
+    /// Assigns everything that the thread records while the span is open to this group, for the
+    /// group's observers; `*` stands for all groups.
     #[must_use]
     pub const fn group(mut self, group: &'a str) -> Self {
         self.group = Some(group);

@@ -1,4 +1,4 @@
-//! The trait of payload types, and the one payload type that viewers know.
+//! The trait of payload types, and the one payload type built into viewers.
 //!
 //! Compiled with and without the feature `engine`, so it uses only the trait of serde and not the
 //! derive macro. Applications use this module as [`crate::marker`].
@@ -9,8 +9,8 @@ use crate::schema::{Format, Location, MarkerSchema};
 
 /// A type of marker payload: a struct of plain fields with a schema.
 ///
-/// The struct derives `serde::Serialize`; fields may borrow. A field may be a boolean, an integer, a
-/// float, a character, a text, a variant without data, an option or a newtype of these, or a
+/// The struct derives `serde::Serialize`; fields may borrow. A field may be a boolean, an integer,
+/// a float, a character, a text, a variant without data, an option or a newtype of these, or a
 /// sequence or tuple of them, up to a sequence of sequences. Markers whose payload has other fields
 /// (maps, nested structs, bytes, 128-bit integers) are dropped and counted. The type is registered
 /// in the pool when it is first recorded.
@@ -36,14 +36,14 @@ use crate::schema::{Format, Location, MarkerSchema};
 /// }
 /// ```
 pub trait ProfilerMarker: Serialize {
-    /// Name of the type, unique in the application; by it types of all processes are merged.
+    /// The name of the type, unique in the application; types of all processes are merged by name.
     const TYPE_NAME: &'static str;
 
     /// How the viewer shows markers of this type. Called once per process and pool.
     fn schema() -> MarkerSchema;
 }
 
-/// A text beside the marker's name. The viewer knows this type.
+/// A text beside the marker's name. Viewers support this type directly.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// The text.
@@ -64,7 +64,11 @@ impl ProfilerMarker for Text<'_> {
     fn schema() -> MarkerSchema {
         MarkerSchema::new(
             Self::TYPE_NAME,
-            [Location::MarkerChart, Location::MarkerTable, Location::TimelineOverview],
+            [
+                Location::MarkerChart,
+                Location::MarkerTable,
+                Location::TimelineOverview,
+            ],
         )
         .tooltip_label("{marker.name}")
         .chart_label("{marker.name} — {marker.data.name}")

@@ -1,8 +1,8 @@
-//! What a session records: the parameters that parent and children agree on.
+//! The parameters of a session, shared by parent and children.
 //!
-//! Built by the parent's session builder, written into every pool's header and sent with
-//! `Start` and `EnsureStarted`. Invariant: [`SessionParams`] values are always within their
-//! bounds; [`SessionParams::normalized`] replaces what is not, as Gecko does.
+//! Built by the parent's session builder, written into every pool's header and sent with `Start`
+//! and `EnsureStarted`. Invariant: [`SessionParams`] values are always within their bounds;
+//! [`SessionParams::normalized`] replaces values out of bounds, as Gecko does.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ByteLimit;
 
-/// What may be recorded, as a set of bits.
+/// The features of a session, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Features(u64);
 
 impl Features {
-    /// Nothing but what is always recorded (markers, counters).
+    /// Only the data that is always recorded (markers, counters).
     pub const NONE: Self = Self(0);
     /// Walk the stack when a sample is taken.
     pub const STACK_WALK: Self = Self(1);
@@ -24,7 +24,7 @@ impl Features {
     pub const CPU: Self = Self(1 << 1);
     /// CPU use of all registered threads.
     pub const CPU_ALL_THREADS: Self = Self(1 << 2);
-    /// Markers of all registered threads, also of those that the filters do not select.
+    /// Markers of all registered threads, including those that the filters exclude.
     pub const MARKERS_ALL_THREADS: Self = Self(1 << 3);
     /// CPU use of the process.
     pub const PROCESS_CPU: Self = Self(1 << 4);
@@ -33,7 +33,8 @@ impl Features {
     /// No periodic sampling: markers and counters only.
     pub const NO_SAMPLING: Self = Self(1 << 6);
 
-    /// Sampled allocations with their stacks, in programs that have [`crate::alloc::ProfilingAllocator`].
+    /// Sampled allocations with their stacks, in programs with
+    /// [`crate::alloc::ProfilingAllocator`].
     pub const NATIVE_ALLOCATIONS: Self = Self(1 << 7);
 
     const NAMES: [(Self, &'static str); 8] = [
@@ -52,7 +53,7 @@ impl Features {
         self.0
     }
 
-    /// A set from its number. Unknown bits are kept: a newer parent may know them.
+    /// A set from its number. Unknown bits are kept: a newer parent may use them.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -62,30 +63,33 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The names of the features in the set, as they stand in a profile.
+    /// The names of the features in the set, as shown in a profile.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(feature, _)| self.contains(*feature)).map(|(_, name)| name)
+        Self::NAMES
+            .into_iter()
+            .filter(move |(feature, _)| self.contains(*feature))
+            .map(|(_, name)| name)
     }
 }
 
-/// Everything that decides what a session records. The limit is that of the whole session.
+/// All parameters of a session. The limit is that of the whole session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionParams {
-    /// Bytes that all processes of the session together may hold.
+    /// The bytes that all processes of the session may hold together.
     pub limit: ByteLimit,
     /// Time between two samples of a thread, in nanoseconds.
     pub interval_ns: u64,
-    /// What is recorded.
+    /// The features that are recorded.
     pub features: Features,
-    /// Which threads are recorded; empty selects all. See [`crate::thread::ThreadFilter`].
+    /// The threads that are recorded; empty selects all. See [`crate::thread::ThreadFilter`].
     pub filters: Vec<String>,
-    /// Only the last so many nanoseconds are kept; 0 keeps everything that fits the limit.
+    /// The time window that is kept, in nanoseconds; 0 keeps everything that fits the limit.
     pub window_ns: u64,
 }
 
@@ -98,13 +102,14 @@ impl SessionParams {
     pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(1);
     /// Longest sampling interval: 5 s.
     pub const MAX_INTERVAL: Duration = Duration::from_secs(5);
-    /// Longest filter, in bytes; the rest is cut.
+    /// Longest filter, in bytes; longer filters are cut.
     pub const MAX_FILTER_BYTES: usize = 256;
-    /// Most filters; the rest is ignored.
+    /// Maximum number of filters; further ones are ignored.
     pub const MAX_FILTERS: usize = 128;
 
-    /// The same parameters with everything out of bounds replaced: an interval of 0 becomes
-    /// the default one, too long an interval the longest, a limit beyond the largest the largest.
+    /// Replaces values out of bounds: an interval of 0 by the default, an interval that is too long
+    /// by the longest one, and a limit that is too large by the largest one. Cuts filters that are
+    /// too long or too many.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -142,9 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unreasonable_values_fall_back() {
-        let params =
-            SessionParams { interval_ns: 0, limit: ByteLimit::new(u64::MAX), ..SessionParams::default() };
+    fn values_out_of_bounds_are_replaced() {
+        let params = SessionParams {
+            interval_ns: 0,
+            limit: ByteLimit::new(u64::MAX),
+            ..SessionParams::default()
+        };
         let params = params.normalized();
         assert_eq!(params.interval_ns, 1_000_000);
         assert_eq!(params.limit, SessionParams::MAX_LIMIT);
@@ -152,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_long_filter_is_cut_at_a_character() {
-        let params = SessionParams { filters: vec!["ä".repeat(200)], ..SessionParams::default() };
+        let params = SessionParams {
+            filters: vec!["ä".repeat(200)],
+            ..SessionParams::default()
+        };
         let params = params.normalized();
         assert_eq!(params.filters[0].len(), SessionParams::MAX_FILTER_BYTES);
     }

@@ -1,12 +1,12 @@
 //! Marker schemas: how a viewer shows the markers of one type.
 //!
-//! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as
-//! a definition, encoded with `codec`, so that a profile can be written from the
-//! pool alone. Profile writers convert it to JSON (`profile::model::schema`). Applications use this
-//! module as [`crate::marker::schema`].
+//! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as a
+//! definition, encoded with `codec`, so that a profile can be written from the pool alone. Profile
+//! writers convert it to JSON (`profile::model::schema`). Applications use this module as
+//! [`crate::marker::schema`].
 //!
 //! Invariants: field keys are those of the payload's struct; a schema that passes
-//! [`MarkerSchema::check`] has a free name and each key once.
+//! [`MarkerSchema::check`] has a valid name and unique keys.
 
 pub use check::{RESERVED_NAMES, SchemaError};
 pub use color::{CategoryColor, GraphColor};
@@ -61,20 +61,27 @@ impl Location {
 pub struct MarkerField {
     /// Name of the field in the payload's struct.
     pub key: String,
-    /// Shown instead of the key.
+    /// The label that is shown instead of the key.
     pub label: Option<String>,
     /// How the value is shown.
     pub format: FieldFormat,
-    /// Not shown in tooltip and sidebar; still there for labels, graphs and colours.
+    /// Whether tooltip and sidebar leave the field out. Labels, graphs and colours can still use
+    /// it.
     pub hidden: bool,
-    /// Found by the viewer's search.
+    /// Whether the viewer's search finds the field.
     pub searchable: bool,
 }
 
 impl MarkerField {
     /// A field that is shown under its key and found by search.
     pub fn new(key: impl Into<String>, format: impl Into<FieldFormat>) -> Self {
-        Self { key: key.into(), label: None, format: format.into(), hidden: false, searchable: true }
+        Self {
+            key: key.into(),
+            label: None,
+            format: format.into(),
+            hidden: false,
+            searchable: true,
+        }
     }
 
     /// Shows `label` instead of the key.
@@ -105,9 +112,10 @@ impl MarkerField {
 pub enum SchemaRow {
     /// A field of the payload.
     Field(MarkerField),
-    /// The same text for every marker of the type. Viewers keep one of them, as description.
+    /// A text that is the same for every marker of the type. Viewers show one such text per type,
+    /// as its description.
     Static {
-        /// What stands before the text.
+        /// The label before the text.
         label: String,
         /// The text.
         value: String,
@@ -180,7 +188,11 @@ pub struct MarkerSchema {
 impl MarkerSchema {
     /// A type of this name, shown at these places.
     pub fn new(name: impl Into<String>, locations: impl IntoIterator<Item = Location>) -> Self {
-        Self { name: name.into(), locations: locations.into_iter().collect(), ..Self::default() }
+        Self {
+            name: name.into(),
+            locations: locations.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// A type of this name, shown in the marker chart and the marker table.
@@ -213,10 +225,12 @@ impl MarkerSchema {
     #[must_use]
     pub fn all_labels(self, label: impl Into<String>) -> Self {
         let label = label.into();
-        self.chart_label(label.clone()).tooltip_label(label.clone()).table_label(label)
+        self.chart_label(label.clone())
+            .tooltip_label(label.clone())
+            .table_label(label)
     }
 
-    /// Adds a field; what is said beyond key and format is said on [`MarkerField`].
+    /// Adds a field; [`MarkerField`] has options beyond key and format.
     #[must_use]
     pub fn field(mut self, field: MarkerField) -> Self {
         self.rows.push(SchemaRow::Field(field));
@@ -242,15 +256,31 @@ impl MarkerSchema {
 
     /// Adds a text that is the same for every marker of the type.
     #[must_use]
-    pub fn static_label_value(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.rows.push(SchemaRow::Static { label: label.into(), value: value.into() });
+    pub fn static_label_value(
+        mut self,
+        label: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        self.rows.push(SchemaRow::Static {
+            label: label.into(),
+            value: value.into(),
+        });
         self
     }
 
     /// Adds a graph over a field.
     #[must_use]
-    pub fn graph(mut self, key: impl Into<String>, kind: GraphType, color: Option<GraphColor>) -> Self {
-        self.graphs.push(MarkerGraph { key: key.into(), kind, color });
+    pub fn graph(
+        mut self,
+        key: impl Into<String>,
+        kind: GraphType,
+        color: Option<GraphColor>,
+    ) -> Self {
+        self.graphs.push(MarkerGraph {
+            key: key.into(),
+            kind,
+            color,
+        });
         self
     }
 
@@ -261,7 +291,7 @@ impl MarkerSchema {
         self
     }
 
-    /// Says that the markers of one thread nest like calls.
+    /// Declares that the markers of one thread nest like calls.
     #[must_use]
     pub const fn stack_based(mut self) -> Self {
         self.is_stack_based = true;

@@ -1,15 +1,16 @@
-//! The one door to atomics: std in the shipped build, loom in the model-checked one.
+//! Atomics for lock-free code: std in the shipped build, loom in the model-checked one.
 //!
-//! Lock-free code (`pool::{slot, budget, definitions}`, `manager::{ready, done}`, `record::handshake`, `sampler::bell`) imports from
-//! here only, so what loom checks is what ships. Statics need `const` constructors, which loom
-//! has not; they use [`fixed`], and no model-checked code touches them.
+//! Lock-free code (`pool::{slot, budget, definitions}`, `manager::{ready, full_chunks}`,
+//! `record::biased_lock`, `sampler::event_count`) imports atomics from here only, so loom checks
+//! the shipped code. Statics need `const` constructors, which loom lacks; they use [`fixed`], and
+//! no model-checked code touches them.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Atomics for statics: always std's.
+/// Atomics for statics: always those of std.
 pub(crate) mod fixed {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
@@ -24,7 +25,7 @@ pub(crate) fn light_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// A full fence: nothing before it becomes visible after anything behind it.
+/// A full fence: no access before the fence becomes visible after an access that follows it.
 pub(crate) fn full_fence() {
     #[cfg(loom)]
     loom::sync::atomic::fence(Ordering::SeqCst);

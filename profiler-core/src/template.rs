@@ -8,18 +8,18 @@
 
 use std::ptr;
 
-/// A value that new values are copied from, for a static.
+/// The source of copies for new values, for a static.
 #[derive(Debug)]
 pub(crate) struct Template<T>(T);
 
-// SAFETY: no reference to the value is ever given out; its bytes are read, and never written.
+// SAFETY: no reference to the value is ever handed out; its bytes are read and never written.
 unsafe impl<T> Sync for Template<T> {}
 
 impl<T> Template<T> {
     /// A template with this value.
     ///
     /// # Safety
-    /// The value owns nothing, so that each copy of its bytes is a valid value of the type.
+    /// The value owns nothing, so each bytewise copy is a valid value of the type.
     pub(crate) const unsafe fn new(value: T) -> Self {
         Self(value)
     }

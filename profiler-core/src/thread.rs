@@ -14,14 +14,14 @@ pub fn current() -> ThreadId {
     sys::current_thread_id()
 }
 
-/// Names the calling thread in the profile. Cheap, and may be called before the session starts.
-/// Among [`groups`](crate::groups) it is one of the threads of that name from its next iteration
-/// on.
+/// Names the calling thread in the profile. Cheap; may be called before the session starts.
+/// [`groups`](crate::groups) count it under this name from its next iteration on.
 pub fn register(name: &str) {
     local::name_thread(name);
 }
 
-/// Ends the calling thread's part now: its chunk is released. Recording again registers anew.
+/// Ends the calling thread's participation now and releases its chunk. Recording again registers
+/// anew.
 pub fn unregister() {
     local::leave_thread();
 }

@@ -1,4 +1,4 @@
-//! Which threads a session records: Gecko's matching rules.
+//! Selects the threads that a session records, by Gecko's matching rules.
 //!
 //! `record` applies the filter once per thread and session, when the thread records its first
 //! entry; the sampler applies it to threads that have recorded nothing. Rules: no filter or `*`
@@ -8,7 +8,7 @@
 
 use crate::ids::ProcessId;
 
-/// The filters of a session, seen from one process.
+/// The filters of a session, as applied to one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadFilter {
     all: bool,
@@ -22,26 +22,40 @@ impl ThreadFilter {
         let is_mine = |filter: &String| pid_of(filter) == Some(pid);
         let is_other = |filter: &String| pid_of(filter).is_some_and(|named| named != pid);
         Self {
-            all: filters.is_empty() || filters.iter().any(|filter| filter == "*" || is_mine(filter)),
+            all: filters.is_empty()
+                || filters
+                    .iter()
+                    .any(|filter| filter == "*" || is_mine(filter)),
             excluded: !filters.is_empty() && filters.iter().all(is_other),
-            names: filters.iter().filter(|f| pid_of(f).is_none()).map(|f| f.to_ascii_lowercase()).collect(),
+            names: filters
+                .iter()
+                .filter(|f| pid_of(f).is_none())
+                .map(|f| f.to_ascii_lowercase())
+                .collect(),
         }
     }
 
-    /// Whether a thread of this name is recorded.
+    /// Whether a thread with this name is recorded.
     pub fn selects(&self, thread_name: &str) -> bool {
         let name = thread_name.to_ascii_lowercase();
-        self.all || self.names.iter().any(|filter| !filter.is_empty() && name.contains(filter.as_str()))
+        self.all
+            || self
+                .names
+                .iter()
+                .any(|filter| !filter.is_empty() && name.contains(filter.as_str()))
     }
 
-    /// Whether nothing of this process is recorded, whatever its threads are called.
+    /// Whether this process is excluded, regardless of its threads' names.
     pub const fn excludes_process(&self) -> bool {
         self.excluded
     }
 }
 
 fn pid_of(filter: &str) -> Option<ProcessId> {
-    filter.strip_prefix("pid:").and_then(|number| number.parse().ok()).map(ProcessId::new)
+    filter
+        .strip_prefix("pid:")
+        .and_then(|number| number.parse().ok())
+        .map(ProcessId::new)
 }
 
 #[cfg(test)]

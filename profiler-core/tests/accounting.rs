@@ -1,5 +1,5 @@
-//! The books, whatever happens: random sequences of everything that can become of an entry, on
-//! several threads. The model is a count of the attempts of each thread.
+//! Property test of the counts: random sequences of all events that decide about entries, on
+//! several threads. The model counts the attempts of each thread.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ impl ProfilerMarker for Picky {
     }
 }
 
-/// What a thread records once.
+/// An entry that a thread records.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Plain,
@@ -57,30 +57,45 @@ fn record(kind: Kind) {
             marker!(
                 "foreign",
                 &category::TEST,
-                MarkerOptions { thread: Some(ThreadId::new(1)), ..options() }
+                MarkerOptions {
+                    thread: Some(ThreadId::new(1)),
+                    ..options()
+                }
             );
         }
         Kind::Text(bytes) => text_marker!("text", &category::TEST, options(), &"x".repeat(bytes)),
-        Kind::Oversize => text_marker!("oversize", &category::TEST, options(), &"x".repeat(1_100_000)),
+        Kind::Oversize => text_marker!(
+            "oversize",
+            &category::TEST,
+            options(),
+            &"x".repeat(1_100_000)
+        ),
         Kind::Unencodable => {
-            marker!("picky", &category::TEST, options(), &Picky { value: Some(Refused) });
+            marker!(
+                "picky",
+                &category::TEST,
+                options(),
+                &Picky {
+                    value: Some(Refused)
+                }
+            );
         }
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A thread begins to record so many of a kind; nobody waits for it yet.
+    /// A thread begins to record a number of entries of one kind; the test does not wait for it.
     Record(prop::sample::Index, Kind, u16),
-    /// All threads have recorded what they were told to.
+    /// Waits until all threads have recorded all requested entries, and checks the counts.
     Settle,
     NewThread,
     EndThread(prop::sample::Index),
     Pause,
     Resume,
-    /// Everything released so far goes.
+    /// Destroys all chunks that are released.
     Evict,
-    /// The allowance, in pages.
+    /// Sets the allowance, in pages.
     Allow(u64),
 }
 
@@ -106,7 +121,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// A recording thread, and how often it was told to record.
+/// A recording thread, and the number of entries that it was ordered to record.
 struct Worker {
     name: String,
     orders: mpsc::Sender<(Kind, u16)>,
@@ -119,21 +134,35 @@ struct Worker {
 impl Worker {
     fn new(number: usize) -> Self {
         let name = format!("worker {number}");
-        let (orders, told) = mpsc::channel::<(Kind, u16)>();
-        let (say, done) = mpsc::channel();
+        let (orders, received_orders) = mpsc::channel::<(Kind, u16)>();
+        let (done_sender, done) = mpsc::channel();
         let body = move || {
-            for (kind, count) in told {
+            for (kind, count) in received_orders {
                 (0..count).for_each(|_| record(kind));
-                let _ = say.send(());
+                let _ = done_sender.send(());
             }
         };
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(body).unwrap();
-        Self { name, orders, done, attempts: 0, waiting: 0, thread }
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(body)
+            .unwrap();
+        Self {
+            name,
+            orders,
+            done,
+            attempts: 0,
+            waiting: 0,
+            thread,
+        }
     }
 
-    fn tell(&mut self, kind: Kind, count: u16) {
-        // An entry of a megabyte more or less says nothing new.
-        let count = if matches!(kind, Kind::Oversize) { count.min(3) } else { count };
+    fn order(&mut self, kind: Kind, count: u16) {
+        // A few entries of a megabyte are enough.
+        let count = if matches!(kind, Kind::Oversize) {
+            count.min(3)
+        } else {
+            count
+        };
         self.orders.send((kind, count)).unwrap();
         self.attempts += u64::from(count);
         self.waiting += 1;
@@ -143,7 +172,7 @@ impl Worker {
         (0..std::mem::take(&mut self.waiting)).for_each(|_| self.done.recv().unwrap());
     }
 
-    /// Ends the thread; gives its name and its attempts.
+    /// Ends the thread. Returns its name and its attempts.
     fn end(self) -> (String, u64) {
         drop(self.orders);
         self.thread.join().unwrap();
@@ -159,18 +188,19 @@ struct Model {
 
 impl Model {
     fn add(&mut self) {
-        self.workers.push(Worker::new(self.workers.len() + self.ended.len()));
+        self.workers
+            .push(Worker::new(self.workers.len() + self.ended.len()));
     }
 
     fn take(&mut self, step: Step) {
         let len = self.workers.len();
         match step {
-            Step::Record(who, kind, count) => self.workers[who.index(len)].tell(kind, count),
+            Step::Record(who, kind, count) => self.workers[who.index(len)].order(kind, count),
             Step::Settle => self.workers.iter_mut().for_each(Worker::settle),
             Step::NewThread => self.add(),
-            Step::EndThread(who) if len > 1 => {
-                self.ended.push(self.workers.swap_remove(who.index(len)).end())
-            }
+            Step::EndThread(who) if len > 1 => self
+                .ended
+                .push(self.workers.swap_remove(who.index(len)).end()),
             Step::EndThread(_) => {}
             Step::Pause => session::pause(),
             Step::Resume => session::resume(),
@@ -179,9 +209,12 @@ impl Model {
         }
     }
 
-    /// Attempts by thread, of all threads together or of those that have ended, too.
+    /// The attempts of every thread, including threads that have ended.
     fn attempts(&self) -> Vec<(String, u64)> {
-        let alive = self.workers.iter().map(|worker| (worker.name.clone(), worker.attempts));
+        let alive = self
+            .workers
+            .iter()
+            .map(|worker| (worker.name.clone(), worker.attempts));
         alive.chain(self.ended.iter().cloned()).collect()
     }
 
@@ -191,12 +224,18 @@ impl Model {
         let snapshot = reader.snapshot().unwrap();
         let counts = snapshot.counts();
         let attempts = self.attempts();
-        prop_assert_eq!(counts.recorded(), attempts.iter().map(|(_, count)| count).sum::<u64>());
+        prop_assert_eq!(
+            counts.recorded(),
+            attempts.iter().map(|(_, count)| count).sum::<u64>()
+        );
         prop_assert_eq!(counts.unfinished, 0);
         for thread in snapshot.threads.iter().filter(|thread| !thread.is_main) {
-            let (_, attempted) = attempts.iter().find(|(name, _)| *name == thread.name).unwrap();
+            let (_, attempted) = attempts
+                .iter()
+                .find(|(name, _)| *name == thread.name)
+                .unwrap();
             let recorded = thread.committed() + thread.dropped.total();
-            // What a thread tried while there was no row for it, the process has counted.
+            // The process counts the attempts of a thread that has no row.
             let without_row = attempted.saturating_sub(recorded);
             prop_assert!(recorded <= *attempted, "{thread:?}");
             prop_assert!(without_row <= snapshot.gone.dropped.total(), "{thread:?}");
@@ -206,8 +245,11 @@ impl Model {
     }
 }
 
-/// Every chunk that is there holds as many whole entries as it says.
-fn check_entries(reader: &PoolReader<std::fs::File>, thread: &ThreadInfo) -> Result<(), TestCaseError> {
+/// Checks that every readable chunk holds as many whole entries as its slot says.
+fn check_entries(
+    reader: &PoolReader<std::fs::File>,
+    thread: &ThreadInfo,
+) -> Result<(), TestCaseError> {
     let mut buffer = ChunkBuffer::default();
     for chunk in &thread.chunks {
         if let ChunkRead::Entries(mut entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
@@ -219,29 +261,48 @@ fn check_entries(reader: &PoolReader<std::fs::File>, thread: &ThreadInfo) -> Res
 }
 
 fn check(pages: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let params = SessionParams { limit: ByteLimit::new(400 * 4096), ..SessionParams::default() };
+    let params = SessionParams {
+        limit: ByteLimit::new(400 * 4096),
+        ..SessionParams::default()
+    };
     let allowance = Some(ByteLimit::new(pages * 4096));
-    session::start(params, StartOptions { allowance, ..StartOptions::default() }).unwrap();
+    session::start(
+        params,
+        StartOptions {
+            allowance,
+            ..StartOptions::default()
+        },
+    )
+    .unwrap();
     let mut model = Model::default();
     model.add();
     let mut outcome = Ok(());
     for step in steps {
-        let checks = matches!(step, Step::Settle);
+        let is_settle = matches!(step, Step::Settle);
         model.take(step);
-        if checks {
+        if is_settle {
             outcome = outcome.and_then(|()| model.check());
         }
     }
     outcome = outcome.and_then(|()| model.check());
     session::stop();
-    model.workers.drain(..).for_each(|worker| drop(worker.end()));
+    model
+        .workers
+        .drain(..)
+        .for_each(|worker| drop(worker.end()));
     outcome
 }
 
 #[test]
-fn recorded_is_delivered_evicted_dropped_and_unfinished_whatever_happens() {
+fn recorded_entries_are_delivered_evicted_dropped_or_unfinished_in_every_history() {
     own_process!();
-    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let cases = (9_u64..400, steps());
-    TestRunner::new(config).run(&cases, |(pages, steps)| check(pages, steps)).unwrap();
+    TestRunner::new(config)
+        .run(&cases, |(pages, steps)| check(pages, steps))
+        .unwrap();
 }

@@ -1,13 +1,13 @@
-//! The tests of the crate's public surface, one file per subject.
+//! The tests of the crate's public interface, one module per subject.
 //!
-//! They are one program, because each would take long to link. A test that starts a session, or
-//! counts what its process has, runs in a process of its own: `own_process!()`. Tests that need a
-//! global allocator of their own are other programs.
+//! They are one program, because linking a program takes long. A test that starts a session, or
+//! that counts the resources of its process, begins with `own_process!()` and runs in a separate
+//! process. Tests that need another global allocator are separate programs.
 
 #[cfg(feature = "enabled")]
 use test_support::counting::CountingAllocator;
 
-/// Counts where a test asks for it.
+/// Counts allocations while a test requests it.
 #[cfg(feature = "enabled")]
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -19,6 +19,8 @@ mod attached_pool;
 mod auto_traits;
 #[cfg(feature = "enabled")]
 mod closed_pool;
+#[cfg(feature = "enabled")]
+mod dead_pool;
 #[cfg(all(feature = "engine", not(feature = "enabled")))]
 mod disabled;
 #[cfg(feature = "enabled")]
@@ -35,8 +37,6 @@ mod fork_and_register;
 mod full_table;
 #[cfg(feature = "enabled")]
 mod gecko;
-#[cfg(feature = "enabled")]
-mod grave;
 #[cfg(feature = "enabled")]
 mod group_futures;
 #[cfg(feature = "enabled")]

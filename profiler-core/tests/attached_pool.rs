@@ -1,5 +1,5 @@
-//! A pool that stays for the life of the process, as children have it: sessions follow each other
-//! in the same tables. One test function per process, because a pool is attached for good.
+//! Test of a pool that stays attached for the life of the process, as in a child: successive
+//! sessions use the same tables.
 
 use crate::support::{self, Worker, snapshot};
 use profiler_core::internal::pool::{self};
@@ -14,11 +14,15 @@ fn start(params: SessionParams) {
 }
 
 fn named<'a>(snapshot: &'a Snapshot, name: &str) -> &'a ThreadInfo {
-    snapshot.threads.iter().find(|thread| thread.name == name).unwrap()
+    snapshot
+        .threads
+        .iter()
+        .find(|thread| thread.name == name)
+        .unwrap()
 }
 
 #[test]
-fn a_thread_of_an_earlier_session_does_not_end_anothers_row() {
+fn a_thread_of_an_earlier_session_does_not_end_the_row_of_another_thread() {
     own_process!();
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
@@ -27,14 +31,20 @@ fn a_thread_of_an_earlier_session_does_not_end_anothers_row() {
     start(SessionParams::default());
     let old = Worker::new("old");
     old.run(|| marker!("first session"));
-    start(SessionParams { interval_ns: 2_000_000, ..SessionParams::default() });
+    start(SessionParams {
+        interval_ns: 2_000_000,
+        ..SessionParams::default()
+    });
     let new = Worker::new("new");
     new.run(|| marker!("second session"));
-    old.end(); // it had the row that is the new thread's now
+    old.end(); // its former row now belongs to the new thread
     let third = Worker::new("third");
     third.run(|| marker!("second session"));
     third.end();
-    assert!(until(|| named(&snapshot(), "third").ended.is_some()), "the third thread's end is never seen");
+    assert!(
+        until(|| named(&snapshot(), "third").ended.is_some()),
+        "the end of the third thread is never recorded"
+    );
     assert_eq!(named(&snapshot(), "new").ended, None);
     new.end();
     session::stop();

@@ -1,8 +1,10 @@
-//! Which public types are `Send` and `Sync`, with recording and without.
+//! Checks which public types are `Send` and `Sync`, with recording and without.
 
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::counter::Counter;
-use profiler_core::groups::{CustomLoop, Entered, Group, GroupKind, Groups, InGroup, NestedLoop, Probes};
+use profiler_core::groups::{
+    CustomLoop, Entered, Group, GroupKind, Groups, InGroup, NestedLoop, Probes,
+};
 use profiler_core::ids::{ByteLimit, DefinitionId, ProcessId, ThreadId};
 use profiler_core::label::LabelScope;
 use profiler_core::marker::schema::{
@@ -10,8 +12,8 @@ use profiler_core::marker::schema::{
     MarkerSchema, SchemaError, SchemaRow, TableColumn,
 };
 use profiler_core::marker::{
-    Category, CategoryPair, MarkerOptions, MarkerScope, MarkerSpan, MarkerStack, MarkerTiming, SpanOptions,
-    Text,
+    Category, CategoryPair, MarkerOptions, MarkerScope, MarkerSpan, MarkerStack, MarkerTiming,
+    SpanOptions, Text,
 };
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler};
 use profiler_core::sampler::{Frame, ModuleDefinition, Sample, SampleWriter};
@@ -68,7 +70,16 @@ assert_send_sync!(
     Timestamp,
 );
 #[cfg(feature = "enabled")]
-assert_send_sync!(profiler_core::session::Features, profiler_core::session::SessionParams);
+assert_send_sync!(
+    profiler_core::session::Features,
+    profiler_core::session::SessionParams
+);
 
-// Guards of their thread.
-assert_not_send!(MarkerScope<'static>, LabelScope, Entered, CustomLoop, NestedLoop);
+// A guard belongs to the thread that created it.
+assert_not_send!(
+    MarkerScope<'static>,
+    LabelScope,
+    Entered,
+    CustomLoop,
+    NestedLoop
+);

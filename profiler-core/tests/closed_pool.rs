@@ -1,5 +1,5 @@
-//! A process that ended its profiler: the parent's word may come later, and what the pool holds
-//! must stay. One test function per process, because a pool is closed for good.
+//! Test of a process that has ended its profiler: a start request of the parent that arrives later
+//! must not destroy the data in the pool.
 
 use crate::support::{self};
 use profiler_core::internal::pool::{self};
@@ -8,7 +8,7 @@ use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use test_support::own_process;
 
 #[test]
-fn a_start_that_comes_after_the_end_destroys_nothing() {
+fn a_start_after_the_end_of_the_profiler_destroys_nothing() {
     own_process!();
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
@@ -18,7 +18,10 @@ fn a_start_that_comes_after_the_end_destroys_nothing() {
     session::close_pool();
     marker!("too late");
     let refused = |result| matches!(result, Err(StartError::Closed));
-    assert!(refused(session::ensure_started(params.clone(), StartOptions::default())));
+    assert!(refused(session::ensure_started(
+        params.clone(),
+        StartOptions::default()
+    )));
     assert!(refused(session::start(params, StartOptions::default())));
     session::stop();
     let reader = support::pool();

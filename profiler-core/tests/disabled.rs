@@ -1,4 +1,5 @@
-//! With the engine and without the feature `enabled`, the recording macros evaluate nothing. Run with
+//! Test of a build with the engine and without the feature `enabled`: the recording macros do not
+//! evaluate their arguments. Run it with
 //! `cargo test -p profiler-core --no-default-features --features engine --test all`.
 
 use profiler_core::marker::{MarkerOptions, category};
@@ -20,7 +21,8 @@ fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
     let _scope = scope!("off");
     let _label = label!("off");
     labelled();
-    let reader = profiler_core::internal::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader =
+        profiler_core::internal::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
     assert_eq!(reader.snapshot().unwrap().counts().recorded(), 0);
     session::stop();
 }

@@ -1,15 +1,15 @@
-//! The first value of a payload type shows its keys and makes its schema known. What goes wrong then
-//! is counted for what it is.
+//! Test of the first value of a payload type, which defines the keys and the schema of the type. If
+//! this fails, the entry is counted with its reason.
 
 use crate::support;
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_marker, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 
-/// What the only field of a payload does.
+/// What the only field of a payload does when it is serialized.
 enum Does {
     Work,
     Fail,
@@ -26,7 +26,7 @@ impl serde::Serialize for Does {
     }
 }
 
-/// A payload that is no struct has no keys, whatever its value.
+/// A payload that is not a struct, so it has no keys.
 struct NoStruct(Does);
 
 impl serde::Serialize for NoStruct {
@@ -55,7 +55,10 @@ impl ProfilerMarker for NoSchema {
 }
 
 fn caught(body: impl FnOnce()) {
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err(), "no panic");
+    assert!(
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err(),
+        "no panic"
+    );
 }
 
 #[test]
@@ -64,13 +67,35 @@ fn a_first_value_that_fails_or_panics_is_counted_as_unencodable() {
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
     let options = MarkerOptions::default;
     marker!("fails", &category::TEST, options(), &NoStruct(Does::Fail));
-    add_marker("fails by name", &category::TEST, options(), &NoStruct(Does::Work));
+    add_marker(
+        "fails by name",
+        &category::TEST,
+        options(),
+        &NoStruct(Does::Work),
+    );
     caught(|| marker!("panics", &category::TEST, options(), &NoStruct(Does::Panic)));
-    caught(|| marker!("no schema", &category::TEST, options(), &NoSchema { value: 1 }));
-    caught(|| add_marker("no schema", &category::TEST, options(), &NoSchema { value: 1 }));
+    caught(|| {
+        marker!(
+            "no schema",
+            &category::TEST,
+            options(),
+            &NoSchema { value: 1 }
+        )
+    });
+    caught(|| {
+        add_marker(
+            "no schema",
+            &category::TEST,
+            options(),
+            &NoSchema { value: 1 },
+        )
+    });
     marker!("after");
     let counts = support::snapshot().counts();
     assert_eq!(counts.dropped.of(DropReason::Unencodable), 5, "{counts:?}");
-    assert_eq!((counts.dropped.total(), counts.delivered, counts.recorded()), (5, 1, 6));
+    assert_eq!(
+        (counts.dropped.total(), counts.delivered, counts.recorded()),
+        (5, 1, 6)
+    );
     session::stop();
 }

@@ -1,5 +1,4 @@
-//! A follower of a pool in which sessions follow each other, as children have it. One test function per process, because a
-//! pool is attached for good.
+//! Test of a follower of a pool that is used by successive sessions, as in a child.
 
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::pool::{self, PoolSpec};
@@ -10,29 +9,47 @@ use profiler_core::time::SessionClock;
 use test_support::own_process;
 
 fn start(interval_ns: u64) {
-    let params = SessionParams { interval_ns, features: Features::NONE, ..SessionParams::default() };
+    let params = SessionParams {
+        interval_ns,
+        features: Features::NONE,
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
 }
 
-/// The names of what an advance gives.
+/// The names of the markers that an advance delivers, and its progress.
 fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
     let mut names = Vec::new();
-    let take = |one: &Followed<'_>| {
-        let Entry::Marker(MarkerEntry { site, .. }) = one.entry else { return };
-        names.push(one.definitions.site(site).unwrap().name.clone());
+    let take = |found: &Followed<'_>| {
+        let Entry::Marker(MarkerEntry { site, .. }) = found.entry else {
+            return;
+        };
+        names.push(found.definitions.site(site).unwrap().name.clone());
     };
     let progress = follower.advance(take).unwrap();
     (names, progress)
 }
 
 #[test]
-fn a_new_session_begins_anew_and_what_the_one_before_left_is_neither_given_nor_missed() {
+fn unread_entries_of_an_earlier_session_are_neither_delivered_nor_missed_in_the_next() {
     own_process!();
     let params = SessionParams::default();
-    let (id, limit, name) = (pool::new_id().unwrap(), params.limit, String::new());
+    let id = pool::new_id().unwrap();
+    let limit = params.limit;
+    let name = String::new();
     let clock = SessionClock::start_now();
-    session::attach(pool::create(&PoolSpec { id, limit, allowance: limit, clock, params, name }).unwrap())
-        .unwrap();
+    session::attach(
+        pool::create(&PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock,
+            params,
+            name,
+        })
+        .unwrap(),
+    )
+    .unwrap();
     start(1_000_000);
     marker!("first");
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
@@ -42,7 +59,10 @@ fn a_new_session_begins_anew_and_what_the_one_before_left_is_neither_given_nor_m
     marker!("second");
     for expected in [&["second"][..], &[], &[]] {
         let (names, progress) = names(&mut follower);
-        assert_eq!((names, progress.missed), (expected.iter().map(|name| (*name).to_owned()).collect(), 0));
+        assert_eq!(
+            (names, progress.missed),
+            (expected.iter().map(|name| (*name).to_owned()).collect(), 0)
+        );
     }
     marker!("third");
     assert_eq!(names(&mut follower).0, ["third"]);

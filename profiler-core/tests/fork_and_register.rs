@@ -1,5 +1,5 @@
-//! Forked children of a process that knows groups and never had a session: a server that forks before its workers record.
-//! Alone in its process for that.
+//! Tests of forked children of a process that has registered groups and never had a session, such
+//! as a server that forks before its workers record.
 
 #![cfg(all(target_os = "linux", not(loom)))]
 #![allow(unsafe_code)]
@@ -13,20 +13,21 @@ use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 use test_support::patience::LONG;
 
-/// Waits for a child; ends it if it does not end by itself. Whether it came to a good end.
-fn ends_well(pid: i32) -> bool {
+/// Waits for a child, and kills it if it does not exit in time. Returns whether it exited with code
+/// 0.
+fn exits_well(pid: i32) -> bool {
     #[allow(clippy::disallowed_methods)] // a stopwatch
     let begin = Instant::now();
     let mut status = 0;
     loop {
-        // SAFETY: asks for a child of ours that nobody else waits for.
+        // SAFETY: the child is ours, no other code waits for it, and `status` is a live variable.
         if unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == pid {
             return status == 0;
         }
         if begin.elapsed() > LONG {
-            // SAFETY: it has not been waited for, so the number is still its own.
+            // SAFETY: the child has not been waited for, so the number still belongs to it.
             unsafe { libc::kill(pid, libc::SIGKILL) };
-            // SAFETY: as above; it ends now.
+            // SAFETY: as above.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             return false;
         }
@@ -35,7 +36,7 @@ fn ends_well(pid: i32) -> bool {
 }
 
 #[test]
-fn a_forked_child_does_not_wait_for_a_registry_that_another_thread_had() {
+fn a_forked_child_does_not_wait_for_a_registry_that_another_thread_had_locked() {
     own_process!();
     static STATIC: Group = Group::named("plugin:in the child");
     let stop = AtomicBool::new(false);
@@ -49,26 +50,28 @@ fn a_forked_child_does_not_wait_for_a_registry_that_another_thread_had() {
             });
         }
         for _ in 0..200 {
-            // SAFETY: the child registers, which allocates by the C library's allocator, and ends.
+            // SAFETY: the child registers groups and exits. It allocates with the C library's
+            // allocator, which works in a forked child.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 drop(Group::register(GroupKind::Plugin, "in the child"));
                 drop(async {}.in_group(&STATIC));
                 drop(STATIC.clone());
-                // SAFETY: ends the process at once.
+                // SAFETY: `_exit` has no preconditions; it ends the process at once.
                 unsafe { libc::_exit(0) };
             }
-            bad += u32::from(!ends_well(pid));
+            bad += u32::from(!exits_well(pid));
             if bad > 0 {
                 break;
             }
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(bad, 0, "a child hung");
+    assert_eq!(bad, 0, "a child hung or failed");
 }
 
-/// What the child does: whether it recorded in a session of its own. What it returns is its exit code.
+/// The work of the child: records in its own session. Returns its exit code, which is 0 if the
+/// totals are right and its own forked child is refused a session.
 fn records() -> i32 {
     let group = Group::register(GroupKind::Plugin, "of the worker");
     if session::start(SessionParams::default(), StartOptions::default()).is_err() {
@@ -76,35 +79,39 @@ fn records() -> i32 {
     }
     groups::set_probes(Probes::JANK);
     (0..3).for_each(|_| drop(group.enter()));
-    let found = session::pool_file().ok().and_then(|file| GroupReader::open(file).ok());
+    let found = session::pool_file()
+        .ok()
+        .and_then(|file| GroupReader::open(file).ok());
     let found = found.and_then(|mut reader| reader.read().ok());
     let ticks = |name: &str| {
         let rows = found.iter().flat_map(|all| &all.groups);
-        rows.filter(|row| row.definition.name == name).map(|row| row.totals.ticks).sum::<u64>()
+        rows.filter(|row| row.definition.name == name)
+            .map(|row| row.totals.ticks)
+            .sum::<u64>()
     };
     let is_right = (ticks("of the worker"), ticks("of the server")) == (3, 0);
     session::stop();
-    // Its own child cannot.
-    // SAFETY: that one asks for a session, which is refused before anything else, and ends.
+    // SAFETY: this child requests a session, which is refused before any other work, and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let is_refused = session::start(SessionParams::default(), StartOptions::default()).is_err();
-        // SAFETY: ends the process at once.
+        // SAFETY: `_exit` has no preconditions; it ends the process at once.
         unsafe { libc::_exit(i32::from(!is_refused)) };
     }
-    if is_right && ends_well(pid) { 0 } else { 3 }
+    if is_right && exits_well(pid) { 0 } else { 3 }
 }
 
 #[test]
-fn a_forked_child_of_a_process_that_only_knows_groups_records_in_a_session_of_its_own() {
+fn a_forked_child_of_a_process_without_a_session_records_in_its_own_session() {
     own_process!();
     drop(Group::register(GroupKind::Plugin, "of the server"));
-    // SAFETY: the child begins a session, for which it starts threads and allocates by the C library's ways, and ends.
+    // SAFETY: the child starts a session and exits. The session starts threads and allocates with
+    // the C library, where both work in a forked child.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let code = records();
-        // SAFETY: ends the process at once.
+        // SAFETY: `_exit` has no preconditions; it ends the process at once.
         unsafe { libc::_exit(code) };
     }
-    assert!(ends_well(pid), "the child could not record");
+    assert!(exits_well(pid), "the child could not record");
 }

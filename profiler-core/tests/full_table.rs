@@ -1,10 +1,11 @@
-//! Threads for which there is no row: counted, at no cost that grows with what they record.
+//! Test of threads that have no row because the table is full: their entries are counted, and an
+//! entry allocates nothing.
 
 use std::sync::mpsc;
 
 use crate::support;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::counting::allocations_of;
@@ -12,11 +13,11 @@ use test_support::own_process;
 
 const EACH: u64 = 1000;
 
-/// Records, and says how many allocations that took after the first entry.
+/// Records `EACH` entries. Returns the number of allocations after the first entry.
 fn record() -> u64 {
-    let one = || marker!("one");
-    one();
-    allocations_of(|| (1..EACH).for_each(|_| one()))
+    let record_one = || marker!("one");
+    record_one();
+    allocations_of(|| (1..EACH).for_each(|_| record_one()))
 }
 
 fn refused() -> u64 {
@@ -28,23 +29,26 @@ fn refused() -> u64 {
 fn a_thread_without_a_row_allocates_nothing_per_entry() {
     own_process!();
     const THREADS: u64 = 60;
-    // Room for the tables and a chunk, but not for rows of so many threads.
-    let params = SessionParams { limit: ByteLimit::new(10 * 4096), ..SessionParams::default() };
+    // Space for the tables and a chunk, but not for the rows of all threads.
+    let params = SessionParams {
+        limit: ByteLimit::new(10 * 4096),
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
-    let (say, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut without_row = 0;
     let mut alive = Vec::new();
     for _ in 0..THREADS {
         let before = refused();
-        let say = say.clone();
-        let (let_go, wait) = mpsc::channel::<()>();
-        alive.push(let_go);
+        let sender = sender.clone();
+        let (release, released) = mpsc::channel::<()>();
+        alive.push(release);
         let body = move || {
-            say.send(record()).unwrap();
-            let _ = wait.recv(); // keeps its row, if it has one, until all have recorded
+            sender.send(record()).unwrap();
+            let _ = released.recv(); // keeps its row, if it has one, until all have recorded
         };
         std::thread::Builder::new().spawn(body).unwrap();
-        let allocations = heard.recv().unwrap();
+        let allocations = receiver.recv().unwrap();
         if refused() - before == EACH {
             without_row += 1;
             assert_eq!(allocations, 0, "allocations in {EACH} entries");

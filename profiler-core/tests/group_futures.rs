@@ -1,4 +1,5 @@
-//! Futures in groups that nobody has entered before: no poll is lost, and none allocates, whatever happens to the registry.
+//! Test of futures in a group that was not entered before: every poll is counted and none
+//! allocates, while other threads change the registry.
 
 #![cfg(not(loom))]
 
@@ -13,14 +14,20 @@ use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::counting::allocations_of;
 use test_support::own_process;
 
-/// Polls a new future in the group, once.
+/// Polls a new future in the group once.
 fn poll(group: &Group) {
     let mut future = pin!(async {}.in_group(group));
-    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    );
 }
 
 #[test]
-fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates() -> anyhow::Result<()> {
+fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates()
+-> anyhow::Result<()> {
     own_process!();
     const POLLS: u64 = 20_000;
     const MORE: u64 = 100;
@@ -39,12 +46,18 @@ fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates(
         (0..POLLS).for_each(|_| poll(&POLLED));
         stop.store(true, Ordering::Relaxed);
     });
-    (0..MORE).for_each(|_| poll(&POLLED)); // brings along what waited for the cell
+    (0..MORE).for_each(|_| poll(&POLLED)); // adds the ticks that were kept until the cell existed
     let allocations = allocations_of(|| (0..1000).for_each(|_| poll(&POLLED)));
     assert_eq!(allocations, 0, "allocations in 1000 polls");
     let found = GroupReader::open(session::pool_file()?)?.read()?;
-    let polled = found.groups.iter().find(|row| row.definition.name == "polled");
-    assert_eq!(polled.map(|row| row.totals.ticks), Some(POLLS + MORE + 1000));
+    let polled = found
+        .groups
+        .iter()
+        .find(|row| row.definition.name == "polled");
+    assert_eq!(
+        polled.map(|row| row.totals.ticks),
+        Some(POLLS + MORE + 1000)
+    );
     session::stop();
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! A thread that is held up in the middle of an entry while one session stops and another begins in
-//! the same pool. One test function per process, because a pool is attached for good.
+//! Test of a thread that is delayed in the middle of an entry while one session stops and another
+//! begins in the same pool.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::{self, snapshot};
-use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
@@ -19,7 +19,7 @@ use test_support::patience::until;
 static HOLD: AtomicBool = AtomicBool::new(false);
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// A payload that is held up while it is written, and cannot be encoded then.
+/// A payload whose encoding is delayed while [`HOLD`] is set, and then fails.
 #[derive(serde::Serialize)]
 struct Slow {
     value: Held,
@@ -48,7 +48,12 @@ impl ProfilerMarker for Slow {
 }
 
 fn slow() {
-    marker!("slow", &category::TEST, MarkerOptions::default(), &Slow { value: Held });
+    marker!(
+        "slow",
+        &category::TEST,
+        MarkerOptions::default(),
+        &Slow { value: Held }
+    );
 }
 
 fn attach() {
@@ -58,20 +63,30 @@ fn attach() {
 }
 
 fn start(interval_ns: u64) {
-    let params = SessionParams { interval_ns, ..SessionParams::default() };
+    let params = SessionParams {
+        interval_ns,
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
 }
 
 fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap()
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .unwrap()
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Option<ThreadInfo> {
-    snapshot.threads.iter().find(|thread| thread.name == name).cloned()
+    snapshot
+        .threads
+        .iter()
+        .find(|thread| thread.name == name)
+        .cloned()
 }
 
 #[test]
-fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() {
+fn a_thread_held_up_across_a_stop_and_a_start_does_not_change_another_threads_row() {
     own_process!();
     attach();
     start(1_000_000);
@@ -79,25 +94,40 @@ fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() 
         (0..50).for_each(|_| marker!("first session"));
         slow();
         HOLD.store(true, Ordering::SeqCst);
-        slow(); // until the second session runs
+        slow(); // returns when the second session runs
     });
-    assert!(until(|| IS_HELD.load(Ordering::SeqCst)), "never held up");
+    assert!(
+        until(|| IS_HELD.load(Ordering::SeqCst)),
+        "the thread is not held up"
+    );
     start(2_000_000);
-    let (say, go_on) = std::sync::mpsc::channel::<()>();
+    let (release, released) = std::sync::mpsc::channel::<()>();
     let new = thread("new", move || {
         marker!("second session");
-        go_on.recv().unwrap();
+        released.recv().unwrap();
         let _scope = scope!("second session");
     });
-    assert!(until(|| named(&snapshot(), "new").is_some()), "the new thread has no row");
-    assert!(named(&snapshot(), "held up").is_none(), "a thread of a session that is over");
+    assert!(
+        until(|| named(&snapshot(), "new").is_some()),
+        "the new thread has no row"
+    );
+    assert!(
+        named(&snapshot(), "held up").is_none(),
+        "a thread of the ended session has a row"
+    );
     HOLD.store(false, Ordering::SeqCst);
     held_up.join().unwrap();
-    let books = named(&snapshot(), "new").unwrap();
-    assert_eq!((books.ended, books.dropped, books.committed()), (None, Drops::default(), 1));
-    say.send(()).unwrap();
+    let counts = named(&snapshot(), "new").unwrap();
+    assert_eq!(
+        (counts.ended, counts.dropped, counts.committed()),
+        (None, Drops::default(), 1)
+    );
+    release.send(()).unwrap();
     new.join().unwrap();
-    let expected = EntryCounts { delivered: 2, ..EntryCounts::default() };
+    let expected = EntryCounts {
+        delivered: 2,
+        ..EntryCounts::default()
+    };
     assert_eq!(snapshot().counts(), expected);
     session::stop();
 }

@@ -1,11 +1,14 @@
-//! The hygiene of the recording macros: they capture no name of their callers.
+//! Tests of the hygiene of the recording macros: they capture no name of their callers.
 //!
-//! Statics in a macro are visible to the macro's arguments, so they have names that nobody else uses.
+//! Statics inside a macro are visible to the macro's arguments, so the macros give them unusual
+//! names.
 
 mod statics {
-    //! Arguments are called as the statics that macros used to have.
+    //! The arguments have the names that statics of the macros had in earlier versions.
 
-    use profiler_core::marker::{Category, MarkerOptions, SpanOptions, Text, schema::CategoryColor};
+    use profiler_core::marker::{
+        Category, MarkerOptions, SpanOptions, Text, schema::CategoryColor,
+    };
     use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 
     const SITE: &str = "site";
@@ -19,12 +22,21 @@ mod statics {
     }
 
     #[test]
-    fn arguments_may_be_called_as_the_statics_of_macros() {
+    fn arguments_may_have_the_names_of_statics_inside_macros() {
         marker!(SITE);
-        marker!(SITE, &CATEGORY, MarkerOptions::default(), &Text { name: SITE });
+        marker!(
+            SITE,
+            &CATEGORY,
+            MarkerOptions::default(),
+            &Text { name: SITE }
+        );
         text_marker!(SITE, &CATEGORY, MarkerOptions::default(), SITE);
         let _scope = scope!(SITE, &CATEGORY, SITE);
-        let _span = span!(SITE, &CATEGORY, SpanOptions::default().label(SITE).group(GROUP));
+        let _span = span!(
+            SITE,
+            &CATEGORY,
+            SpanOptions::default().label(SITE).group(GROUP)
+        );
         let _label = label!(LABEL, &CATEGORY);
         let _entered = group!(GROUP).enter();
         let _tenant = group!(Tenant, GROUP).enter();
@@ -34,7 +46,7 @@ mod statics {
 }
 
 mod prelude {
-    //! The caller has no prelude, and names that hide those of the prelude.
+    //! The caller has no prelude, and its own names hide those of the prelude.
 
     #![no_implicit_prelude]
 
@@ -56,10 +68,17 @@ mod prelude {
     #[::core::prelude::v1::test]
     fn macros_need_no_prelude_and_no_import() {
         ::profiler_core::marker!("marker");
-        let options = <::profiler_core::marker::MarkerOptions as ::core::default::Default>::default();
-        ::profiler_core::text_marker!("text", &::profiler_core::marker::category::IO, options, "text");
+        let options =
+            <::profiler_core::marker::MarkerOptions as ::core::default::Default>::default();
+        ::profiler_core::text_marker!(
+            "text",
+            &::profiler_core::marker::category::IO,
+            options,
+            "text"
+        );
         let _scope = ::profiler_core::scope!("scope");
-        let _text = ::profiler_core::scope!("scope", &::profiler_core::marker::category::IO, "text");
+        let _text =
+            ::profiler_core::scope!("scope", &::profiler_core::marker::category::IO, "text");
         let _span = ::profiler_core::span!("span");
         let _label = ::profiler_core::label!("label");
         let _entered = ::profiler_core::group!("component").enter();

@@ -1,4 +1,5 @@
-//! Labels show in the stacks of markers, from where they were opened to where they end, whatever sessions begin and end.
+//! Tests of labels in the stacks of markers: a label is shown from its start to its end, also if
+//! sessions start and stop in between.
 
 #![allow(unsafe_code)]
 
@@ -10,13 +11,14 @@ use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, LabelDefinition};
 use profiler_core::label;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{
-    MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker, category,
+    MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker,
+    category,
 };
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, text_marker};
 use test_support::own_process;
 
-/// One session per process.
+/// Starts the session of the process.
 fn start() {
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
 }
@@ -25,7 +27,7 @@ fn with_labels() -> MarkerOptions {
     MarkerOptions::default().with_stack(MarkerStack::Labels)
 }
 
-/// A marker: its name, the labels of its stack, its payload.
+/// A recorded marker: its name, the labels of its stack and its payload.
 #[derive(Debug)]
 struct Seen {
     name: String,
@@ -35,19 +37,32 @@ struct Seen {
 
 impl Seen {
     fn label_names(&self) -> Vec<&str> {
-        self.labels.iter().map(|label| label.name.as_str()).collect()
+        self.labels
+            .iter()
+            .map(|label| label.name.as_str())
+            .collect()
     }
 }
 
 fn read() -> Vec<Seen> {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
-    assert_eq!(snapshot.counts().dropped.total(), 0, "{:?}", snapshot.counts());
-    let (mut seen, mut buffer) = (Vec::new(), ChunkBuffer::default());
+    assert_eq!(
+        snapshot.counts().dropped.total(),
+        0,
+        "{:?}",
+        snapshot.counts()
+    );
+    let mut seen = Vec::new();
+    let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
         for entry in entries {
-            let Entry::Marker(marker) = entry else { panic!("{entry:?}") };
+            let Entry::Marker(marker) = entry else {
+                panic!("{entry:?}")
+            };
             let site = snapshot.definitions.site(marker.site).unwrap();
             let label = |frame| match frame {
                 Frame::Label(id) => snapshot.definitions.label(id).unwrap().clone(),
@@ -75,7 +90,7 @@ fn labelled(depth: u32) -> u32 {
 struct Thing;
 
 impl Thing {
-    /// A method, with what may stand before a body.
+    /// A method with generics and a `where` clause before its body.
     #[label::function]
     pub(crate) fn method<'a, T>(&'a self, value: T) -> [T; 1]
     where
@@ -100,22 +115,35 @@ fn a_marker_shows_the_labels_that_are_open_around_it() {
     marker!("without");
     let seen = read();
     session::stop();
-    let names: Vec<_> = seen.iter().map(|marker| (marker.name.as_str(), marker.label_names())).collect();
-    assert_eq!(names, [("inside", vec!["outer", "inner"]), ("after", vec!["outer"]), ("without", vec![])]);
+    let names: Vec<_> = seen
+        .iter()
+        .map(|marker| (marker.name.as_str(), marker.label_names()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("inside", vec!["outer", "inner"]),
+            ("after", vec!["outer"]),
+            ("without", vec![])
+        ]
+    );
     let outer = &seen[0].labels[0];
     assert_eq!((outer.file.as_str(), outer.line), (file!(), line));
     assert_ne!(seen[0].labels[1].category, outer.category);
 }
 
 #[test]
-fn a_function_is_labelled_by_its_path_and_every_call_of_it() {
+fn every_call_of_a_labelled_function_has_the_path_of_the_function() {
     own_process!();
     start();
     assert_eq!(labelled(2), 2);
     assert_eq!(Thing.method(7), [7]);
     let seen = read();
     session::stop();
-    assert_eq!(seen[0].label_names(), [concat!(module_path!(), "::labelled"); 3]);
+    assert_eq!(
+        seen[0].label_names(),
+        [concat!(module_path!(), "::labelled"); 3]
+    );
     assert!(seen[0].labels[0].file.ends_with("labels.rs") && seen[0].labels[0].line > 0);
     assert_eq!(seen[1].label_names(), [concat!(module_path!(), "::method")]);
 }
@@ -150,11 +178,16 @@ fn every_form_of_a_marker_takes_a_stack_and_keeps_its_payload() {
     assert_eq!(seen.len(), 6);
     for marker in &seen {
         assert_eq!(marker.label_names(), ["around"], "{}", marker.name);
-        let values: Vec<_> = PayloadReader::new(&marker.payload).map(Result::unwrap).collect();
+        let values: Vec<_> = PayloadReader::new(&marker.payload)
+            .map(Result::unwrap)
+            .collect();
         match marker.name.as_str() {
             "plain" => assert!(values.is_empty()),
             "typed" => assert!(matches!(values[..], [FieldValue::U64(77)]), "{values:?}"),
-            _ => assert!(matches!(values[..], [FieldValue::Str("words")]), "{values:?}"),
+            _ => assert!(
+                matches!(values[..], [FieldValue::Str("words")]),
+                "{values:?}"
+            ),
         }
     }
 }
@@ -182,11 +215,12 @@ fn labels_stay_balanced_when_sessions_start_and_stop_inside_them() {
 }
 
 #[test]
-fn a_forked_child_opens_and_closes_labels_that_nobody_sees() {
+fn labels_of_a_forked_child_are_not_recorded() {
     own_process!();
     start();
     let outer = label!("before the fork");
-    // SAFETY: the child calls only what a forked child may, and leaves by `_exit`.
+    // SAFETY: the child calls only functions that are allowed in a forked child, and leaves with
+    // `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         {
@@ -194,16 +228,19 @@ fn a_forked_child_opens_and_closes_labels_that_nobody_sees() {
             marker!("in the child", &category::TEST, with_labels());
         }
         drop(outer);
-        // SAFETY: ends the child at once.
+        // SAFETY: `_exit` has no preconditions; it ends the child at once.
         unsafe { libc::_exit(7) };
     }
     let mut status = 0;
-    // SAFETY: waits for our own child; the status is written to memory that lives.
+    // SAFETY: waits for our own child; the status is written to a live variable.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     marker!("in the parent", &category::TEST, with_labels());
     let seen = read();
     session::stop();
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "status {status}");
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7,
+        "status {status}"
+    );
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].label_names(), ["before the fork"]);
 }

@@ -1,5 +1,5 @@
-//! A reader that is overtaken: chunks go, and new ones come, between any two of its reads. Whatever it
-//! sees then, no entry falls out of the books.
+//! Test of a reader that is overtaken by the writer: chunks are destroyed and created between any
+//! two of its reads. Every entry is still counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,26 +14,27 @@ use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use test_support::own_process;
 
-/// Entries before a reader comes: several chunks in each of some slices of time.
+/// Entries recorded before the reader opens the pool, in slices of several chunks each.
 const SLICES: u64 = 12;
 const SLICE: u64 = 1_000;
 const BEFORE: u64 = SLICES * SLICE;
-/// Those that come each time when it is overtaken.
+/// Number of entries that are recorded each time the reader is overtaken.
 const MORE: u64 = 700;
 
-/// When a reader is overtaken, and by whom.
+/// When a reader is overtaken, and by which threads.
 #[derive(Clone, Copy, Debug)]
 struct Overtaking {
-    /// Before this read, and again every so many reads.
+    /// The first read before which it happens.
     at: usize,
+    /// The number of reads until it happens again.
     every: usize,
-    /// Entries are recorded, and not only evicted.
+    /// Whether entries are also recorded, not only evicted.
     records: bool,
-    /// By threads that end: they leave no open chunk, and their books are moved.
+    /// Whether threads that end record: they leave no open chunk, and their counts are moved.
     by_others: bool,
 }
 
-/// A pool whose process goes on while it is read, and evicts its oldest slice.
+/// A pool whose process records and evicts its oldest slice while it is read.
 struct Busy {
     pool: std::fs::File,
     slices: RefCell<VecDeque<Timestamp>>,
@@ -48,7 +49,11 @@ impl ByteSource for Busy {
             if self.how.records {
                 record(MORE, self.how.by_others);
             }
-            let oldest = self.slices.borrow_mut().pop_front().unwrap_or_else(Timestamp::now);
+            let oldest = self
+                .slices
+                .borrow_mut()
+                .pop_front()
+                .unwrap_or_else(Timestamp::now);
             session::destroy_released_chunks_at_or_before(oldest);
         }
         self.pool.read_at(buffer, offset)
@@ -60,13 +65,25 @@ impl ByteSource for Busy {
 }
 
 fn record(count: u64, by_another: bool) {
-    let all = move || (0..count).for_each(|_| marker!("entry"));
-    if by_another { std::thread::Builder::new().spawn(all).unwrap().join().unwrap() } else { all() }
+    let record_all = move || (0..count).for_each(|_| marker!("entry"));
+    if by_another {
+        std::thread::Builder::new()
+            .spawn(record_all)
+            .unwrap()
+            .join()
+            .unwrap()
+    } else {
+        record_all()
+    }
 }
 
-/// What a reader finds that is overtaken so, what there is in the end, and how often it read.
+/// The entries that an overtaken reader counts, the entries that exist at the end, and the number
+/// of reads.
 fn read_overtaken(how: Overtaking) -> (u64, u64, usize) {
-    let params = SessionParams { limit: ByteLimit::new(4 << 20), ..SessionParams::default() };
+    let params = SessionParams {
+        limit: ByteLimit::new(4 << 20),
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
     let slice = |_| {
         record(SLICE, how.by_others);
@@ -74,21 +91,36 @@ fn read_overtaken(how: Overtaking) -> (u64, u64, usize) {
     };
     let slices = RefCell::new((0..SLICES).map(slice).collect());
     let reads = Rc::new(Cell::new(0));
-    let source = Busy { pool: session::pool_file().unwrap(), slices, reads: Rc::clone(&reads), how };
-    let seen = PoolReader::open(source).unwrap().snapshot().unwrap().counts();
+    let source = Busy {
+        pool: session::pool_file().unwrap(),
+        slices,
+        reads: Rc::clone(&reads),
+        how,
+    };
+    let seen = PoolReader::open(source)
+        .unwrap()
+        .snapshot()
+        .unwrap()
+        .counts();
     let end = support::snapshot().counts();
     session::stop();
     (seen.recorded(), end.recorded(), reads.get())
 }
 
 #[test]
-fn no_entry_falls_out_of_the_books_wherever_and_however_often_a_reader_is_overtaken() {
+fn an_overtaken_reader_counts_every_entry() {
     own_process!();
     for number in 0..4 {
-        let (records, by_others) = (number & 1 == 1, number & 2 == 2);
+        let records = number & 1 == 1;
+        let by_others = number & 2 == 2;
         for every in [usize::MAX, 1, 2, 3, 5, 8] {
             for at in 0..40 {
-                let how = Overtaking { at, every, records, by_others };
+                let how = Overtaking {
+                    at,
+                    every,
+                    records,
+                    by_others,
+                };
                 let (seen, end, reads) = read_overtaken(how);
                 assert!((BEFORE..=end).contains(&seen), "{seen} of {end}: {how:?}");
                 assert!(records || end == BEFORE, "{end}: {how:?}");

@@ -1,5 +1,6 @@
-//! Stacks that a thread takes of itself, for markers and sampled allocations: each label stands just inside the function that
-//! opened it, and the innermost frame is the program's, not the profiler's.
+//! Tests of stacks that a thread takes of itself, for markers and sampled allocations: each label
+//! is directly inside the function that opened it, and the innermost frame belongs to the program,
+//! not to the profiler.
 
 #![cfg(all(
     target_os = "linux",
@@ -34,28 +35,39 @@ enum Seen {
 }
 
 fn resolve(snapshot: &Snapshot, stack: Stack<'_>) -> Vec<Seen> {
-    let one = |frame| match frame {
+    let resolve_one = |frame| match frame {
         Frame::Label(id) => Seen::Label(snapshot.definitions.label(id).unwrap().name.clone()),
-        Frame::Code(id, relative) => {
-            Seen::Code(snapshot.definitions.module(id).unwrap().base.wrapping_add(relative))
-        }
+        Frame::Code(id, relative) => Seen::Code(
+            snapshot
+                .definitions
+                .module(id)
+                .unwrap()
+                .base
+                .wrapping_add(relative),
+        ),
         Frame::Unknown(address) => Seen::Code(address),
     };
-    stack.frames().map(one).collect()
+    stack.frames().map(resolve_one).collect()
 }
 
 /// The stacks of all markers, by name, and those of allocations of [`SIZE`] bytes.
 fn read() -> Vec<(String, Vec<Seen>)> {
     let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
     let snapshot = reader.snapshot().unwrap();
-    let (mut seen, mut buffer) = (Vec::new(), ChunkBuffer::default());
+    let mut seen = Vec::new();
+    let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
         for entry in entries {
             match entry {
                 Entry::Marker(marker) => {
                     let site = &snapshot.definitions.site(marker.site).unwrap().name;
-                    seen.push((marker.name.unwrap_or(site).to_owned(), resolve(&snapshot, marker.stack)));
+                    seen.push((
+                        marker.name.unwrap_or(site).to_owned(),
+                        resolve(&snapshot, marker.stack),
+                    ));
                 }
                 Entry::Allocation(found) if found.bytes.unsigned_abs() == SIZE as u64 => {
                     seen.push((found.bytes.to_string(), resolve(&snapshot, found.stack)));
@@ -67,7 +79,7 @@ fn read() -> Vec<(String, Vec<Seen>)> {
     seen
 }
 
-/// Whether the code lies in a function: behind its start, and not far.
+/// Whether the code is in the first 4 KiB of `function`.
 fn is_in(seen: &Seen, function: fn()) -> bool {
     matches!(seen, Seen::Code(at) if (function as usize as u64..function as usize as u64 + 4096).contains(at))
 }
@@ -92,12 +104,19 @@ fn inner() {
     drop(black_box(Vec::<u8>::with_capacity(SIZE)));
 }
 
-/// Starts a session that walks stacks, and waits until the modules are known.
+/// Starts a session that walks stacks, and waits until the profiler knows the modules.
 fn start(features: Features) {
-    let params = SessionParams { features: features.with(Features::STACK_WALK), ..SessionParams::default() };
+    let params = SessionParams {
+        features: features.with(Features::STACK_WALK),
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
     for _ in 0..5000 {
-        marker!("probe", &category::TEST, MarkerOptions::default().with_stack(MarkerStack::Full));
+        marker!(
+            "probe",
+            &category::TEST,
+            MarkerOptions::default().with_stack(MarkerStack::Full)
+        );
         if read().iter().any(|(_, stack)| !stack.is_empty()) {
             return;
         }
@@ -107,20 +126,34 @@ fn start(features: Features) {
 }
 
 fn check(name: &str, stack: &[Seen], exact: bool) {
-    let label = |name: &str| stack.iter().position(|seen| *seen == Seen::Label(name.to_owned()));
-    let (Some(around), Some(first), Some(second)) = (label("outer"), label("first"), label("second")) else {
+    let label = |name: &str| {
+        stack
+            .iter()
+            .position(|seen| *seen == Seen::Label(name.to_owned()))
+    };
+    let (Some(around), Some(first), Some(second)) =
+        (label("outer"), label("first"), label("second"))
+    else {
         panic!("{name}: {stack:?}");
     };
     assert!(is_in(&stack[around - 1], outer), "{name}: {stack:?}");
-    assert_eq!((first, second), (around + 2, around + 3), "{name}: {stack:?}");
+    assert_eq!(
+        (first, second),
+        (around + 2, around + 3),
+        "{name}: {stack:?}"
+    );
     assert!(is_in(&stack[around + 1], inner), "{name}: {stack:?}");
     if exact {
-        assert_eq!(stack.len(), second + 1, "{name} shows frames of the profiler: {stack:?}");
+        assert_eq!(
+            stack.len(),
+            second + 1,
+            "{name} shows frames of the profiler: {stack:?}"
+        );
     }
 }
 
 #[test]
-fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
+fn each_label_of_a_marker_is_directly_inside_the_function_that_opened_it() {
     own_process!();
     start(Features::NONE);
     outer();
@@ -128,18 +161,26 @@ fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
     session::stop();
     let own: Vec<_> = seen.iter().filter(|(name, _)| name != "probe").collect();
     assert_eq!(own.len(), 5);
-    own.iter().for_each(|(name, stack)| check(name, stack, true));
+    own.iter()
+        .for_each(|(name, stack)| check(name, stack, true));
 }
 
 #[test]
-fn a_sampled_allocation_and_its_free_show_who_asked_for_them() {
+fn a_sampled_allocation_and_its_free_have_the_stack_of_their_caller() {
     own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     outer();
     let seen = read();
     session::stop();
-    let of = |bytes: i64| seen.iter().filter(|(name, _)| *name == bytes.to_string()).collect::<Vec<_>>();
+    let of = |bytes: i64| {
+        seen.iter()
+            .filter(|(name, _)| *name == bytes.to_string())
+            .collect::<Vec<_>>()
+    };
     let size = i64::try_from(SIZE).unwrap();
     assert_eq!((of(size).len(), of(-size).len()), (1, 1));
-    [of(size), of(-size)].concat().iter().for_each(|(name, stack)| check(name, stack, false));
+    [of(size), of(-size)]
+        .concat()
+        .iter()
+        .for_each(|(name, stack)| check(name, stack, false));
 }

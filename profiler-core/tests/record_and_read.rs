@@ -1,10 +1,10 @@
-//! What is recorded is read back, exactly. One test function per rule; the session is global to
-//! the process, so a lock keeps them apart.
+//! Tests of recording and reading: recorded entries are read back exactly. One test function per
+//! rule.
 
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker::schema::{Format, MarkerSchema};
@@ -17,8 +17,8 @@ use profiler_core::{marker, scope, text_marker, thread};
 use test_support::own_process;
 use test_support::patience::until;
 
-/// Repeats an action whose entry may be dropped, as the rules allow when another thread holds
-/// the chunk manager's lock at that instant, until one entry more is there.
+/// Repeats an action until the pool has one more entry. An entry may be dropped while another
+/// thread holds the lock of the chunk manager.
 fn until_recorded(mut action: impl FnMut()) {
     let entries = || snapshot().1.entries();
     let before = entries();
@@ -26,7 +26,11 @@ fn until_recorded(mut action: impl FnMut()) {
         action();
         entries() > before
     };
-    assert!(until(is_recorded), "never recorded: {:?}", snapshot().1.counts());
+    assert!(
+        until(is_recorded),
+        "never recorded: {:?}",
+        snapshot().1.counts()
+    );
 }
 
 fn snapshot() -> (PoolReader<std::fs::File>, Snapshot) {
@@ -46,12 +50,14 @@ fn markers() -> Vec<(String, String, bool, Option<String>)> {
                 continue;
             };
             for entry in entries {
-                let Entry::Marker(marker) = entry else { panic!("unknown entry") };
+                let Entry::Marker(marker) = entry else {
+                    panic!("unknown entry")
+                };
                 all.push((
                     thread.name.clone(),
                     name_of(&snapshot, &marker),
                     is_interval(&marker),
-                    first(&marker),
+                    first_value(&marker),
                 ));
             }
         }
@@ -68,11 +74,13 @@ fn is_interval(marker: &MarkerEntry<'_>) -> bool {
     matches!(marker.timing, Timing::Interval(..))
 }
 
-fn first(marker: &MarkerEntry<'_>) -> Option<String> {
-    PayloadReader::new(marker.payload).next().map(|value| match value.unwrap() {
-        FieldValue::Str(text) => text.to_owned(),
-        other => format!("{other:?}"),
-    })
+fn first_value(marker: &MarkerEntry<'_>) -> Option<String> {
+    PayloadReader::new(marker.payload)
+        .next()
+        .map(|value| match value.unwrap() {
+            FieldValue::Str(text) => text.to_owned(),
+            other => format!("{other:?}"),
+        })
 }
 
 #[derive(serde::Serialize)]
@@ -91,20 +99,39 @@ impl ProfilerMarker for Job<'_> {
 }
 
 #[test]
-fn every_kind_of_marker_comes_back() {
+fn every_kind_of_marker_is_read_back() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
     marker!("instant");
-    marker!("interval", &category::IO, MarkerOptions::interval_until_now_from(Timestamp::now()));
+    marker!(
+        "interval",
+        &category::IO,
+        MarkerOptions::interval_until_now_from(Timestamp::now())
+    );
     text_marker!("text", &category::IO, MarkerOptions::default(), "hello");
-    marker!("typed", &category::IPC, MarkerOptions::default(), &Job { title: "big", bytes: 5 });
+    marker!(
+        "typed",
+        &category::IPC,
+        MarkerOptions::default(),
+        &Job {
+            title: "big",
+            bytes: 5
+        }
+    );
     {
         let _scope = scope!("scope");
     }
     add_untyped_marker("dynamic", &category::TEST, MarkerOptions::default());
-    add_text_marker("dynamic text", category::IO.sub(1), MarkerOptions::default(), "world");
-    let got: Vec<_> =
-        markers().into_iter().map(|(_, name, interval, value)| (name, interval, value)).collect();
+    add_text_marker(
+        "dynamic text",
+        category::IO.sub(1),
+        MarkerOptions::default(),
+        "world",
+    );
+    let got: Vec<_> = markers()
+        .into_iter()
+        .map(|(_, name, interval, value)| (name, interval, value))
+        .collect();
     let expected = [
         ("instant", false, None),
         ("interval", true, None),
@@ -114,8 +141,9 @@ fn every_kind_of_marker_comes_back() {
         ("dynamic", false, None),
         ("dynamic text", false, Some("world")),
     ];
-    let expected: Vec<_> =
-        expected.map(|(name, interval, value)| (name.to_owned(), interval, value.map(str::to_owned))).into();
+    let expected: Vec<_> = expected
+        .map(|(name, interval, value)| (name.to_owned(), interval, value.map(str::to_owned)))
+        .into();
     assert_eq!(got, expected);
 }
 
@@ -123,7 +151,15 @@ fn every_kind_of_marker_comes_back() {
 fn a_payload_is_decodable_from_the_pool_alone() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
-    marker!("typed", &category::IPC, MarkerOptions::default(), &Job { title: "x", bytes: 5 });
+    marker!(
+        "typed",
+        &category::IPC,
+        MarkerOptions::default(),
+        &Job {
+            title: "x",
+            bytes: 5
+        }
+    );
     let (_, snapshot) = snapshot();
     let types = snapshot.definitions.marker_types();
     assert_eq!(types.len(), 1);
@@ -139,20 +175,27 @@ fn entries_of_many_threads_arrive_exactly_and_in_order() {
     const EACH: usize = 50_000;
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {
-            std::thread::Builder::new().name(format!("w{number}")).spawn(move || {
-                for index in 0..EACH {
-                    let title = index.to_string();
-                    marker!(
-                        "job",
-                        &category::TEST,
-                        MarkerOptions::default(),
-                        &Job { title: &title, bytes: 1 }
-                    );
-                }
-            })
+            std::thread::Builder::new()
+                .name(format!("w{number}"))
+                .spawn(move || {
+                    for index in 0..EACH {
+                        let title = index.to_string();
+                        marker!(
+                            "job",
+                            &category::TEST,
+                            MarkerOptions::default(),
+                            &Job {
+                                title: &title,
+                                bytes: 1
+                            }
+                        );
+                    }
+                })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.unwrap().join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.unwrap().join().unwrap());
     let (_, snapshot) = snapshot();
     let counts = snapshot.counts();
     assert_eq!(counts.recorded(), (THREADS * EACH) as u64);
@@ -160,16 +203,29 @@ fn entries_of_many_threads_arrive_exactly_and_in_order() {
     assert_eq!(all.len() as u64, counts.delivered);
     for number in 0..THREADS {
         let name = format!("w{number}");
-        let mine: Vec<usize> =
-            all.iter().filter(|m| m.0 == name).map(|m| m.3.as_ref().unwrap().parse().unwrap()).collect();
-        assert!(mine.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
-        let thread = snapshot.threads.iter().find(|thread| thread.name == name).unwrap();
-        assert_eq!(mine.len() as u64 + thread.dropped.total() + thread.evicted, EACH as u64);
+        let numbers: Vec<usize> = all
+            .iter()
+            .filter(|m| m.0 == name)
+            .map(|m| m.3.as_ref().unwrap().parse().unwrap())
+            .collect();
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "out of order"
+        );
+        let thread = snapshot
+            .threads
+            .iter()
+            .find(|thread| thread.name == name)
+            .unwrap();
+        assert_eq!(
+            numbers.len() as u64 + thread.dropped.total() + thread.evicted,
+            EACH as u64
+        );
     }
 }
 
 #[test]
-fn a_full_pool_keeps_the_newest_and_counts_what_went() {
+fn a_full_pool_keeps_the_newest_entries_and_counts_the_evicted_ones() {
     own_process!();
     let _session = RunningSession::with_limit(256 * 1024);
     let total = 100_000_u64;
@@ -182,14 +238,18 @@ fn a_full_pool_keeps_the_newest_and_counts_what_went() {
     assert!(counts.evicted > 0 && counts.delivered > 1000, "{counts:?}");
     let thread = &snapshot.threads[1];
     let last = thread.chunks.last().unwrap();
-    assert_eq!(last.first_entry + last.entries, thread.committed(), "the newest entry is there");
-    // The maintenance thread may destroy one more chunk between our look at the chunks and our
-    // look at its books, but not for ever: nothing is recorded any more.
+    assert_eq!(
+        last.first_entry + last.entries,
+        thread.committed(),
+        "the newest entry is missing"
+    );
+    // The maintenance thread may destroy one more chunk between the read of the chunks and the read
+    // of its counts. It stops soon, because nothing is recorded any more.
     let agree = || {
         let (_, snapshot) = self::snapshot();
         snapshot.threads[1].evicted == snapshot.counts().evicted
     };
-    assert!(until(agree), "two independent books never agree");
+    assert!(until(agree), "two independent counts differ");
 }
 
 #[test]
@@ -208,7 +268,7 @@ fn true_bytes_never_exceed_the_limit() {
 }
 
 #[test]
-fn a_payload_larger_than_a_chunk_gets_one_of_its_own_up_to_the_maximum() {
+fn a_payload_larger_than_a_chunk_gets_its_own_chunk_up_to_the_maximum() {
     own_process!();
     let _session = RunningSession::with_limit(32 << 20);
     let large = "x".repeat(700_000);
@@ -236,7 +296,11 @@ fn pausing_records_nothing_but_counts_and_shows_the_range() {
     let (_, snapshot) = snapshot();
     assert_eq!(snapshot.counts().dropped.of(DropReason::Paused), 1);
     assert_eq!(snapshot.pauses.len(), 1);
-    assert!(snapshot.pauses[0].end.is_some_and(|end| end >= snapshot.pauses[0].start));
+    assert!(
+        snapshot.pauses[0]
+            .end
+            .is_some_and(|end| end >= snapshot.pauses[0].start)
+    );
 }
 
 #[test]
@@ -247,13 +311,16 @@ fn ensure_started_keeps_data_only_if_nothing_changed() {
     let same = session::current_params().unwrap();
     session::ensure_started(same.clone(), StartOptions::default()).unwrap();
     assert_eq!(markers().len(), 1);
-    let other = SessionParams { interval_ns: 7_000_000, ..same };
+    let other = SessionParams {
+        interval_ns: 7_000_000,
+        ..same
+    };
     session::ensure_started(other, StartOptions::default()).unwrap();
     assert_eq!(markers().len(), 0);
 }
 
 #[test]
-fn a_second_session_has_nothing_of_the_first() {
+fn a_second_session_contains_no_entry_of_the_first() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
     marker!("first");
@@ -275,19 +342,31 @@ fn an_entry_overtaken_by_a_stop_writes_nothing() {
     let pool = session::pool_file().unwrap();
     drop(session);
     let held = profiler_core::internal::sys::allocated_bytes(&pool).unwrap();
-    // What a thread does that looked at the gate just before the stop.
+    // A thread that read the gate just before the stop does the same.
     SITE.add(&category::TEST, MarkerOptions::default());
-    assert_eq!(profiler_core::internal::sys::allocated_bytes(&pool).unwrap(), held, "written after the stop");
+    assert_eq!(
+        profiler_core::internal::sys::allocated_bytes(&pool).unwrap(),
+        held,
+        "memory was written after the stop"
+    );
 }
 
 #[test]
 fn filters_select_threads_by_name() {
     own_process!();
-    let params = SessionParams { filters: vec!["WORK".to_owned()], ..SessionParams::default() };
+    let params = SessionParams {
+        filters: vec!["WORK".to_owned()],
+        ..SessionParams::default()
+    };
     let _session = RunningSession::start(params);
     let run = |name: &'static str| {
         let body = || marker!("here");
-        std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)
+            .unwrap()
+            .join()
+            .unwrap();
     };
     run("worker");
     run("other");
@@ -304,7 +383,11 @@ fn a_thread_can_be_named_and_renamed() {
         marker!("a");
         thread::register("second name");
     };
-    std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .spawn(body)
+        .unwrap()
+        .join()
+        .unwrap();
     assert_eq!(markers()[0].0, "second name");
 }
 
@@ -318,7 +401,10 @@ fn counters_are_read_with_the_pool() {
     ITEMS.add(-2);
     let (_, snapshot) = snapshot();
     assert_eq!(snapshot.counters.len(), 1);
-    assert_eq!((snapshot.counters[0].value, snapshot.counters[0].number), (3, 2));
+    assert_eq!(
+        (snapshot.counters[0].value, snapshot.counters[0].number),
+        (3, 2)
+    );
     assert_eq!(snapshot.counters[0].definition.name, "items");
 }
 
@@ -352,13 +438,18 @@ impl ProfilerMarker for Tricky<'_> {
 }
 
 #[test]
-fn payloads_that_fail_panic_or_record_are_counted_and_harm_nothing() {
+fn payloads_that_fail_panic_or_record_are_counted_and_do_no_harm() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
     let switch = Switch(std::cell::Cell::new(0));
     let add = |mode: u8| {
         switch.0.set(mode);
-        marker!("tricky", &category::TEST, MarkerOptions::default(), &Tricky { value: &switch });
+        marker!(
+            "tricky",
+            &category::TEST,
+            MarkerOptions::default(),
+            &Tricky { value: &switch }
+        );
     };
     add(0);
     add(1);
@@ -373,36 +464,44 @@ fn payloads_that_fail_panic_or_record_are_counted_and_harm_nothing() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_its_entries_and_frees_its_row_when_they_go() {
+fn the_row_of_an_ended_thread_is_freed_when_its_entries_are_evicted() {
     own_process!();
     let _session = RunningSession::with_limit(512 * 1024);
     for _ in 0..2000 {
         let body = || marker!("short");
-        std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .spawn(body)
+            .unwrap()
+            .join()
+            .unwrap();
     }
-    assert!(until(|| snapshot().1.threads.len() < 400), "{} rows", snapshot().1.threads.len());
+    assert!(
+        until(|| snapshot().1.threads.len() < 400),
+        "{} rows",
+        snapshot().1.threads.len()
+    );
     assert_eq!(snapshot().1.counts().recorded(), 2000);
 }
 
 #[test]
-fn a_forked_child_writes_nothing_and_lives() {
+fn a_forked_child_writes_nothing_and_does_not_crash() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
     marker!("parent");
-    // SAFETY: the child only records, allocates nothing that matters, and leaves by _exit.
+    // SAFETY: the child only tries to record, which a forked child may do, and leaves with `_exit`.
     #[allow(unsafe_code)]
     let pid = unsafe { libc_fork() };
     if pid == 0 {
         marker!("child");
         let code = i32::from(session::is_active());
-        // SAFETY: ends the forked child at once.
+        // SAFETY: `_exit` has no preconditions; it ends the child at once.
         #[allow(unsafe_code)]
         unsafe {
             libc::_exit(code)
         };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above.
+    // SAFETY: waits for the child above; the status is written to a live variable.
     #[allow(unsafe_code)]
     let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!((waited, status), (pid, 0));
@@ -413,20 +512,32 @@ fn a_forked_child_writes_nothing_and_lives() {
 
 #[allow(unsafe_code)]
 unsafe fn libc_fork() -> libc::pid_t {
-    // SAFETY: the caller keeps to what a forked child of a threaded process may do.
+    // SAFETY: the caller guarantees that the child does only what a forked child of a threaded
+    // process may do.
     unsafe { libc::fork() }
 }
 
 #[test]
-fn the_duration_window_destroys_what_is_older() {
+fn chunks_older_than_the_window_are_destroyed() {
     own_process!();
-    let params = SessionParams { window_ns: 100_000_000, ..SessionParams::default() };
+    let params = SessionParams {
+        window_ns: 100_000_000,
+        ..SessionParams::default()
+    };
     let _session = RunningSession::start(params);
     let body = || marker!("old");
-    std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
-    // Still there, or already evicted on a machine that takes longer than the window for a look.
+    std::thread::Builder::new()
+        .spawn(body)
+        .unwrap()
+        .join()
+        .unwrap();
+    // Not evicted yet, or already evicted if a read takes longer than the window on this machine.
     assert_eq!(snapshot().1.counts().recorded(), 1);
-    assert!(until(|| snapshot().1.counts().evicted == 1), "{:?}", snapshot().1.counts());
+    assert!(
+        until(|| snapshot().1.counts().evicted == 1),
+        "{:?}",
+        snapshot().1.counts()
+    );
     assert_eq!(snapshot().1.counts().delivered, 0);
     assert_eq!(markers().len(), 0);
 }

@@ -1,7 +1,7 @@
-//! Every name with which libraries and applications record. This file is compiled with recording
-//! and without: what it uses exists in both builds, with the same signatures.
+//! Uses every public name with which libraries and applications record. This file is compiled with
+//! and without recording, so these names exist in both builds with the same signatures.
 //!
-//! `cargo test -p profiler-core --no-default-features --test all` compiles it without.
+//! `cargo test -p profiler-core --no-default-features --test all` compiles it without recording.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -17,8 +17,8 @@ use profiler_core::marker::schema::{
     SchemaError, TableColumn,
 };
 use profiler_core::marker::{
-    CategoryPair, MarkerOptions, MarkerScope, MarkerSpan, MarkerStack, MarkerTiming, ProfilerMarker,
-    SpanOptions, Text, category,
+    CategoryPair, MarkerOptions, MarkerScope, MarkerSpan, MarkerStack, MarkerTiming,
+    ProfilerMarker, SpanOptions, Text, category,
 };
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{self, Frame, ModuleDefinition, Sample, SampleWriter};
@@ -27,7 +27,9 @@ use profiler_core::{blocking, group, label, marker, scope, session, span, text_m
 
 static STORAGE: Category = Category::new("Storage", CategoryColor::Blue, &["Read"]);
 static BYTES: Counter = Counter::new("Bytes", "Bandwidth", "Bytes read");
-static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new().sampling_every(1 << 20).with_seed(1);
+static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new()
+    .sampling_every(1 << 20)
+    .with_seed(1);
 
 #[derive(serde::Serialize)]
 struct Request<'a> {
@@ -40,12 +42,15 @@ impl ProfilerMarker for Request<'_> {
 
     fn schema() -> MarkerSchema {
         let table = FieldFormat::table([TableColumn::new("Name", Format::String)]);
-        MarkerSchema::new(Self::TYPE_NAME, [Location::MarkerChart, Location::MarkerTable])
-            .all_labels("{marker.data.url}")
-            .field(MarkerField::new("url", Format::Url).label("URL"))
-            .key_label_format("bytes", "Size", Format::Bytes)
-            .key_format("rows", table)
-            .graph("bytes", GraphType::Bar, Some(GraphColor::Blue))
+        MarkerSchema::new(
+            Self::TYPE_NAME,
+            [Location::MarkerChart, Location::MarkerTable],
+        )
+        .all_labels("{marker.data.url}")
+        .field(MarkerField::new("url", Format::Url).label("URL"))
+        .key_label_format("bytes", "Size", Format::Bytes)
+        .key_format("rows", table)
+        .graph("bytes", GraphType::Bar, Some(GraphColor::Blue))
     }
 }
 
@@ -60,24 +65,52 @@ fn labelled_with_a_category() {}
 fn markers() {
     let start = Timestamp::now();
     let category: CategoryPair = STORAGE.sub(1);
-    let request = Request { url: "http://localhost", bytes: Some(1) };
+    let request = Request {
+        url: "http://localhost",
+        bytes: Some(1),
+    };
     marker!("plain");
     marker!("with a category", &category::IO);
-    marker!("with options", category, MarkerOptions::interval_until_now_from(start));
+    marker!(
+        "with options",
+        category,
+        MarkerOptions::interval_until_now_from(start)
+    );
     let options = MarkerOptions::from(MarkerTiming::InstantAt(start));
-    let options = options.on_thread(thread::current()).with_stack(MarkerStack::Labels);
+    let options = options
+        .on_thread(thread::current())
+        .with_stack(MarkerStack::Labels);
     marker!("with a payload", &STORAGE, options, &request);
-    marker!("with a text", &STORAGE, MarkerOptions::default(), &Text { name: "text" });
-    text_marker!("text", &category::IO, MarkerOptions::interval_start(), "text");
+    marker!(
+        "with a text",
+        &STORAGE,
+        MarkerOptions::default(),
+        &Text { name: "text" }
+    );
+    text_marker!(
+        "text",
+        &category::IO,
+        MarkerOptions::interval_start(),
+        "text"
+    );
     marker::add_untyped_marker("untyped", &STORAGE, MarkerOptions::interval_end());
     marker::add_text_marker("text", &STORAGE, MarkerOptions::instant_at(start), "text");
-    marker::add_marker("typed", category, MarkerOptions::interval(start, start), &request);
+    marker::add_marker(
+        "typed",
+        category,
+        MarkerOptions::interval(start, start),
+        &request,
+    );
     let _none: MarkerScope<'static> = MarkerScope::disabled();
     let _scope = scope!("scope");
     let text = String::from("text");
     let inner = scope!("scope with a text", &STORAGE, &text);
     drop(inner);
-    let span: MarkerSpan = span!("span", &category::IO, SpanOptions::default().group("tenant"));
+    let span: MarkerSpan = span!(
+        "span",
+        &category::IO,
+        SpanOptions::default().group("tenant")
+    );
     span.detail("rows", "17");
     let _id: Option<u64> = span.id();
     let _text = span!("span with a text", &category::IO, "text");
@@ -116,8 +149,17 @@ fn groups_are_entered() {
     drop(both);
     assert!(groups::probes() == Probes::NONE, "no session runs");
     groups::set_probes(Probes::NONE);
-    let mut future = pin!(async { 5 }.in_group(&tenant).in_group(group!("plugin:ad blocker")));
-    assert_eq!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(5));
+    let mut future = pin!(
+        async { 5 }
+            .in_group(&tenant)
+            .in_group(group!("plugin:ad blocker"))
+    );
+    assert_eq!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Ready(5)
+    );
 }
 
 fn own_samplers() {
@@ -130,16 +172,31 @@ fn own_samplers() {
     };
     assert_eq!(sampler::define_module(&module), None);
     let label: Option<DefinitionId> = sampler::define_label("main", &STORAGE, "script.js", 1);
-    let frames = [Frame::Unknown(1), label.map_or(Frame::Unknown(2), Frame::Label)];
-    let sample = Sample { at: Timestamp::now(), cpu_ns: None, frames: &frames, cut: false, failed: false };
+    let frames = [
+        Frame::Unknown(1),
+        label.map_or(Frame::Unknown(2), Frame::Label),
+    ];
+    let sample = Sample {
+        at: Timestamp::now(),
+        cpu_ns: None,
+        frames: &frames,
+        cut: false,
+        failed: false,
+    };
     let mut writer = SampleWriter::new();
     let thread: ThreadId = thread::current();
     assert!(!writer.sample(thread, &sample));
-    assert!(!writer.same_as_before(thread, sample.at) && !writer.repeat(thread, sample.at, Some(1)));
+    assert!(
+        !writer.same_as_before(thread, sample.at) && !writer.repeat(thread, sample.at, Some(1))
+    );
     writer.keep_only(|_| false);
     let mut script = SafePointSampler::new(thread, Duration::from_millis(1)).about(&STORAGE);
     let stack = |stack: &mut StackRoom<'_>| {
-        stack.push(FunctionId(1), || FunctionName { name: "main", file: "", line: 0 });
+        stack.push(FunctionId(1), || FunctionName {
+            name: "main",
+            file: "",
+            line: 0,
+        });
     };
     assert!(!script.start() && !script.is_on());
     script.poll(stack);
@@ -181,7 +238,12 @@ fn arguments_of_macros_are_not_evaluated_without_recording() {
         panic!("an argument of a disabled macro was evaluated")
     }
     marker!("off", &category::OTHER, evaluated());
-    marker!("off", &category::OTHER, MarkerOptions::default(), &evaluated::<Request<'static>>());
+    marker!(
+        "off",
+        &category::OTHER,
+        MarkerOptions::default(),
+        &evaluated::<Request<'static>>()
+    );
     text_marker!("off", &category::OTHER, evaluated(), "text");
     let _scope = scope!("off", &category::OTHER, evaluated());
     let _span = span!("off", &category::OTHER, evaluated::<SpanOptions<'_>>());

@@ -1,6 +1,5 @@
-//! Sampling at safe points: what an interpreter did is in the pool, and nothing is left when it is off.
-//!
-//! One process has one session, so the tests take turns.
+//! Tests of sampling at safe points: the samples that an interpreter takes of itself are in the
+//! pool, and a sampler that is off holds no resources. Rows X5 to X8 of `docs/features.md`.
 
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
@@ -21,7 +20,7 @@ use profiler_core::time::Anchor;
 use test_support::counting::{allocations_of, bytes_kept_by};
 use test_support::own_process;
 
-/// A session in which nothing else samples.
+/// A session without other samplers. It stops on drop.
 struct OnlySafePoints;
 
 impl OnlySafePoints {
@@ -32,9 +31,22 @@ impl OnlySafePoints {
 }
 
 fn start(limit: ByteLimit) {
-    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
-    let params = SessionParams { features, limit, ..SessionParams::default() };
-    session::start(params, StartOptions { name: "script".to_owned(), ..StartOptions::default() }).unwrap();
+    let features = Features::STACK_WALK
+        .with(Features::CPU)
+        .with(Features::NO_SAMPLING);
+    let params = SessionParams {
+        features,
+        limit,
+        ..SessionParams::default()
+    };
+    session::start(
+        params,
+        StartOptions {
+            name: "script".to_owned(),
+            ..StartOptions::default()
+        },
+    )
+    .unwrap();
 }
 
 impl Drop for OnlySafePoints {
@@ -43,11 +55,12 @@ impl Drop for OnlySafePoints {
     }
 }
 
-/// A row that no thread of this process has.
+/// The number of a thread that does not exist in this process.
 const ROW: ThreadId = ThreadId::new(0x7000_0001);
 const MS: Duration = Duration::from_millis(1);
 
-/// A sample of the row: nanoseconds since the session began, processor time, and names, the outermost first.
+/// A sample: nanoseconds since the start of the session, processor time, and the names of the
+/// frames, outermost first.
 type Seen = (i64, Option<u64>, Vec<String>);
 
 fn samples(row: ThreadId) -> Vec<Seen> {
@@ -55,12 +68,17 @@ fn samples(row: ThreadId) -> Vec<Seen> {
     let snapshot = reader.snapshot().unwrap();
     let converter = reader.header().clock.converter(Anchor::take());
     let mut all = Vec::new();
-    let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
+    let mut buffer = ChunkBuffer::default();
+    let mut stacks = Stacks::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
         stacks.begin_chunk();
         for entry in entries {
-            let Entry::Sample(sample) = entry else { continue };
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
             let frames = stacks.of(&sample);
             if sample.foreign != Some(row) {
                 continue;
@@ -82,7 +100,11 @@ fn now() -> std::time::Instant {
 }
 
 fn named(name: &'static str) -> FunctionName<'static> {
-    FunctionName { name, file: "script.lua", line: 3 }
+    FunctionName {
+        name,
+        file: "script.lua",
+        line: 3,
+    }
 }
 
 fn push(stack: &mut StackRoom<'_>, id: u64, name: &'static str) {
@@ -101,8 +123,8 @@ fn x5_a_long_native_stretch_is_one_sample_with_its_whole_time() {
         push(stack, 2, "native");
     });
     let all = samples(ROW);
-    assert_eq!(all.len(), 2, "the beginning, and one: {all:?}");
-    assert!(all[0].2.is_empty(), "time counts from the beginning on");
+    assert_eq!(all.len(), 2, "the start, and one sample: {all:?}");
+    assert!(all[0].2.is_empty(), "the first sample only marks the start");
     assert_eq!(all[1].2, ["main", "native"]);
     assert!(all[1].0 - all[0].0 >= 50_000_000, "{all:?}");
 }
@@ -126,22 +148,32 @@ fn x6_a_pause_is_a_sample_without_a_stack() {
     let lived = begin.elapsed();
     let all = samples(ROW);
     let stacks: Vec<_> = all.iter().map(|(.., names)| names.join(";")).collect();
-    assert_eq!(stacks, ["", "", "main"], "nothing of the debugger's");
+    assert_eq!(stacks, ["", "", "main"], "the debugger is not sampled");
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
     let slack = 1_000_000;
-    let (pause, own) = (all[1].0 - all[0].0, all[2].0 - all[1].0);
-    assert!(pause >= 100_000_000 - slack && pause <= ns(paused) + slack, "{pause}");
-    assert!(own >= 4_000_000 - slack, "{own}: its own time, from before the pause and after it");
-    assert!(own <= ns(lived) - pause + slack, "{own}: and nothing of the pause");
+    let pause = all[1].0 - all[0].0;
+    let own = all[2].0 - all[1].0;
+    assert!(
+        pause >= 100_000_000 - slack && pause <= ns(paused) + slack,
+        "{pause}"
+    );
+    assert!(
+        own >= 4_000_000 - slack,
+        "{own}: its own time before and after the pause"
+    );
+    assert!(
+        own <= ns(lived) - pause + slack,
+        "{own}: the pause is not part of it"
+    );
 }
 
 #[test]
 fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
     own_process!();
     let _session = OnlySafePoints::new();
-    let mut asked: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut name_requests: BTreeMap<u64, u32> = BTreeMap::new();
     let mut polls = 0;
-    // An interval of nothing: every poll samples.
+    // With an interval of zero, every poll samples.
     let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
     for _ in 0..20 {
         assert!(sampler.start());
@@ -150,7 +182,7 @@ fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
                 polls += 1;
                 for id in [number % 3, 7] {
                     stack.push(FunctionId(id), || {
-                        *asked.entry(id).or_default() += 1;
+                        *name_requests.entry(id).or_default() += 1;
                         FunctionName {
                             name: if id == 7 { "leaf" } else { "caller" },
                             file: "f",
@@ -163,28 +195,48 @@ fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
         sampler.stop(|stack| push(stack, 9, "last"));
     }
     let all = samples(ROW);
-    let of =
-        |name: &str| all.iter().filter(|(.., names)| names.last().is_some_and(|last| last == name)).count();
-    assert_eq!((of("leaf"), of("last")), (polls, 20), "the last of each run too");
+    let of = |name: &str| {
+        all.iter()
+            .filter(|(.., names)| names.last().is_some_and(|last| last == name))
+            .count()
+    };
+    assert_eq!(
+        (of("leaf"), of("last")),
+        (polls, 20),
+        "also the last sample of each run"
+    );
     assert!(polls >= 20, "{polls}");
     let reader = support::pool();
     let definitions = reader.definitions().unwrap();
-    let mut labels: Vec<_> =
-        definitions.labels().into_iter().map(|(_, label)| (label.name.as_str(), label.line)).collect();
+    let mut labels: Vec<_> = definitions
+        .labels()
+        .into_iter()
+        .map(|(_, label)| (label.name.as_str(), label.line))
+        .collect();
     labels.sort_unstable();
     let mut unique = labels.clone();
     unique.dedup();
-    assert_eq!(labels, unique, "each is there once, over all runs");
-    assert!(asked.values().all(|times| *times <= 20), "and asked for once in a run: {asked:?}");
+    assert_eq!(labels, unique, "each label is defined once over all runs");
+    assert!(
+        name_requests.values().all(|times| *times <= 20),
+        "a name is requested more than once in a run: {name_requests:?}"
+    );
 }
 
-/// Threads of the profiler's, and such as this one has begun without a name: they have inherited its own. Not those of the
-/// harness, which begin and end at any time, each with the name of another test.
+/// Counts the threads of the profiler, and unnamed threads that this thread has started: they
+/// inherit its name. Threads of the test harness have other names; they start and end at any time,
+/// so they are not counted.
 fn own_threads() -> usize {
-    let name = |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+    let name =
+        |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).unwrap_or_default();
     let own = name("/proc/thread-self".as_ref());
-    let all = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    all.map(|task| name(&task.path())).filter(|name| *name == own || name.starts_with("profiler")).count()
+    let all = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    all.map(|task| name(&task.path()))
+        .filter(|name| *name == own || name.starts_with("profiler"))
+        .count()
 }
 
 #[test]
@@ -204,23 +256,24 @@ fn x8_nothing_is_held_while_it_is_off() {
         sampler.poll(|stack| push(stack, 1, "main"));
         sampler.stop(|stack| push(stack, 2, "other"));
     };
-    // The thread joins the session, once.
+    // The thread joins the session in its first run.
     run(&mut sampler);
     let before = own_threads();
     let kept = bytes_kept_by(|| (0..1000).for_each(|_| run(&mut sampler)));
-    // A thread that changes chunks hands a few hundred bytes to the chunk manager. A leak would be a thousand of something.
-    assert!(kept.abs() < 4000, "what a run takes it gives back: {kept}");
+    // A thread that changes chunks passes a few hundred bytes to the chunk manager. A leak would be
+    // a thousand times as large.
+    assert!(kept.abs() < 4000, "a run does not free its memory: {kept}");
     let mut tries = 0..12_000;
     while own_threads() != before && tries.next().is_some() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(own_threads(), before, "threads of its own");
+    assert_eq!(own_threads(), before, "a thread is left");
     let allocations = allocations_of(|| sampler.poll(|stack| push(stack, 1, "main")));
     assert_eq!(allocations, 0, "after the stop nothing is allocated");
 }
 
 #[test]
-fn without_a_session_it_stays_off_and_in_another_one_it_begins_anew() {
+fn a_sampler_stays_off_without_a_session_and_restarts_in_the_next_one() {
     own_process!();
     let session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
@@ -238,10 +291,13 @@ fn without_a_session_it_stays_off_and_in_another_one_it_begins_anew() {
     let all = samples(profiler_core::thread::current());
     let (_, cpu, names) = all.last().unwrap();
     assert_eq!(names.last().map(String::as_str), Some("seen"));
-    assert!(cpu.is_some_and(|ns| ns > 0), "its own thread's processor time is measured");
+    assert!(
+        cpu.is_some_and(|ns| ns > 0),
+        "its own thread's processor time is measured"
+    );
 }
 
-/// Defines labels until there is no room for one more; how many.
+/// Defines labels until there is no space for another. Returns their number.
 fn fill_definitions() -> u64 {
     let mut number = 0;
     for prefix in ["x".repeat(200), String::new()] {
@@ -253,7 +309,7 @@ fn fill_definitions() -> u64 {
 }
 
 #[test]
-fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them() {
+fn x7_a_pool_without_space_for_names_is_read_once_and_sampling_continues_without_names() {
     own_process!();
     let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
@@ -262,7 +318,7 @@ fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them(
     start(ByteLimit::new(4 << 20));
     let labels = fill_definitions();
     assert!(labels > 1000, "{labels}");
-    sampler.poll(|stack| push(stack, 1, "unseen")); // takes note of the other session
+    sampler.poll(|stack| push(stack, 1, "unseen")); // notices the new session
     sampler.poll(|stack| push(stack, 1, "nameless"));
     let mut polls = 0;
     let mut nameless = |stack: &mut StackRoom<'_>| {
@@ -270,16 +326,22 @@ fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them(
         push(stack, 1, "nameless");
     };
     let allocations = allocations_of(|| (0..20).for_each(|_| sampler.poll(&mut nameless)));
-    assert!(allocations < labels, "{allocations} allocations: what is defined was read again");
+    assert!(
+        allocations < labels,
+        "{allocations} allocations: the definitions were read again"
+    );
     let all = samples(ROW);
-    let nameless = all.iter().filter(|(.., names)| *names == ["Unknown(0)"]).count();
+    let nameless = all
+        .iter()
+        .filter(|(.., names)| *names == ["Unknown(0)"])
+        .count();
     assert!(polls > 0 && nameless >= polls, "{polls} {all:?}");
     let mut other = SafePointSampler::new(ROW, Duration::ZERO);
-    assert!(other.start(), "also one that begins now");
+    assert!(other.start(), "a new sampler starts, too");
 }
 
 #[test]
-fn x8_what_a_deep_stack_needs_is_bounded_and_the_innermost_functions_are_kept() {
+fn x8_the_memory_for_a_deep_stack_is_bounded_and_the_innermost_functions_are_kept() {
     own_process!();
     const DEPTH: u64 = 1_000_000;
     let _session = OnlySafePoints::new();
@@ -306,16 +368,17 @@ fn a_forked_child_samples_and_defines_nothing_and_is_not_harmed() {
     let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
     assert!(sampler.start());
     sampler.poll(|stack| push(stack, 1, "parent"));
-    // SAFETY: the child polls, defines and ends; the allocator of the C library works in forked children.
+    // SAFETY: the child only polls and defines a label, and leaves with `_exit`. The allocator of
+    // the C library works in a forked child.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         sampler.poll(|stack| push(stack, 2, "child"));
         let defined = define_label("child", &category::OTHER, "", 1);
-        // SAFETY: ends the process at once.
+        // SAFETY: `_exit` has no preconditions; it ends the process at once.
         unsafe { libc::_exit(i32::from(defined.is_some())) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child that was just made.
+    // SAFETY: waits for the child above; the status is written to a live variable.
     unsafe { libc::waitpid(pid, &raw mut status, 0) };
     assert_eq!(status, 0, "the child was harmed, or defined something");
 }

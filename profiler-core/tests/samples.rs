@@ -1,4 +1,5 @@
-//! Samples that a program brings itself are read back exactly, whatever was evicted before them.
+//! Tests of samples that a program records itself: they are read back exactly, also after
+//! evictions.
 
 use std::collections::HashMap;
 
@@ -14,40 +15,52 @@ use test_support::own_process;
 
 type Seen = (u64, Option<u64>, Vec<Frame>);
 
-/// Stacks that share more or less with the one before.
+/// A stack that shares some of its frames with the stack before it.
 fn stack(number: u64) -> Vec<Frame> {
     let depth = 3 + number % 7;
     (0..depth)
-        .map(|level| Frame::Unknown(0x1000 * level + if level < depth - 2 { 0 } else { number % 5 }))
+        .map(|level| {
+            Frame::Unknown(0x1000 * level + if level < depth - 2 { 0 } else { number % 5 })
+        })
         .collect()
 }
 
-/// Samples by thread, in order.
+/// The samples of every thread, in order, and the number of evicted entries.
 fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
-    let (mut seen, mut stacks, mut buffer) =
-        (HashMap::<_, Vec<_>>::new(), Stacks::default(), ChunkBuffer::default());
+    let (mut seen, mut stacks, mut buffer) = (
+        HashMap::<_, Vec<_>>::new(),
+        Stacks::default(),
+        ChunkBuffer::default(),
+    );
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
         stacks.begin_chunk();
         for entry in entries {
-            let Entry::Sample(sample) = entry else { continue };
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
             let frames = stacks.of(&sample).to_vec();
             let thread = sample.foreign.unwrap().get();
-            seen.entry(thread).or_default().push((sample.at.raw(), sample.cpu_ns, frames));
+            seen.entry(thread)
+                .or_default()
+                .push((sample.at.raw(), sample.cpu_ns, frames));
         }
     }
     (seen, snapshot.counts().evicted)
 }
 
-/// Records so many samples of three threads, every fourth "same as before", with markers in between; gives back what
-/// should be read.
+/// Records `samples` samples of three threads, every fourth as "same as before", and from time to
+/// time `markers` markers. Returns the samples that should be read.
 fn record(samples: u64, markers: u64) -> HashMap<u64, Vec<Seen>> {
     let mut writer = SampleWriter::new();
     let mut written = HashMap::<_, Vec<Seen>>::new();
     for number in 0..samples {
-        let (thread, at) = (number % 3, Timestamp::from_raw(1 + number));
+        let thread = number % 3;
+        let at = Timestamp::from_raw(1 + number);
         if number % 50 == 49 {
             (0..markers).for_each(|_| marker!("between"));
         }
@@ -58,22 +71,35 @@ fn record(samples: u64, markers: u64) -> HashMap<u64, Vec<Seen>> {
             continue;
         }
         let frames = stack(number);
-        let sample = Sample { at, cpu_ns: Some(number), frames: &frames, cut: false, failed: false };
+        let sample = Sample {
+            at,
+            cpu_ns: Some(number),
+            frames: &frames,
+            cut: false,
+            failed: false,
+        };
         if writer.sample(ThreadId::new(thread), &sample) {
             all.push((at.raw(), Some(number), frames));
         }
         if number % 1000 == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1)); // chunks are made ready
+            std::thread::sleep(std::time::Duration::from_millis(1)); // the manager prepares chunks
         }
     }
     written
 }
 
-fn assert_tails(seen: &HashMap<u64, Vec<Seen>>, written: &HashMap<u64, Vec<Seen>>, at_least: usize) {
+fn assert_tails(
+    seen: &HashMap<u64, Vec<Seen>>,
+    written: &HashMap<u64, Vec<Seen>>,
+    at_least: usize,
+) {
     assert_eq!(seen.len(), 3);
     for (thread, samples) in seen {
         let tail = &written[thread][written[thread].len() - samples.len()..];
-        assert!(samples.len() > at_least && samples == tail, "thread {thread}");
+        assert!(
+            samples.len() > at_least && samples == tail,
+            "thread {thread}"
+        );
     }
 }
 
@@ -87,11 +113,14 @@ fn stacks_are_read_back_exactly_after_evictions() {
     assert!(evicted > 1000, "nothing was evicted");
     assert_tails(&seen, &written, 1000);
     let kept: usize = seen.values().map(Vec::len).sum();
-    assert_eq!(kept as u64 + evicted, written.values().map(|all| all.len() as u64).sum::<u64>());
+    assert_eq!(
+        kept as u64 + evicted,
+        written.values().map(|all| all.len() as u64).sum::<u64>()
+    );
 }
 
 #[test]
-fn a_sample_shares_nothing_with_another_chunk_whatever_its_thread_records_in_between() {
+fn a_sample_never_refers_to_another_chunk_also_if_markers_are_recorded_in_between() {
     own_process!();
     let session = RunningSession::with_limit(1 << 20);
     let written = record(20_000, 4_000);

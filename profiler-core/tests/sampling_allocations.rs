@@ -1,11 +1,12 @@
-//! Once every thread has been sampled at its deepest, taking a sample allocates nothing.
+//! Test of the allocations of the sampler: it allocates nothing for a sample after every thread has
+//! been sampled at its greatest depth.
 
 #![cfg(all(
     target_os = "linux",
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-#![allow(unsafe_code, clippy::disallowed_methods)] // an allocator; the time that passed
+#![allow(clippy::disallowed_methods)] // `Instant::now` measures the time of the test
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -17,23 +18,31 @@ use test_support::patience::until;
 
 fn descend(levels: u32) -> u64 {
     let below = if levels == 0 {
-        (0..1000).fold(1_u64, |sum, more| std::hint::black_box(sum.wrapping_mul(31) + more))
+        (0..1000).fold(1_u64, |sum, more| {
+            std::hint::black_box(sum.wrapping_mul(31) + more)
+        })
     } else {
         descend(levels - 1)
     };
     std::hint::black_box(below) + 1
 }
 
-/// Waits until about so many samples more are taken. Returns the allocations of all threads, and the
-/// number of samples.
+/// Waits until about `samples` more samples are taken. Returns the allocations of all threads, and
+/// the number of samples.
 fn allocations(samples: u64) -> (u64, u64) {
     let taken = || session::sampling_stats().unwrap().taken;
     let begun = taken();
-    let wait = || assert!(until(|| taken() >= begun + samples), "{} of {samples} samples", taken() - begun);
+    let wait = || {
+        assert!(
+            until(|| taken() >= begun + samples),
+            "{} of {samples} samples",
+            taken() - begun
+        )
+    };
     (allocations_everywhere_during(wait), taken() - begun)
 }
 
-/// Tells threads to stop, also if the test fails before: nobody waits for them for ever.
+/// Sets a flag on drop, so threads also stop if the test panics.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -43,10 +52,17 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn a_sample_allocates_nothing_once_all_is_warm() {
+fn a_sample_allocates_nothing_after_a_warm_up() {
     own_process!();
     let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default()).unwrap();
+    session::start(
+        SessionParams {
+            features,
+            ..SessionParams::default()
+        },
+        StartOptions::default(),
+    )
+    .unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop_in_the_end = Stop(&stop);
@@ -63,8 +79,8 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
         let (allocations, samples) = allocations(300);
         let seconds = begun.elapsed().as_secs() + 1;
         drop(stop_in_the_end);
-        // What is left goes by time: the looks at threads and modules, about 40 allocations a second, and new chunks.
-        // On a busy machine there are few samples in a second.
+        // The remaining allocations depend on time: the lists of threads and modules need about 40
+        // per second, and new chunks need some. On a busy machine there are few samples per second.
         let by_time = 60 * seconds;
         assert!(
             allocations < samples / 2 + by_time,

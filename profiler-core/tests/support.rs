@@ -1,6 +1,7 @@
-//! What the tests of this crate share: the session of a test, and what its pool holds.
+//! Code that the tests of this crate share: the session of a test, the contents of its pool, and a
+//! thread that runs jobs.
 //!
-//! A session is global to its process, so a test that starts one runs in a process of its own.
+//! A session is global to its process, so a test that starts one runs in a separate process.
 
 use std::fs::File;
 use std::sync::mpsc;
@@ -20,9 +21,12 @@ impl RunningSession {
         Self
     }
 
-    /// Whose pool holds at most `bytes`.
+    /// Starts a session whose pool holds at most `bytes`.
     pub(crate) fn with_limit(bytes: u64) -> Self {
-        Self::start(SessionParams { limit: ByteLimit::new(bytes), ..SessionParams::default() })
+        Self::start(SessionParams {
+            limit: ByteLimit::new(bytes),
+            ..SessionParams::default()
+        })
     }
 }
 
@@ -32,17 +36,18 @@ impl Drop for RunningSession {
     }
 }
 
-/// The pool of this process.
+/// Opens the pool of this process.
 pub(crate) fn pool() -> PoolReader<File> {
     PoolReader::open(session::pool_file().unwrap()).unwrap()
 }
 
-/// What the pool of this process holds now.
+/// The present contents of this process's pool.
 pub(crate) fn snapshot() -> Snapshot {
     pool().snapshot().unwrap()
 }
 
-/// A new pool for a session with these parameters, as a parent makes it for a child.
+/// The specification of a new pool for a session with these parameters, as a parent creates it for
+/// a child.
 pub(crate) fn pool_spec(params: &SessionParams) -> PoolSpec {
     PoolSpec {
         id: pool::new_id().unwrap(),
@@ -54,7 +59,7 @@ pub(crate) fn pool_spec(params: &SessionParams) -> PoolSpec {
     }
 }
 
-/// A thread that does what it is sent, and says when it is done.
+/// A thread that runs the jobs that are sent to it, and reports the end of each job.
 pub(crate) struct Worker {
     jobs: mpsc::Sender<fn()>,
     done: mpsc::Receiver<()>,
@@ -63,15 +68,22 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(name: &str) -> Self {
-        let (jobs, todo) = mpsc::channel::<fn()>();
-        let (say, done) = mpsc::channel();
+        let (jobs, received_jobs) = mpsc::channel::<fn()>();
+        let (done_sender, done) = mpsc::channel();
         let body = move || {
-            for job in todo {
+            for job in received_jobs {
                 job();
-                say.send(()).unwrap();
+                done_sender.send(()).unwrap();
             }
         };
-        Self { jobs, done, thread: std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap() }
+        Self {
+            jobs,
+            done,
+            thread: std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(body)
+                .unwrap(),
+        }
     }
 
     pub(crate) fn run(&self, job: fn()) {

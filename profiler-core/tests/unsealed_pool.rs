@@ -1,4 +1,4 @@
-//! Memory that somebody could make shorter is no pool: the first record behind its new end would
+//! Test of a pool file that can shrink. It is refused, because a write behind its new end would
 //! kill the host.
 
 #![cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -13,8 +13,10 @@ use test_support::own_process;
 #[test]
 fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
     own_process!();
-    let params =
-        SessionParams { limit: profiler_core::ids::ByteLimit::new(65_536), ..SessionParams::default() };
+    let params = SessionParams {
+        limit: profiler_core::ids::ByteLimit::new(65_536),
+        ..SessionParams::default()
+    };
     let spec = support::pool_spec(&params);
     let mut sealed = pool::create(&spec).unwrap();
     let mut header = [0; 4096];
@@ -23,7 +25,10 @@ fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
     unsealed.write_all(&header).unwrap();
     unsealed.set_len(sealed.metadata().unwrap().len()).unwrap();
     let refused = session::attach(unsealed);
-    assert!(matches!(refused, Err(StartError::Attach(AttachError::NotSealed))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StartError::Attach(AttachError::NotSealed))),
+        "{refused:?}"
+    );
     assert!(!session::is_active());
     session::attach(sealed).unwrap();
 }

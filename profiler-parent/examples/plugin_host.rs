@@ -1,14 +1,16 @@
-//! A host with three plugin processes that work for two tenants. One plugin is janky: who?
+//! Example: a host with three plugin processes that work for two tenants. The profiler finds the
+//! slow plugin.
 //!
 //! ```text
 //! cargo run --release -p profiler-parent --example plugin_host -- [SECONDS]
 //! ```
 //!
-//! Every plugin is this same executable. Each of its requests belongs to the plugin and to the tenant that it is done for. The
-//! host looks at the groups of all processes, without asking any, prints who is slow and why, and is alerted when
-//! a request takes more than 64 ms, with a profile of just that time. Nobody is told which plugin it is.
+//! Every plugin is the same executable. Each of its requests belongs to the plugin and to a tenant.
+//! The host reads the groups of all processes without a request to them, and prints which of them
+//! are slow and why. It gets an alert if a request takes more than 64 ms, with a profile of that
+//! time.
 
-#![allow(clippy::disallowed_methods)] // a host's own clock
+#![allow(clippy::disallowed_methods)] // `Instant` is the host's own clock
 
 use std::path::Path;
 use std::process::Command;
@@ -37,11 +39,18 @@ fn run_host(seconds: u64) -> Result<()> {
     std::fs::create_dir_all("evidence")?;
     let session = Session::builder().name("host").start()?;
     let _measured = session.monitor(Probes::ALL);
-    let alerts = session.alerts(AlertRules::default(), EvidenceOptions::in_directory("evidence"))?;
-    alerts.add(AlertTarget::All, "the terminal", |alerts| alerts.iter().for_each(say))?;
+    let alerts = session.alerts(
+        AlertRules::default(),
+        EvidenceOptions::in_directory("evidence"),
+    )?;
+    alerts.add(AlertTarget::All, "the terminal", |alerts| {
+        alerts.iter().for_each(say)
+    })?;
 
-    let mut plugins =
-        PLUGINS.map(|name| start(&session, name, seconds)).into_iter().collect::<Result<Vec<_>>>()?;
+    let mut plugins = PLUGINS
+        .map(|name| start(&session, name, seconds))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
     for plugin in &mut plugins {
         plugin.wait()?;
     }
@@ -60,16 +69,29 @@ fn start(session: &Session, name: &str, seconds: u64) -> Result<ProfiledChild> {
 }
 
 fn say(alert: &Alert) {
-    let Alert { kind, group, process_name, runs, highest_ns, .. } = alert;
-    let none = alert.evidence_error.as_deref().unwrap_or("that of the one above");
-    let evidence = alert.evidence.as_deref().map_or(none.into(), Path::to_string_lossy);
+    let Alert {
+        kind,
+        group,
+        process_name,
+        runs,
+        highest_ns,
+        ..
+    } = alert;
+    let none = alert
+        .evidence_error
+        .as_deref()
+        .unwrap_or("that of the one above");
+    let evidence = alert
+        .evidence
+        .as_deref()
+        .map_or(none.into(), Path::to_string_lossy);
     println!(
         "alert: {kind} {group:?} in {process_name:?}: {runs} slow, up to {} ms; evidence: {evidence}",
         highest_ns / 1_000_000
     );
 }
 
-/// The plugins and tenants, first those of whose requests the most are slow.
+/// Prints the plugins and tenants. The ones with the highest share of slow requests are first.
 fn show(session: &Session) {
     println!(
         "\n{:<8} {:<14} {:>8} {:>9} {:>9} {:>11} {:>9} {:>8}",
@@ -77,10 +99,18 @@ fn show(session: &Session) {
     );
     let mut groups = session.groups().merged();
     groups.retain(|group| matches!(group.kind, GroupKind::Plugin | GroupKind::Tenant));
-    let slow = |of: &GroupTotals| of.durations[6] * 1_000_000 / of.ticks.max(1);
+    let slow = |totals: &GroupTotals| totals.durations[6] * 1_000_000 / totals.ticks.max(1);
     groups.sort_by_key(|group| std::cmp::Reverse((slow(&group.totals), group.totals.longest_ns)));
     for group in groups {
-        let GroupTotals { ticks, wall_ns, cpu_ns, blocking_ns, longest_ns, durations, .. } = &group.totals;
+        let GroupTotals {
+            ticks,
+            wall_ns,
+            cpu_ns,
+            blocking_ns,
+            longest_ns,
+            durations,
+            ..
+        } = &group.totals;
         let ms = |ns: &u64| format!("{} ms", ns / 1_000_000);
         println!(
             "{:<8} {:<14} {ticks:>8} {:>9} {:>9} {:>11} {:>9} {:>8}",
@@ -121,7 +151,7 @@ fn serve(plugin: &str, number: u64) {
             let _waiting = profiler_child::core::blocking!("disk");
             std::thread::sleep(Duration::from_millis(6));
         }
-        // Once in a while it reads all its rules anew.
+        // From time to time, the ad blocker parses all its rules again.
         _ if number % 100 == 51 => parse_all_rules(Duration::from_millis(150)),
         _ => match_rules(Duration::from_millis(1)),
     }
@@ -146,7 +176,9 @@ fn work_for(time: Duration) {
     let end = Instant::now() + time;
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     while Instant::now() < end {
-        hash = (0..1000_u64).fold(hash, |hash, byte| (hash ^ byte).wrapping_mul(0x100_0000_01b3));
+        hash = (0..1000_u64).fold(hash, |hash, byte| {
+            (hash ^ byte).wrapping_mul(0x100_0000_01b3)
+        });
     }
     std::hint::black_box(hash);
 }

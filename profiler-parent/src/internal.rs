@@ -1,7 +1,8 @@
-//! What the other crates of the workspace use: the `profiler` command, tests and fuzz targets.
+//! Re-exports for the other crates of the workspace: the `profiler` command, tests and fuzz
+//! targets.
 //!
-//! Not for applications; hidden in the documentation. Invariant: an item that applications need has a
-//! path outside of this module.
+//! Not for applications, and hidden in the documentation. Invariant: every item that applications
+//! need has a path outside this module.
 
 pub mod controller {
     //! See `controller` in the sources: the global controller.
@@ -21,10 +22,10 @@ pub mod output {
     pub use crate::output::*;
 }
 
-pub mod outbox {
-    //! See `outbox` in the sources: files of parts.
+pub mod part_file {
+    //! See `part_file` in the sources: files of parts.
 
-    pub use crate::outbox::*;
+    pub use crate::part_file::*;
 }
 
 pub mod processed {

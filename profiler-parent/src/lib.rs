@@ -1,8 +1,14 @@
-//! One line for the parent process: session, spawn, one memory limit, one merged profile.
+//! The profiler for parent processes: sessions, the start of child processes, one memory limit for
+//! all processes, and one merged profile.
 
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
 )]
 
 pub mod alerts;
@@ -18,8 +24,8 @@ pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
-mod outbox;
 mod output;
+mod part_file;
 mod pools;
 mod process_table;
 mod processed;
@@ -49,7 +55,7 @@ pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(inline)]
-pub use profiler_core::internal::losses::{DropReason, Drops, EntryCounts};
+pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::Features;
 #[doc(no_inline)]
@@ -58,7 +64,7 @@ pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionErro
 pub use supervisor::{ChildSignals, ProfiledChild, SpawnError};
 pub use symbols::SymbolOptions;
 
-/// The code in the README compiles.
+/// Compiles the code in the README, as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

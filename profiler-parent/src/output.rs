@@ -1,10 +1,10 @@
-//! The file that a profile is written to: whole and private, or not there at all.
+//! The file that a profile is written to. It appears complete and private, or not at all.
 //!
-//! Written by the capture and by the exporters. The bytes go to a temporary file in the
-//! target's directory, `.NAME.XXXXXX.part`, which takes the target's place in one step once all
-//! of it is on disk. Invariants: nobody but the owner can read it; whatever stood at the target
-//! is replaced, never written through (a symbolic link there is replaced, not followed); what is no
-//! file (a device, a pipe) is refused; an unfinished file is removed, unless the process is killed.
+//! Written by the capture and by the exporters. The bytes go to a temporary file in the target's
+//! directory, `.NAME.XXXXXX.part`, which replaces the target in one step once all its bytes are on
+//! disk. Invariants: only the owner can read the file; an existing target is replaced, never
+//! written through (a symbolic link is replaced, not followed); a target that is not a file (a
+//! device, a pipe) is refused; an unfinished file is removed, unless the process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -14,21 +14,21 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
-/// How hard a `.gz` is compressed, 1 to 9.
+/// Compression level of `.gz` files, 1 to 9.
 const GZIP_LEVEL: u32 = 6;
 
-/// Bytes gathered before the system is asked to write.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Why a profile is not in its file.
+/// The reason why a profile could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct OutputError {
-    /// What was tried.
+    /// The step that failed.
     pub action: &'static str,
-    /// The file that was asked for.
+    /// The target file.
     pub path: PathBuf,
-    /// The system's reason.
+    /// The error of the system.
     #[source]
     pub source: io::Error,
 }
@@ -49,36 +49,52 @@ enum Sink {
 }
 
 impl ProfileFile {
-    /// Begins a file that [`Self::commit`] will put at `target`; compressed if that ends in
-    /// `.gz`.
+    /// Creates a temporary file, which [`Self::commit`] moves to `target`. The content is
+    /// compressed if the name of `target` ends in `.gz`.
     ///
     /// # Errors
-    /// [`OutputError`]; then nothing was made.
+    /// [`OutputError`]; no file is left then.
     pub fn create(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
         let target = target.into();
         let temporary = match temporary_beside(&target) {
             Ok(file) => BufWriter::with_capacity(BUFFER_BYTES, file),
-            Err(source) => return Err(OutputError { action: "create", path: target, source }),
+            Err(source) => {
+                return Err(OutputError {
+                    action: "create",
+                    path: target,
+                    source,
+                });
+            }
         };
-        let sink = match target.extension().is_some_and(|extension| extension == "gz") {
-            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, Compression::new(GZIP_LEVEL)))),
+        let sink = match target
+            .extension()
+            .is_some_and(|extension| extension == "gz")
+        {
+            true => Sink::Gzip(Box::new(GzEncoder::new(
+                temporary,
+                Compression::new(GZIP_LEVEL),
+            ))),
             false => Sink::Plain(temporary),
         };
         Ok(Self { target, sink })
     }
 
-    /// Where the file will be.
+    /// The path at which [`Self::commit`] puts the file.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Puts the file at its place, with all its bytes on disk, and says how many they are.
+    /// Moves the file to its target, with all its bytes on disk. Returns its size in bytes.
     ///
     /// # Errors
-    /// [`OutputError`]; then the target is as it was before.
+    /// [`OutputError`]; the target is unchanged then.
     pub fn commit(self) -> Result<u64, OutputError> {
         let Self { target, sink } = self;
-        finish(sink, &target).map_err(|source| OutputError { action: "write", path: target, source })
+        finish(sink, &target).map_err(|source| OutputError {
+            action: "write",
+            path: target,
+            source,
+        })
     }
 }
 
@@ -103,7 +119,9 @@ fn finish(sink: Sink, target: &Path) -> io::Result<u64> {
         Sink::Plain(file) => file,
         Sink::Gzip(file) => file.finish()?,
     };
-    let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let file = buffered
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     file.as_file().sync_all()?;
     let length = file.as_file().metadata()?.len();
     file.persist(target).map_err(|error| error.error)?;
@@ -113,39 +131,58 @@ fn finish(sink: Sink, target: &Path) -> io::Result<u64> {
 
 fn temporary_beside(target: &Path) -> io::Result<NamedTempFile<File>> {
     let Some(name) = target.file_name() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path has no file name",
+        ));
     };
     if names_directory(target) {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
     if names_a_device(target) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device or a pipe, not a file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a device or a pipe, not a file",
+        ));
     }
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(name);
     prefix.push(".");
-    tempfile::Builder::new().prefix(&prefix).suffix(".part").make_in(directory_of(target), create_private)
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".part")
+        .make_in(directory_of(target), create_private)
 }
 
-/// Renaming to it would fail, but only when everything has been written.
+/// Whether the target is a directory. Renaming to a directory would fail, but only after the whole
+/// profile has been written.
 fn names_directory(target: &Path) -> bool {
     target.as_os_str().as_encoded_bytes().ends_with(b"/")
         || target.symlink_metadata().is_ok_and(|is| is.is_dir())
 }
 
-/// Devices, pipes and sockets, and links to them: a profile would not go there, but take their place. `/dev/stdout`
-/// is a link into `/proc`, whatever stands behind it.
+/// Whether the target is a device, a pipe or a socket, or a link to one: the profile would replace
+/// it instead of being written to it. Every link into `/proc` or `/dev` counts, such as
+/// `/dev/stdout`, also if it leads to a file.
 fn names_a_device(target: &Path) -> bool {
-    let is_other = target.metadata().is_ok_and(|is| !is.is_file() && !is.is_dir());
-    is_other || target.read_link().is_ok_and(|link| link.starts_with("/proc") || link.starts_with("/dev"))
+    let is_other = target
+        .metadata()
+        .is_ok_and(|is| !is.is_file() && !is.is_dir());
+    is_other
+        || target
+            .read_link()
+            .is_ok_and(|link| link.starts_with("/proc") || link.starts_with("/dev"))
 }
 
 fn directory_of(target: &Path) -> &Path {
-    target.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    target
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
-/// A file that is new, nobody else's and not inherited: `O_EXCL`, `O_CLOEXEC`, and on Unix
-/// `O_NOFOLLOW` and mode 0600.
+/// Creates a new file that only its owner can access and that child processes do not inherit:
+/// `O_EXCL`, `O_CLOEXEC`, and on Unix `O_NOFOLLOW` and mode 0600.
 fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -157,7 +194,8 @@ fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Makes the new name last. Some file systems cannot; the file itself is on disk by then.
+/// Writes the new name to disk. Some file systems cannot do this; the file itself is on disk
+/// already.
 fn sync_directory(target: &Path) {
     if let Ok(directory) = File::open(directory_of(target)) {
         let _ = directory.sync_all();

@@ -1,13 +1,14 @@
-//! Pools that survive the death of all processes: files in a private directory of the session.
+//! Pools that survive the death of all processes, as files in a private directory of the session.
 //!
-//! Made by [`crate::SessionBuilder::pool_directory`], filled by spawning, emptied by the supervisor when a
-//! dead process's data has expired, read by [`crate::recover`]. Invariants: the directory is new,
-//! this user's alone (0700) and named by nothing private; its files are made with `O_EXCL` and
-//! 0600 and handed to children open, so a child opens nothing; a session that ends in order
-//! leaves nothing, and none touches the directory of another.
+//! Created for [`crate::SessionBuilder::pool_directory`]. Spawning a child adds its pool, the
+//! supervisor removes the pools of dead processes whose data has expired, and [`crate::recover`]
+//! reads the pools that are left. Invariants: the directory is new, accessible only to this user
+//! (0700), and its name reveals nothing private; its files are created with `O_EXCL` and mode 0600
+//! and are passed to children open, so a child opens no file; a session that ends in order removes
+//! its directory, and no session touches the directory of another.
 //!
 //! ```text
-//! DIRECTORY/                       given by the application, this user's alone
+//! DIRECTORY/                       given by the application, private to this user
 //!   profiler-PID-RANDOM/           one per session
 //!     parent.pool                  the session's own process
 //!     child-POOLID.pool            one per child whose data is still kept
@@ -24,33 +25,33 @@ use profiler_core::internal::sys;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-/// File of the parent's own pool.
+/// The name of the file of the parent's own pool.
 pub(crate) const PARENT: &str = "parent.pool";
-/// How the name of a session's directory begins.
+/// The prefix of the name of a session's directory.
 pub(crate) const SESSION_PREFIX: &str = "profiler-";
 
-/// Why pools cannot be kept in a directory.
+/// The reason why pools cannot be kept in a directory.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep pools in {}: {why}", path.display())]
 pub struct PoolDirectoryError {
-    /// The directory that was asked for.
+    /// The requested directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem with the directory.
     #[source]
     pub why: Unsuitable,
 }
 
-/// What makes a directory unfit for pools.
+/// A problem that makes a directory unsuitable for pools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsuitable {
-    /// Others could exchange files in it.
+    /// It belongs to another user, who could replace files in it.
     #[error("it belongs to user {0}")]
     NotOwn(u32),
-    /// Others may enter it.
-    #[error("others may enter it (mode {0:o}); it must be 700")]
+    /// Other users may access it.
+    #[error("other users may access it (mode {0:o}); the mode must be 700")]
     Open(u32),
-    /// The system refuses it; a symbolic link is refused as well.
+    /// The system returned an error, for example because the path is a symbolic link.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -68,17 +69,20 @@ pub(crate) struct PoolDirectory {
     name: String,
     directory: OwnedFd,
     path: PathBuf,
-    /// The process that made it; a forked child must not remove it.
+    /// The process that created the directory; a forked child must not remove it.
     maker: ProcessId,
 }
 
 impl PoolDirectory {
-    /// Makes a directory below `base`, which is made if it is not there.
+    /// Creates a directory in `base`, and `base` itself if it does not exist.
     ///
     /// # Errors
-    /// [`PoolDirectoryError`]; then nothing was made, but perhaps `base`.
+    /// [`PoolDirectoryError`]; `base` may have been created then.
     pub(crate) fn create(base: &Path) -> Result<Self, PoolDirectoryError> {
-        Self::make_below(base).map_err(|why| PoolDirectoryError { path: base.to_owned(), why })
+        Self::make_below(base).map_err(|why| PoolDirectoryError {
+            path: base.to_owned(),
+            why,
+        })
     }
 
     fn make_below(path: &Path) -> Result<Self, Unsuitable> {
@@ -93,20 +97,26 @@ impl PoolDirectory {
         let name = format!("{SESSION_PREFIX}{maker}-{random:016x}");
         rustix::fs::mkdirat(&base, &name, Mode::RWXU)?;
         let directory = open_directory(&base, Path::new(&name))?;
-        Ok(Self { path: path.join(&name), base, name, directory, maker })
+        Ok(Self {
+            path: path.join(&name),
+            base,
+            name,
+            directory,
+            maker,
+        })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A new empty file for the parent's own pool.
+    /// Creates an empty file for the parent's own pool.
     pub(crate) fn parent_file(&self) -> io::Result<File> {
         self.new_file(PARENT)
     }
 
-    /// Makes the pool of a child.
+    /// Creates the pool of a child.
     pub(crate) fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
         let file = self.new_file(&child_name(spec.id))?;
         match pool::create_in(&file, spec) {
@@ -124,16 +134,20 @@ impl PoolDirectory {
     }
 
     fn new_file(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Removes the pools and the directory; other files in it stay.
+    /// Removes the pools, and the directory if it contains no other files.
     pub(crate) fn remove(&self) {
         if sys::process_id() != self.maker {
             return;
         }
-        let names = rustix::fs::Dir::read_from(&self.directory).into_iter().flatten().flatten();
+        let names = rustix::fs::Dir::read_from(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
         for entry in names.filter(|entry| entry.file_name().to_bytes().ends_with(b".pool")) {
             let _ = rustix::fs::unlinkat(&self.directory, entry.file_name(), AtFlags::empty());
         }
@@ -185,7 +199,10 @@ mod tests {
         for mode in [0o701, 0o710, 0o750, 0o1777] {
             std::fs::set_permissions(base.path(), PermissionsExt::from_mode(mode)).unwrap();
             let refused = PoolDirectory::create(base.path()).unwrap_err();
-            assert!(matches!(refused.why, Unsuitable::Open(_)), "{mode:o}: {refused}");
+            assert!(
+                matches!(refused.why, Unsuitable::Open(_)),
+                "{mode:o}: {refused}"
+            );
         }
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 0);
     }
@@ -193,7 +210,8 @@ mod tests {
     #[test]
     fn a_symbolic_link_or_a_file_is_refused() {
         let base = private();
-        let (link, file) = (base.path().join("link"), base.path().join("file"));
+        let link = base.path().join("link");
+        let file = base.path().join("file");
         symlink(base.path(), &link).unwrap();
         std::fs::write(&file, "").unwrap();
         for path in [link, file] {
@@ -203,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_private_and_goes_in_the_end_but_what_is_not_ours() {
+    fn pools_are_private_and_removed_at_the_end_but_other_files_are_kept() {
         let base = private();
         let new = base.path().join("new");
         let pools = PoolDirectory::create(&new).unwrap();
         pools.parent_file().unwrap();
-        assert!(pools.parent_file().is_err(), "a file is made once");
+        assert!(pools.parent_file().is_err(), "the file exists already");
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
         let modes = [&new, pools.path(), &pools.path().join(PARENT)].map(mode);
         assert_eq!(modes, [0o700, 0o700, 0o600]);
@@ -216,6 +234,11 @@ mod tests {
         std::fs::write(&foreign, "").unwrap();
         drop(pools);
         assert!(foreign.exists());
-        assert_eq!(std::fs::read_dir(foreign.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::read_dir(foreign.parent().unwrap())
+                .unwrap()
+                .count(),
+            1
+        );
     }
 }

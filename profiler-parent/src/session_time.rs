@@ -17,7 +17,7 @@ pub struct SessionNs(pub i64);
 pub(crate) struct SessionTime(SessionClock);
 
 impl SessionTime {
-    /// The session starts now.
+    /// Creates the time of a session that starts now.
     pub(crate) fn start_now() -> Self {
         Self(SessionClock::start_now())
     }
@@ -27,7 +27,7 @@ impl SessionTime {
         self.0
     }
 
-    /// Now.
+    /// The current session time.
     pub(crate) fn now(self) -> SessionNs {
         SessionNs(self.converter().since_start_ns(Timestamp::now()))
     }
@@ -42,7 +42,11 @@ impl SessionTime {
     pub(crate) fn timestamp_of(self, at: SessionNs, later: Anchor) -> Timestamp {
         let ticks = self.0.converter(later).ticks_in(at.0.unsigned_abs());
         let start = self.0.start.ticks.raw();
-        let raw = if at.0 < 0 { start.saturating_sub(ticks) } else { start.saturating_add(ticks) };
+        let raw = if at.0 < 0 {
+            start.saturating_sub(ticks)
+        } else {
+            start.saturating_add(ticks)
+        };
         Timestamp::from_raw(raw)
     }
 

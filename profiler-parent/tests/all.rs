@@ -1,7 +1,8 @@
-//! The tests of the crate's public surface, one file per subject.
+//! The tests of the crate's public interface, one module per subject.
 //!
-//! They are one program, because each would take long to link. A test that starts a session, or
-//! limits what its process may have, runs in a process of its own: `own_process!()`.
+//! They are one program, because linking a program takes long. A test that starts a session, or
+//! that limits the resources of its process, begins with `own_process!()` and runs in a separate
+//! process.
 
 mod auto_traits;
 mod controller;

@@ -1,24 +1,25 @@
-//! Which public types are `Send` and `Sync`.
+//! Checks which public types are `Send` and `Sync`.
 
-use profiler_parent::alerts::{ListenerError, Withheld};
+use profiler_parent::alerts::{ListenerError, SuppressedAlerts};
 use profiler_parent::export::{ExportError, ExportOptions, Exported, Imported, Target, TimeKind};
 use profiler_parent::groups::{
-    GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess, Peak, Probes,
-    ProcessGroups, ProcessStanding, RowStatus,
+    GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess,
+    Peak, Probes, ProcessGroups, ProcessStanding, RowStatus,
 };
 use profiler_parent::observe::{
-    Batch, BatchClock, Detail, Field, Flow, Forwarding, NoBatch, ObservedMarker, ObserverOptions, Origin,
-    SessionNs, Shape, SharedText, SpanNumber, Value,
+    Batch, BatchClock, Detail, Field, Flow, Forwarding, NoBatch, ObservedMarker, ObserverOptions,
+    Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
 };
 use profiler_parent::recover::{
     FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess,
 };
 use profiler_parent::{
-    Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError, CaptureEvent,
-    CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation, DropReason, Drops,
-    EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot, LimitError, Monitor,
-    ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport, ProcessState, ProfiledChild,
-    Session, SessionBuilder, SessionError, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
+    Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError,
+    CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
+    DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
+    LimitError, Monitor, ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport,
+    ProcessState, ProfiledChild, Session, SessionBuilder, SessionError, SpawnError, SymbolOptions,
+    Unsuitable, Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -61,7 +62,7 @@ assert_send_sync!(
     AlertsError,
     EvidenceOptions,
     ListenerError,
-    Withheld,
+    SuppressedAlerts,
     GroupsSnapshot,
     Monitor,
     GroupId,
@@ -98,10 +99,29 @@ assert_send_sync!(
     SpanNumber,
     Value,
 );
-assert_send_sync!(ExportError, ExportOptions, Exported, Imported, Target, TimeKind);
-assert_send_sync!(FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess);
+assert_send_sync!(
+    ExportError,
+    ExportOptions,
+    Exported,
+    Imported,
+    Target,
+    TimeKind
+);
+assert_send_sync!(
+    FindError,
+    Life,
+    PassedOver,
+    RecoverError,
+    Recovery,
+    Survey,
+    SurveyedProcess
+);
 #[cfg(feature = "live")]
-assert_send_sync!(profiler_parent::LiveError, profiler_parent::LiveOptions, profiler_parent::LiveServer);
+assert_send_sync!(
+    profiler_parent::LiveError,
+    profiler_parent::LiveOptions,
+    profiler_parent::LiveServer
+);
 #[cfg(feature = "view")]
 assert_send_sync!(
     profiler_parent::view::Kind,
@@ -111,5 +131,5 @@ assert_send_sync!(
     profiler_parent::view::ViewError,
 );
 
-// It owns the application's source of names, which may not be `Sync`.
+// A capture owns the application's source of names, which may not be `Sync`.
 assert_send!(Capture);

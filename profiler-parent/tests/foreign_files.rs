@@ -1,6 +1,8 @@
-//! Files that somebody else wrote: every one of the regression corpus is imported or exported without harm, and true documents
-//! that are changed in many places, too. What fuzzing finds (`fuzz/fuzz_targets/{cpuprofile_import,profile_export}.rs`, which hold
-//! files against the same laws) becomes a file of the corpus.
+//! Tests of imports and exports of files from other programs: the files of the regression corpus,
+//! and valid documents with random edits. Each is taken or refused without harm.
+//!
+//! The fuzz targets `cpuprofile_import` and `profile_export` use the same checks. An input that
+//! fuzzing finds is added to the corpus.
 
 #[path = "hostile/edits.rs"]
 mod edits;
@@ -24,18 +26,26 @@ const PROFILES: [&str; 3] = [
     include_str!("corpus/profile_export/gecko.json"),
     include_str!("corpus/profile_export/weighted.json"),
 ];
-/// Edited documents that each test tries.
+/// Number of edited documents that each test tries.
 const TRIES: u64 = 400;
 
-/// The files of a corpus, in order.
-fn corpus(of: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(of);
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+/// The files of the corpus with this name, in order.
+fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/corpus")
+        .join(name);
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     files.sort();
-    files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    files
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect()
 }
 
-/// Bytes that are the same in every run, and others for every number.
+/// Pseudorandom bytes: the same in every run, and different for every number.
 fn bytes(number: u64) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -45,18 +55,25 @@ fn bytes(number: u64) -> Vec<u8> {
         (state >> 24) as u8
     };
     let len = 5 + number as usize % 40;
-    // Not one that begins a text of its own.
-    std::iter::once((number % 90) as u8).chain((1..len).map(|_| next())).collect()
+    // The first byte must not be one that begins a complete text.
+    std::iter::once((number % 90) as u8)
+        .chain((1..len).map(|_| next()))
+        .collect()
 }
 
-/// Runs `check` for each file: those named `bad-…` are refused, all others taken.
-fn check_corpus(of: &str, most: usize, check: impl Fn(&[u8], &Room) -> Option<u64>) {
-    let (files, room) = (corpus(of), Room::new());
-    assert!(files.len() >= most, "{} files", files.len());
+/// Runs `check` for each file. Files named `bad-…` must be refused, all others taken.
+fn check_corpus(name: &str, at_least: usize, check: impl Fn(&[u8], &Room) -> Option<u64>) {
+    let files = corpus(name);
+    let room = Room::new();
+    assert!(files.len() >= at_least, "{} files", files.len());
     for (path, bytes) in files {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         println!("{name}");
-        assert_eq!(check(&bytes, &room).is_none(), name.starts_with("bad-"), "{name}");
+        assert_eq!(
+            check(&bytes, &room).is_none(),
+            name.starts_with("bad-"),
+            "{name}"
+        );
     }
 }
 
@@ -73,7 +90,7 @@ fn x1_every_file_of_the_corpus_is_exported_or_refused_without_harm() {
 }
 
 #[test]
-fn x9_documents_that_are_nearly_right_are_imported_or_refused_without_harm() {
+fn x9_edited_documents_are_imported_or_refused_without_harm() {
     own_process!();
     let room = Room::new();
     let taken = (0..TRIES).filter(|number| {
@@ -85,7 +102,7 @@ fn x9_documents_that_are_nearly_right_are_imported_or_refused_without_harm() {
 }
 
 #[test]
-fn x1_documents_that_are_nearly_right_are_exported_or_refused_without_harm() {
+fn x1_edited_documents_are_exported_or_refused_without_harm() {
     own_process!();
     let room = Room::new();
     let taken = (0..TRIES).filter(|number| {

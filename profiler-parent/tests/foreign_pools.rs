@@ -1,6 +1,9 @@
-//! Pools that change while they are read again and again, for groups and for observers: nothing panics, work and what is told are
-//! bounded. Random changes, and the regression corpus; what fuzzing finds (`fuzz/fuzz_targets/groups_and_follow.rs`, which holds
-//! readers against the same laws) becomes a file of it.
+//! Tests of pools that change while they are read repeatedly, for groups and for observers: no
+//! reader panics, and the work and the delivered data are bounded. The inputs are random changes
+//! and the regression corpus.
+//!
+//! The fuzz target `groups_and_follow` uses the same checks. An input that fuzzing finds is added
+//! to the corpus.
 
 #[path = "../../profiler-core/tests/hostile/changing.rs"]
 mod changing;
@@ -15,29 +18,36 @@ use profiler_parent::observe::MarkerDecoder;
 use recorded::{Recorded, recorded};
 use test_support::own_process;
 
-/// Inputs that are made up.
+/// Number of random inputs.
 const TRIES: u64 = 300;
 
-/// Gives the number of entries and of markers.
+/// Reads a pool with an input. Returns the numbers of delivered entries and markers.
 fn read(pool: &Recorded, input: &[u8]) -> (u64, u64) {
-    let (mut decoder, mut markers) = (MarkerDecoder::default(), 0);
-    let entries = changing::check(pool, input, |one| markers += u64::from(told::check(&mut decoder, one)));
+    let mut decoder = MarkerDecoder::default();
+    let mut markers = 0;
+    let entries = changing::check(pool, input, |entry| {
+        markers += u64::from(told::check(&mut decoder, entry))
+    });
     (entries, markers)
 }
 
 #[test]
-fn a_pool_that_does_not_change_is_told_whole() {
+fn all_entries_of_a_pool_that_does_not_change_are_delivered() {
     own_process!();
     let (entries, markers) = read(&recorded(), &[0]);
-    assert!(entries > 500 && markers > 300, "{markers} markers of {entries} entries");
+    assert!(
+        entries > 500 && markers > 300,
+        "{markers} markers of {entries} entries"
+    );
     let (few, _) = read(&recorded(), &[1]);
     assert!(few < entries, "a budget bounds an advance");
 }
 
 #[test]
-fn t10_pools_that_change_under_their_readers_eyes_do_no_harm() {
+fn t10_pools_that_change_while_they_are_read_do_no_harm() {
     own_process!();
-    let (pool, mut all) = (recorded(), 0);
+    let pool = recorded();
+    let mut all = 0;
     for number in 0..TRIES {
         let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
@@ -46,7 +56,7 @@ fn t10_pools_that_change_under_their_readers_eyes_do_no_harm() {
             state ^= state << 17;
             (state >> 24) as u8
         };
-        // Words that are large, small or like those that are there.
+        // The words are small or large, because some of their high bytes are zero.
         let mut change = || {
             let mut bytes: [u8; 12] = std::array::from_fn(|_| next());
             let kept = 4 + usize::from(next() % 9);
@@ -63,7 +73,8 @@ fn t10_pools_that_change_under_their_readers_eyes_do_no_harm() {
 #[test]
 fn t10_every_input_of_the_corpus_is_read_without_harm() {
     own_process!();
-    let (pool, mut files) = (recorded(), 0);
+    let pool = recorded();
+    let mut files = 0;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/groups_and_follow");
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();

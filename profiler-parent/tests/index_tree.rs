@@ -1,7 +1,7 @@
-//! The example `index_tree`: what it counts, what it records, and how it refuses.
+//! Tests of the example `index_tree`: its counts, its profile, and its errors.
 //!
-//! Cargo builds examples before it runs all tests; for this file alone, build it first:
-//! `cargo build -p profiler-parent --example index_tree`.
+//! Cargo builds the examples before it runs all tests. To run only this file, build the example
+//! first: `cargo build -p profiler-parent --example index_tree`.
 
 use std::fs;
 use std::io::Read;
@@ -15,13 +15,20 @@ use test_support::own_process;
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap().join("examples/index_tree");
-    assert!(built.exists(), "not built: cargo build -p profiler-parent --example index_tree");
+    assert!(
+        built.exists(),
+        "not built: cargo build -p profiler-parent --example index_tree"
+    );
     built
 }
 
-/// Runs the example in a directory; files that it writes without being told where land there.
+/// Runs the example in a directory, to which it writes files by default.
 fn run(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(example()).args(arguments).current_dir(directory).output().unwrap()
+    Command::new(example())
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -29,7 +36,8 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Twenty-one files with words, one without, and what must not be looked at.
+/// A tree with 21 files with words, one binary file, and directories and a link that must be
+/// skipped.
 fn tree() -> TempDir {
     let root = tempdir().unwrap();
     for directory in ["a/deep", "b", ".git", "target", "a/node_modules"] {
@@ -37,7 +45,11 @@ fn tree() -> TempDir {
         fs::write(root.path().join(directory).join("some.txt"), "hidden").unwrap();
     }
     for number in 0..19 {
-        fs::write(root.path().join(format!("b/{number}")), "The common word, the COMMON word.\n").unwrap();
+        fs::write(
+            root.path().join(format!("b/{number}")),
+            "The common word, the COMMON word.\n",
+        )
+        .unwrap();
     }
     fs::write(root.path().join("binary"), b"not\0words").unwrap();
     #[cfg(unix)]
@@ -51,7 +63,9 @@ fn profile(file: &Path) -> Value {
     let bytes = fs::read(file).unwrap();
     if file.extension().is_some_and(|extension| extension == "gz") {
         let mut text = String::new();
-        flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+        flate2::read::GzDecoder::new(&bytes[..])
+            .read_to_string(&mut text)
+            .unwrap();
         return serde_json::from_str(&text).unwrap();
     }
     serde_json::from_slice(&bytes).unwrap()
@@ -61,25 +75,36 @@ fn array<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
     value[key].as_array().unwrap()
 }
 
-/// How many markers of all threads of the processes with this kind of name have a payload of this type.
+/// The number of markers with this payload type, in all processes whose name begins with `process`.
 fn markers_of_type(profile: &Value, process: &str, wanted: &str) -> u64 {
-    let name = |thread: &Value| thread["processName"].as_str().unwrap().starts_with(process);
-    let threads = array(profile, "threads").iter().filter(|thread| name(thread));
+    let is_of_process =
+        |thread: &Value| thread["processName"].as_str().unwrap().starts_with(process);
+    let threads = array(profile, "threads")
+        .iter()
+        .filter(|thread| is_of_process(thread));
     let payloads = threads.flat_map(|thread| array(&thread["markers"], "data"));
     payloads.filter(|payload| payload["type"] == wanted).count() as u64
 }
 
-/// How many processes of the profile have this kind of name.
+/// The number of processes whose name begins with `process`.
 fn processes(profile: &Value, process: &str) -> usize {
-    let mains = array(profile, "threads").iter().filter(|thread| thread["isMainThread"] == true);
-    mains.filter(|main| main["processName"].as_str().unwrap().starts_with(process)).count()
+    let mains = array(profile, "threads")
+        .iter()
+        .filter(|thread| thread["isMainThread"] == true);
+    mains
+        .filter(|main| main["processName"].as_str().unwrap().starts_with(process))
+        .count()
 }
 
 #[test]
 fn every_indexed_file_has_a_marker_in_the_profile() {
     own_process!();
-    let (tree, place) = (tree(), tempdir().unwrap());
-    let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--workers", "3"]));
+    let tree = tree();
+    let place = tempdir().unwrap();
+    let text = stdout(&run(
+        place.path(),
+        &[tree.path().to_str().unwrap(), "--workers", "3"],
+    ));
     assert!(text.contains(&format!("indexed {FILES} files, ")), "{text}");
     let profile = profile(&place.path().join("profile.json.gz"));
     assert_eq!(processes(&profile, "worker"), 3);
@@ -88,23 +113,48 @@ fn every_indexed_file_has_a_marker_in_the_profile() {
 }
 
 #[test]
-fn words_are_counted_over_all_files_and_bytes_too() {
+fn words_and_bytes_of_all_files_are_counted() {
     own_process!();
-    let (tree, place) = (tree(), tempdir().unwrap());
-    let text = stdout(&run(tree.path(), &["--out", place.path().join("p.json").to_str().unwrap()]));
-    let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
-    assert_eq!(lines[..4], [["38", "common"], ["38", "the"], ["38", "word"], ["2", "hidden"]]);
+    let tree = tree();
+    let place = tempdir().unwrap();
+    let text = stdout(&run(
+        tree.path(),
+        &["--out", place.path().join("p.json").to_str().unwrap()],
+    ));
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .collect();
+    assert_eq!(
+        lines[..4],
+        [
+            ["38", "common"],
+            ["38", "the"],
+            ["38", "word"],
+            ["2", "hidden"]
+        ]
+    );
     let bytes = 19 * 34 + 2 * 6 + 9;
-    assert!(text.contains(&format!("indexed {FILES} files, {bytes} bytes, 116 words")), "{text}");
+    assert!(
+        text.contains(&format!("indexed {FILES} files, {bytes} bytes, 116 words")),
+        "{text}"
+    );
 }
 
 #[test]
 fn every_process_has_a_line_that_accounts_for_its_entries() {
     own_process!();
-    let (tree, place) = (tree(), tempdir().unwrap());
-    let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--workers", "2"]));
+    let tree = tree();
+    let place = tempdir().unwrap();
+    let text = stdout(&run(
+        place.path(),
+        &[tree.path().to_str().unwrap(), "--workers", "2"],
+    ));
     for name in ["index_tree", "worker 1", "worker 2"] {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells[2], cells[3], "recorded and delivered: {line}");
         assert_eq!(cells[4..], ["0", "0", "complete"], "{line}");
@@ -112,38 +162,58 @@ fn every_process_has_a_line_that_accounts_for_its_entries() {
 }
 
 #[test]
-fn what_the_profile_must_hold_is_written_on_request() {
+fn the_expectation_is_written_on_request() {
     own_process!();
-    let (tree, place) = (tree(), tempdir().unwrap());
-    let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--expect", "expect.json"]));
+    let tree = tree();
+    let place = tempdir().unwrap();
+    let text = stdout(&run(
+        place.path(),
+        &[tree.path().to_str().unwrap(), "--expect", "expect.json"],
+    ));
     let expected = profile(&place.path().join("expect.json"));
-    let files =
-        array(&expected, "processes").iter().filter_map(|process| process["markers"]["File"].as_u64());
+    let files = array(&expected, "processes")
+        .iter()
+        .filter_map(|process| process["markers"]["File"].as_u64());
     assert_eq!(files.sum::<u64>(), FILES, "{text}\n{expected:#}");
-    assert!(!array(&expected, "markerLabels").is_empty(), "{text}\n{expected:#}");
+    assert!(
+        !array(&expected, "markerLabels").is_empty(),
+        "{text}\n{expected:#}"
+    );
 }
 
 #[test]
-fn under_a_small_limit_what_is_lost_is_counted() {
+fn lost_entries_are_counted_under_a_small_limit() {
     own_process!();
-    let (tree, place) = (tree(), tempdir().unwrap());
+    let tree = tree();
+    let place = tempdir().unwrap();
     for number in 0..3000 {
         fs::write(tree.path().join(format!("a/deep/{number}")), "more words").unwrap();
     }
     let limit = ["--memory-limit", "262144", "--out", "p.json"];
-    let text = stdout(&run(place.path(), &[&[tree.path().to_str().unwrap()], &limit[..]].concat()));
+    let text = stdout(&run(
+        place.path(),
+        &[&[tree.path().to_str().unwrap()], &limit[..]].concat(),
+    ));
     let mut lost = 0;
     for line in text.lines().filter_map(|line| line.strip_prefix("worker ")) {
-        let cells: Vec<u64> = line.split_whitespace().map_while(|cell| cell.parse().ok()).collect();
-        let [_, _, _, recorded, delivered, evicted, dropped] = cells[..] else { panic!("{line}") };
-        assert!(recorded - delivered - evicted - dropped <= 3, "unfinished, one per thread: {line}");
+        let cells: Vec<u64> = line
+            .split_whitespace()
+            .map_while(|cell| cell.parse().ok())
+            .collect();
+        let [_, _, _, recorded, delivered, evicted, dropped] = cells[..] else {
+            panic!("{line}")
+        };
+        assert!(
+            recorded - delivered - evicted - dropped <= 3,
+            "more than one unfinished entry per thread: {line}"
+        );
         lost += evicted + dropped;
     }
     assert!(lost > 0, "{text}");
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line_and_leaves_nothing() {
+fn an_impossible_request_gives_one_line_and_leaves_no_file() {
     own_process!();
     let place = tempdir().unwrap();
     fs::create_dir(place.path().join("directory")).unwrap();
@@ -161,40 +231,70 @@ fn what_cannot_be_done_is_one_line_and_leaves_nothing() {
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
         assert_eq!(complaint.lines().count(), 1, "{arguments:?}: {complaint}");
-        assert!(complaint.starts_with("index_tree: "), "{arguments:?}: {complaint}");
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "{arguments:?}");
+        assert!(
+            complaint.starts_with("index_tree: "),
+            "{arguments:?}: {complaint}"
+        );
+        assert_eq!(
+            fs::read_dir(place.path()).unwrap().count(),
+            1,
+            "{arguments:?}"
+        );
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_that_dies_is_named_and_the_profile_is_written_all_the_same() {
+fn a_worker_that_dies_is_named_and_the_profile_is_still_written() {
     own_process!();
     use std::process::Stdio;
-    let (tree, place) = (tree(), tempdir().unwrap());
-    // A worker stays in a file that takes hours, until it is killed there.
+    let tree = tree();
+    let place = tempdir().unwrap();
+    // A worker reads a file that takes hours, until it is killed.
     let endless = tree.path().join("b/0");
     fs::write(&endless, "text ".repeat(1 << 20)).unwrap();
-    fs::File::options().write(true).open(&endless).unwrap().set_len(1 << 42).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&endless)
+        .unwrap()
+        .set_len(1 << 42)
+        .unwrap();
     let mut example = Command::new(example());
-    example.arg(tree.path()).args(["--workers", "2"]).current_dir(place.path());
-    let example = example.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    example
+        .arg(tree.path())
+        .args(["--workers", "2"])
+        .current_dir(place.path());
+    let example = example
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     kill_reader_of(&endless);
     let output = example.wait_with_output().unwrap();
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("crashed with signal 9 (SIGKILL)"), "{complaint}");
+    assert!(
+        complaint.contains("crashed with signal 9 (SIGKILL)"),
+        "{complaint}"
+    );
     let profile = profile(&place.path().join("profile.json.gz"));
     assert_eq!(processes(&profile, "worker"), 2);
-    assert_eq!(markers_of_type(&profile, "index_tree", "IncompleteProcess"), 1);
+    assert_eq!(
+        markers_of_type(&profile, "index_tree", "IncompleteProcess"),
+        1
+    );
 }
 
-/// Kills the process that has the file open, once there is one.
+/// Waits until a process has the file open, and kills it.
 #[cfg(target_os = "linux")]
 fn kill_reader_of(file: &Path) {
     let has_open = |process: &fs::DirEntry| {
-        let open = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|target| target == file)
+        let open = fs::read_dir(process.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        open.filter_map(|fd| fs::read_link(fd.path()).ok())
+            .any(|target| target == file)
     };
     for _ in 0..12_000 {
         let reader = fs::read_dir("/proc").unwrap().flatten().find(has_open);
@@ -204,5 +304,5 @@ fn kill_reader_of(file: &Path) {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("nobody opens {}", file.display());
+    panic!("no process opens {}", file.display());
 }

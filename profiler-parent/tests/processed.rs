@@ -1,6 +1,7 @@
-//! The processed format: stacks with names, samples, and what the viewer is told to show first.
+//! Tests of the processed format: stacks with names, samples, counts, and the threads that the
+//! viewer shows first.
 //!
-//! Pools are filled by a sampler of our own, so it is known what must be in the profile.
+//! The tests write the samples themselves, so the contents of the profile are known.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use test_support::own_process;
 
 static WORK: Category = Category::new("Work", CategoryColor::Blue, &["Parsing"]);
 
-/// Knows two addresses: at 0x1000 one function, at 0x2000 two that are inlined into it.
+/// Knows two addresses: a function at 0x1000, and a function with two inlined ones at 0x2000.
 #[derive(Debug)]
 struct Known;
 
@@ -31,17 +32,35 @@ impl Symbols for Known {
         found: &mut dyn FnMut(u64, &CodeNames<'_>),
     ) {
         assert_eq!(module.path, "/opt/app");
-        assert!(addresses.windows(2).all(|pair| pair[0] < pair[1]), "ascending, each once: {addresses:x?}");
-        let frame = |function, line| InlineFrame { function, file: Some("src/app.rs"), line: Some(line) };
+        assert!(
+            addresses.windows(2).all(|pair| pair[0] < pair[1]),
+            "not ascending, or not unique: {addresses:x?}"
+        );
+        let frame = |function, line| InlineFrame {
+            function,
+            file: Some("src/app.rs"),
+            line: Some(line),
+        };
         for address in addresses {
             match address {
                 0x1000 => {
-                    let names = CodeNames { frames: &[frame("main", 1)], start: Some(0xff0), size: Some(64) };
+                    let names = CodeNames {
+                        frames: &[frame("main", 1)],
+                        start: Some(0xff0),
+                        size: Some(64),
+                    };
                     found(*address, &names);
                 }
                 0x2000 => {
                     let frames = [frame("leaf", 30), frame("middle", 20), frame("outer", 10)];
-                    found(*address, &CodeNames { frames: &frames, start: Some(0x1f00), size: None });
+                    found(
+                        *address,
+                        &CodeNames {
+                            frames: &frames,
+                            start: Some(0x1f00),
+                            size: None,
+                        },
+                    );
                 }
                 _ => {}
             }
@@ -50,9 +69,16 @@ impl Symbols for Known {
 }
 
 fn module() -> DefinitionId {
-    let (base, start, end) = (0x5000_0000, 0x5000_0000, 0x5001_0000);
-    let definition =
-        ModuleDefinition { path: "/opt/app".to_owned(), build_id: vec![7; 20], base, start, end };
+    let base = 0x5000_0000;
+    let start = 0x5000_0000;
+    let end = 0x5001_0000;
+    let definition = ModuleDefinition {
+        path: "/opt/app".to_owned(),
+        build_id: vec![7; 20],
+        base,
+        start,
+        end,
+    };
     define_module(&definition).unwrap()
 }
 
@@ -73,13 +99,19 @@ fn number(value: &Value) -> usize {
 /// The frames of a stack, outermost first: function, file, line, inline depth, category.
 fn frames(profile: &Value, stack: &Value) -> Vec<String> {
     let shared = &profile["shared"];
-    let (mut stack, mut all) = (stack.clone(), Vec::new());
+    let mut stack = stack.clone();
+    let mut all = Vec::new();
     while !stack.is_null() {
         let at = number(&stack);
         let frame = number(&shared["stackTable"]["frame"][at]);
         let column = |name: &str| &shared["frameTable"][name][frame];
         let func = number(column("func"));
-        let text = |index: &Value| shared["stringArray"][number(index)].as_str().unwrap().to_owned();
+        let text = |index: &Value| {
+            shared["stringArray"][number(index)]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
         let mut shown = text(&shared["funcTable"]["name"][func]);
         let source = &shared["funcTable"]["source"][func];
         if !source.is_null() {
@@ -94,11 +126,18 @@ fn frames(profile: &Value, stack: &Value) -> Vec<String> {
         if !column("category").is_null() {
             let category = &profile["meta"]["categories"][number(column("category"))];
             let subcategory = &category["subcategories"][number(column("subcategory"))];
-            shown += &format!(" [{} {}]", category["name"].as_str().unwrap(), subcategory.as_str().unwrap());
+            shown += &format!(
+                " [{} {}]",
+                category["name"].as_str().unwrap(),
+                subcategory.as_str().unwrap()
+            );
         }
         all.push(shown);
         let prefix = &shared["stackTable"]["prefix"][at];
-        assert!(prefix.is_null() || number(prefix) < at, "a caller comes first");
+        assert!(
+            prefix.is_null() || number(prefix) < at,
+            "a caller comes first"
+        );
         stack = prefix.clone();
     }
     all.reverse();
@@ -106,7 +145,12 @@ fn frames(profile: &Value, stack: &Value) -> Vec<String> {
 }
 
 fn thread(profile: &Value, has: impl Fn(&Value) -> bool) -> (usize, &Value) {
-    let mut found = profile["threads"].as_array().unwrap().iter().enumerate().filter(|(_, one)| has(one));
+    let mut found = profile["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .enumerate()
+        .filter(|(_, thread)| has(thread));
     let first = found.next().expect("no such thread");
     assert!(found.next().is_none(), "two such threads");
     first
@@ -116,7 +160,7 @@ fn of_tid(tid: ThreadId) -> impl Fn(&Value) -> bool {
     move |thread| thread["tid"] == tid.get()
 }
 
-/// All tables have as many rows in every column as they say.
+/// Checks that all columns of a table have its length.
 fn check_lengths(table: &Value) {
     let length = number(&table["length"]);
     for (name, column) in table.as_object().unwrap() {
@@ -129,59 +173,120 @@ fn check_lengths(table: &Value) {
 #[test]
 fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
     own_process!();
-    let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
+    let session = Session::builder()
+        .name("app")
+        .features(Features::NONE)
+        .start()
+        .unwrap();
     let module = module();
     let label = define_label("Job", WORK.sub(1), "src/job.rs", 5).unwrap();
-    let mut writer = SampleWriter::new();
-    // The caller returns to one byte after its call; the innermost address is that of an instruction.
-    let stack = [Frame::Code(module, 0x1001), Frame::Label(label), Frame::Code(module, 0x2000)];
-    fn sample(at: Timestamp, frames: &[Frame], cut: bool) -> Sample<'_> {
-        Sample { at, cpu_ns: Some(500), frames, cut, failed: false }
-    }
-    let (tid, at) = (own_tid(), Timestamp::now());
-    assert!(writer.sample(tid, &sample(at, &stack, false)));
-    assert!(writer.same_as_before(tid, Timestamp::now()));
-    assert!(writer.sample(tid, &sample(Timestamp::now(), &[Frame::Code(module, 0x3001), stack[2]], true)));
-    assert!(writer.sample(tid, &sample(Timestamp::now(), &[Frame::Unknown(0xabc0)], false)));
-    assert!(writer.sample(tid, &sample(Timestamp::now(), &[], false)));
+    // A return address is one byte after the call. The innermost address is that of an instruction.
+    let stack = [
+        Frame::Code(module, 0x1001),
+        Frame::Label(label),
+        Frame::Code(module, 0x2000),
+    ];
+    let tid = own_tid();
+    let cut = [Frame::Code(module, 0x3001), stack[2]];
+    write_samples(tid, &stack, &cut);
     let directory = tempfile::tempdir().unwrap();
     let profile = save(&session, directory.path());
     drop(session);
     let (_, thread) = thread(&profile, of_tid(tid));
     let samples = &thread["samples"];
     check_lengths(samples);
-    let shown: Vec<_> =
-        samples["stack"].as_array().unwrap().iter().map(|stack| frames(&profile, stack)).collect();
-    let inlined = ["outer src/app.rs:10", "middle src/app.rs:20 inlined 1", "leaf src/app.rs:30 inlined 2"];
-    let whole: Vec<_> =
-        ["main src/app.rs:1", "Job src/job.rs:5 [Work Parsing]"].into_iter().chain(inlined).collect();
+    let shown: Vec<_> = samples["stack"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stack| frames(&profile, stack))
+        .collect();
+    let inlined = [
+        "outer src/app.rs:10",
+        "middle src/app.rs:20 inlined 1",
+        "leaf src/app.rs:30 inlined 2",
+    ];
+    let whole: Vec<_> = ["main src/app.rs:1", "Job src/job.rs:5 [Work Parsing]"]
+        .into_iter()
+        .chain(inlined)
+        .collect();
     let whole: Vec<String> = whole.iter().map(|text| (*text).to_owned()).collect();
-    let plain =
-        |frames: &[String]| frames.iter().map(|frame| frame.replace(" [User Other]", "")).collect::<Vec<_>>();
+    let plain = |frames: &[String]| {
+        frames
+            .iter()
+            .map(|frame| frame.replace(" [User Other]", ""))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(plain(&shown[0]), whole);
     assert_eq!(shown[1], shown[0], "same as before");
     assert_eq!(plain(&shown[2])[..2], ["(truncated stack)", "app+0x3000"]);
     assert_eq!(shown[2][2..], inlined);
     assert_eq!(plain(&shown[3]), ["0xabc0"]);
     assert!(samples["stack"][4].is_null(), "no frames, no stack");
-    assert_eq!(samples["threadCPUDelta"], serde_json::json!([500, 0, 500, 500, 500]));
-    for table in ["stackTable", "frameTable", "funcTable", "resourceTable", "nativeSymbols", "sources"] {
+    assert_eq!(
+        samples["threadCPUDelta"],
+        serde_json::json!([500, 0, 500, 500, 500])
+    );
+    for table in [
+        "stackTable",
+        "frameTable",
+        "funcTable",
+        "resourceTable",
+        "nativeSymbols",
+        "sources",
+    ] {
         check_lengths(&profile["shared"][table]);
     }
+    check_native_symbols(&profile);
+}
+
+/// Writes five samples: `stack`, the same stack again, `cut`, unknown code, and no frames.
+fn write_samples(tid: ThreadId, stack: &[Frame], cut: &[Frame]) {
+    fn sample(at: Timestamp, frames: &[Frame], cut: bool) -> Sample<'_> {
+        Sample {
+            at,
+            cpu_ns: Some(500),
+            frames,
+            cut,
+            failed: false,
+        }
+    }
+    let mut writer = SampleWriter::new();
+    assert!(writer.sample(tid, &sample(Timestamp::now(), stack, false)));
+    assert!(writer.same_as_before(tid, Timestamp::now()));
+    assert!(writer.sample(tid, &sample(Timestamp::now(), cut, true)));
+    assert!(writer.sample(
+        tid,
+        &sample(Timestamp::now(), &[Frame::Unknown(0xabc0)], false)
+    ));
+    assert!(writer.sample(tid, &sample(Timestamp::now(), &[], false)));
+}
+
+fn check_native_symbols(profile: &Value) {
     let natives = &profile["shared"]["nativeSymbols"];
     assert_eq!(
         (&natives["address"], &natives["functionSize"]),
-        (&[0xff0, 0x1f00].into_iter().collect(), &serde_json::json!([64, null]))
+        (
+            &[0xff0, 0x1f00].into_iter().collect(),
+            &serde_json::json!([64, null])
+        )
     );
     assert_eq!(profile["libs"][0]["codeId"], "07".repeat(20));
     assert_eq!(profile["meta"]["symbolicated"], true);
-    assert_eq!(profile["meta"]["preprocessedProfileVersion"], PROCESSED_VERSION);
+    assert_eq!(
+        profile["meta"]["preprocessedProfileVersion"],
+        PROCESSED_VERSION
+    );
 }
 
 #[test]
-fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
+fn a_thread_that_is_known_only_from_samples_is_shown_and_counts_are_exact() {
     own_process!();
-    let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
+    let session = Session::builder()
+        .name("app")
+        .features(Features::NONE)
+        .start()
+        .unwrap();
     let gone = ThreadId::new(4_000_000_001);
     let recording = std::thread::Builder::new().spawn(move || {
         let mut writer = SampleWriter::new();
@@ -189,7 +294,16 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
             let frames = [Frame::Unknown(0x10), Frame::Unknown(0x20 + number % 3)];
             let at = Timestamp::now();
             let cpu_ns = Some(1000);
-            writer.sample(gone, &Sample { at, cpu_ns, frames: &frames, cut: false, failed: false });
+            writer.sample(
+                gone,
+                &Sample {
+                    at,
+                    cpu_ns,
+                    frames: &frames,
+                    cut: false,
+                    failed: false,
+                },
+            );
         }
     });
     recording.unwrap().join().unwrap();
@@ -203,8 +317,16 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
     assert_eq!(ended["name"], "(ended thread 4000000001)");
     let samples = number(&ended["samples"]["length"]) as u64;
     assert!(samples > 10_000, "{samples}");
-    assert_eq!(profile["shared"]["stackTable"]["length"], 4, "stacks are shared");
-    let log = profile["profilingLog"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(
+        profile["shared"]["stackTable"]["length"], 4,
+        "stacks are shared"
+    );
+    let log = profile["profilingLog"]
+        .as_object()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap();
     let total = |name: &str| log["total"][name].as_u64().unwrap();
     assert_eq!(total("delivered"), samples + 1, "the marker");
     let parts = ["delivered", "evicted", "dropped", "unfinished"].map(total);
@@ -212,24 +334,51 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
     assert_eq!(report.processes[0].counts.delivered, samples + 1);
     let threads = profile["threads"].as_array().unwrap();
     assert_eq!(report.processes[0].threads as usize, threads.len());
-    assert_eq!(threads.len(), 3, "main, the one that recorded, the one that is gone: {threads:?}");
-    assert_eq!(profile["meta"]["initialSelectedThreads"], serde_json::json!([place]));
-    assert!(profile["meta"]["initialVisibleThreads"].as_array().unwrap().contains(&place.into()));
+    assert_eq!(
+        threads.len(),
+        3,
+        "the main thread, the recording thread and the ended thread: {threads:?}"
+    );
+    assert_eq!(
+        profile["meta"]["initialSelectedThreads"],
+        serde_json::json!([place])
+    );
+    assert!(
+        profile["meta"]["initialVisibleThreads"]
+            .as_array()
+            .unwrap()
+            .contains(&place.into())
+    );
     let deltas = ended["samples"]["timeDeltas"].as_array().unwrap();
-    assert!(deltas.iter().skip(1).all(|delta| delta.as_f64().unwrap() >= 0.0));
+    assert!(
+        deltas
+            .iter()
+            .skip(1)
+            .all(|delta| delta.as_f64().unwrap() >= 0.0)
+    );
 }
 
 #[test]
-fn names_are_missing_where_nobody_knows_them_and_the_viewer_is_told() {
+fn a_profile_without_names_is_marked_as_not_symbolicated() {
     own_process!();
-    let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
+    let session = Session::builder()
+        .name("app")
+        .features(Features::NONE)
+        .start()
+        .unwrap();
     let frames = [Frame::Code(module(), 0x1001)];
     let at = Timestamp::now();
     let tid = ThreadId::new(4_000_000_002);
-    assert!(
-        SampleWriter::new()
-            .sample(tid, &Sample { at, cpu_ns: None, frames: &frames, cut: false, failed: false })
-    );
+    assert!(SampleWriter::new().sample(
+        tid,
+        &Sample {
+            at,
+            cpu_ns: None,
+            frames: &frames,
+            cut: false,
+            failed: false
+        }
+    ));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     session.capture().save(&path).unwrap();
@@ -237,7 +386,10 @@ fn names_are_missing_where_nobody_knows_them_and_the_viewer_is_told() {
     let profile: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let (_, thread) = thread(&profile, of_tid(tid));
     assert!(frames_of(&profile, thread)[0].starts_with("app+0x1001"));
-    assert!(thread["samples"].get("threadCPUDelta").is_none(), "nothing was measured");
+    assert!(
+        thread["samples"].get("threadCPUDelta").is_none(),
+        "nothing was measured"
+    );
     assert_eq!(profile["meta"]["symbolicated"], false);
 }
 

@@ -1,13 +1,13 @@
-//! Kills so many children at random moments, and says what was lost. See `integration_tests::kills`.
+//! Kills children at random moments and reports what was lost. See `integration_tests::kills`.
 //!
-//! `kills COUNT [SEED]`: a line every ten seconds, a verdict at the end; exit code 0 if nothing was lost, 1 if
-//! something was, 2 for arguments that make no sense. The seed repeats the choices, not the moments at which the
-//! machine carries them out.
+//! `kills COUNT [SEED]` prints a line every ten seconds and a verdict at the end. Exit code 0:
+//! nothing was lost. 1: something was lost, or the run failed. 2: invalid arguments. The seed
+//! repeats the random choices, but not the exact moments of the kills.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use integration_tests::kills::{self, chance::Chance, judge::Tally, wild};
+use integration_tests::kills::{self, judge::Tally, rng::Rng, wild};
 use integration_tests::patience::Stopwatch;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -16,9 +16,12 @@ fn main() -> ExitCode {
     if let Some(code) = wild::run_if_asked() {
         return code;
     }
-    let numbers: Option<Vec<u64>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
+    let numbers: Option<Vec<u64>> = std::env::args()
+        .skip(1)
+        .map(|word| word.parse().ok())
+        .collect();
     let (count, seed) = match numbers.as_deref() {
-        Some(&[count]) => (count, Chance::seed()),
+        Some(&[count]) => (count, Rng::seed()),
         Some(&[count, seed]) => (count, seed),
         _ => {
             eprintln!("usage: kills COUNT [SEED]");
@@ -46,9 +49,19 @@ fn kill(count: u64, seed: u64) -> anyhow::Result<bool> {
         }
     })?;
     println!("{:5} s  {}", watch.elapsed().as_secs(), line(&tally));
-    tally.complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+    tally
+        .complaints
+        .iter()
+        .for_each(|complaint| eprintln!("{complaint}"));
     let kept = tally.broken == 0;
-    println!("{}", if kept { "verdict: nothing committed was lost" } else { "verdict: BROKEN" });
+    println!(
+        "{}",
+        if kept {
+            "verdict: nothing committed was lost"
+        } else {
+            "verdict: BROKEN"
+        }
+    );
     Ok(kept)
 }
 

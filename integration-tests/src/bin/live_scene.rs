@@ -1,10 +1,11 @@
-//! A scene for the live page: a parent, three plugin hosts of which one is janky and one stands still, two tenants.
+//! A session for the live page: a parent, two working plugin hosts, one of which is janky, and a
+//! third host that is stopped. The hosts work for several groups, including two tenants.
 //!
 //! ```text
-//! live_scene      prints the page's address; goes on until standard input is closed
+//! live_scene      prints the page's address and runs until standard input is closed
 //! ```
-//! Started by `integration-tests/viewer/live.mjs`, which opens the page in a browser. A line `overtake` has the group that was
-//! entered least entered most.
+//! Started by `integration-tests/viewer/live.mjs`, which opens the page in a browser. The input
+//! line `overtake` makes a host enter `tortoise` 5,000 times, so that it overtakes `hare`.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use integration_tests::puppet::Puppet;
+use integration_tests::helper_process::HelperProcess;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
@@ -20,7 +21,7 @@ use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::core::marker::category;
 
 const ROUND: Duration = Duration::from_millis(100);
-/// What each host does in a round: kind, group, entries, microseconds each.
+/// Work of the first two hosts per round: kind, group, number of entries, microseconds per entry.
 const WORK: [&[(&str, &str, u32, u32)]; 2] = [
     &[
         ("plugin", "spell checker", 4, 1_200),
@@ -35,18 +36,23 @@ const WORK: [&[(&str, &str, u32, u32)]; 2] = [
         ("task", "index", 6, 150),
     ],
 ];
-/// Every so many rounds the second host is janky.
+/// Rounds between two janky runs of the second host.
 const JANKY: u64 = 25;
 
 static QUEUED: Counter = Counter::new("queued requests", "Other", "Requests that wait");
 
 fn main() -> Result<()> {
-    let session = Session::builder().memory_limit(ByteLimit::new(64 << 20)).name("application").start()?;
+    let session = Session::builder()
+        .memory_limit(ByteLimit::new(64 << 20))
+        .name("application")
+        .start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let child = child()?;
-    let child = child.to_str().context("a path that is no text")?;
+    let child = child.to_str().context("the path is not UTF-8")?;
     let mut hosts = (1..=3)
-        .map(|number| Puppet::spawn(&session, child, &format!("plugin host {number}"), "init"))
+        .map(|number| {
+            HelperProcess::spawn(&session, child, &format!("plugin host {number}"), "init")
+        })
         .collect::<Result<Vec<_>>>()?;
     for host in &mut hosts {
         host.ask("work-for plugin hare 40 0")?;
@@ -60,15 +66,17 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The helper, which is built beside this.
+/// Returns the path of the helper program, which is built beside this one.
 fn child() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("child"))
 }
 
-fn perform(hosts: &mut [Puppet]) -> Result<()> {
+fn perform(hosts: &mut [HelperProcess]) -> Result<()> {
     let lines = lines()?;
     for round in 1_u64.. {
-        let [first, second, ..] = &mut *hosts else { return Ok(()) };
+        let [first, second, ..] = &mut *hosts else {
+            return Ok(());
+        };
         for (host, works) in [first, second].into_iter().zip(WORK) {
             for (kind, group, times, us) in works {
                 let group = group.replace(' ', "-");
@@ -87,7 +95,9 @@ fn perform(hosts: &mut [Puppet]) -> Result<()> {
             &format!("number {round}")
         );
         match lines.try_recv() {
-            Ok(line) if line == "overtake" => drop(hosts[0].ask("work-for plugin tortoise 5000 0")?),
+            Ok(line) if line == "overtake" => {
+                drop(hosts[0].ask("work-for plugin tortoise 5000 0")?)
+            }
             Ok(_) | Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),
         }
@@ -96,11 +106,15 @@ fn perform(hosts: &mut [Puppet]) -> Result<()> {
     Ok(())
 }
 
-/// What is said on standard input, until it is closed.
+/// Returns a channel of the lines of standard input. It closes with standard input.
 fn lines() -> Result<Receiver<String>> {
-    let (said, heard) = channel();
+    let (sender, receiver) = channel();
     spawn_quiet("scene-lines", move || {
-        let _ = std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line));
+        let _ = std::io::stdin()
+            .lock()
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line));
     })?;
-    Ok(heard)
+    Ok(receiver)
 }

@@ -1,15 +1,19 @@
-//! A thread that records under a filter which kills the process at any system call but the wake of a futex.
+//! Records on a thread with a filter that kills the process at every system call except the wake of
+//! a futex.
 //!
-//! Run by the test `silence`, in a process of its own. `record ENTRIES SWITCHES`: joins a session, installs
-//! the filter on the recording thread alone, records until so many entries are committed and so many
-//! chunks were switched, and prints what was seen; the thread's join and the first use of each call
-//! site come before the filter. First in bursts that are shorter than a chunk, each begun when the
-//! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
-//! counted there, except in bursts that found no chunk ready: those record on the slow path, which
-//! keeps lists. Then at full speed, which is too fast for that thread, so that recording often
-//! takes the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`:
-//! runs the code for `exit` and forks under a filter that also allows `getpid`. The silent thread
-//! cannot end, since that takes system calls: it spins until the process ends.
+//! Run by the test `silence` in a separate process. A thread with the filter cannot end, because
+//! that takes system calls: it spins until the process ends. The commands are:
+//!
+//! * `record ENTRIES SWITCHES` joins a session, installs the filter on the recording thread alone,
+//!   records until at least ENTRIES entries are committed and SWITCHES chunks are switched, and
+//!   prints the results. The thread joins the session and uses each call site before it installs
+//!   the filter. First it records in bursts that are shorter than a chunk. Each burst begins when
+//!   the maintenance thread is idle, so that a chunk is normally ready. Allocations are counted in
+//!   these bursts. Bursts that found no chunk ready are not counted, because they take the slow
+//!   path, which keeps lists. Then the thread records at full speed, faster than the maintenance
+//!   thread prepares chunks, so that it often takes the slow path.
+//! * `getppid`, `wait`, `wake` make one call, which shows the effect of the filter.
+//! * `exit` runs the code for `exit` and forks under a filter that also allows `getpid`.
 
 #![allow(unsafe_code)]
 
@@ -21,9 +25,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::counting::{CountingAllocator, allocations_of};
 use integration_tests::marks;
-use integration_tests::patience::{Stopwatch, until};
+use integration_tests::patience::Stopwatch;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
+use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::marker::{MarkerOptions, category};
@@ -34,13 +39,14 @@ use profiler_core::{marker, scope, text_marker};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Small, so that chunks are small and evictions go on all the time.
+/// The limit is small, so that chunks are small and evictions are continuous.
 const LIMIT: u64 = 2 << 20;
-/// Asks for the part at full speed.
+/// The value of [`REQUESTED`] for the part at full speed.
 const FULL_SPEED: u64 = u64::MAX;
-/// Rounds of a burst: less than half of the smallest chunk, so that a burst needs at most one.
+/// Rounds per burst. They fill less than half of the smallest chunk, so a burst needs at most one
+/// new chunk.
 const BURST: u64 = 8;
-/// Longer than any run takes; only a failing one waits so long.
+/// Longer than any successful run takes.
 const DEADLINE: Duration = Duration::from_secs(500);
 
 static ENTRIES: Counter = Counter::new("Entries", "Test", "Entries recorded");
@@ -48,9 +54,10 @@ static ROUND: Counter = Counter::new("Round", "Test", "Number of the round");
 
 static READY: AtomicBool = AtomicBool::new(false);
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Bursts that were asked for, and that are done; [`FULL_SPEED`] asks for the rest.
-static ASKED: AtomicU64 = AtomicU64::new(0);
-static BURSTS: AtomicU64 = AtomicU64::new(0);
+/// Number of bursts that the main thread has requested; [`FULL_SPEED`] ends the bursts.
+static REQUESTED: AtomicU64 = AtomicU64::new(0);
+/// Number of bursts that are completed.
+static COMPLETED: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicBool = AtomicBool::new(false);
 /// Allocations of the latest burst.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -66,17 +73,22 @@ fn main() -> Result<()> {
     }
 }
 
-/// Records in silence, and prints what came of it.
+/// Records under the filter and prints the results.
 fn record(entries: u64, switches: u64) -> Result<()> {
-    let params = SessionParams { limit: ByteLimit::new(LIMIT), ..SessionParams::default() };
+    let params = SessionParams {
+        limit: ByteLimit::new(LIMIT),
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default())?;
-    std::thread::Builder::new().name("silent".to_owned()).spawn(record_silently)?;
+    std::thread::Builder::new()
+        .name("silent".to_owned())
+        .spawn(record_silently)?;
     wait_for(&READY)?;
-    let in_bursts = record_in_bursts(switches / 5)?; // slow: each burst is waited for
-    ASKED.store(FULL_SPEED, Ordering::Release);
+    let in_bursts = record_in_bursts(switches / 5)?; // fewer, because bursts are slow
+    REQUESTED.store(FULL_SPEED, Ordering::Release);
     let watch = Stopwatch::start();
     let seen = loop {
-        let seen = Seen::look()?;
+        let seen = Seen::read()?;
         if seen.entries >= entries && seen.switches >= switches {
             break seen;
         }
@@ -85,8 +97,17 @@ fn record(entries: u64, switches: u64) -> Result<()> {
     };
     STOP.store(true, Ordering::Release);
     wait_for(&DONE)?;
-    let Seen { entries, switches, evicted, dropped } = seen;
-    let Bursts { switches: in_bursts, allocations, slow } = in_bursts;
+    let Seen {
+        entries,
+        switches,
+        evicted,
+        dropped,
+    } = seen;
+    let Bursts {
+        switches: in_bursts,
+        allocations,
+        slow,
+    } = in_bursts;
     println!(
         "entries {entries} switches {switches} evicted {evicted} dropped {dropped} \
          burst_switches {in_bursts} allocations {allocations} slow_bursts {slow}"
@@ -106,12 +127,13 @@ struct Bursts {
 
 /// Records bursts until `switches` chunk switches have found a chunk ready.
 fn record_in_bursts(switches: u64) -> Result<Bursts> {
-    let (watch, maintenance) = (Stopwatch::start(), maintenance_thread()?);
+    let watch = Stopwatch::start();
     let mut all = Bursts::default();
     for burst in 1.. {
-        let (before, not_ready) = (Seen::look()?.switches, session::chunks_not_ready());
-        ASKED.store(burst, Ordering::Release);
-        while BURSTS.load(Ordering::Acquire) < burst || !is_asleep(&maintenance) {
+        let before = Seen::read()?.switches;
+        let not_ready = session::chunks_not_ready();
+        REQUESTED.store(burst, Ordering::Release);
+        while COMPLETED.load(Ordering::Acquire) < burst || is_maintenance_idle() != Some(true) {
             ensure!(watch.elapsed() < DEADLINE, "only {burst} bursts: {all:?}");
             std::thread::yield_now();
         }
@@ -120,7 +142,7 @@ fn record_in_bursts(switches: u64) -> Result<Bursts> {
             continue;
         }
         all.allocations += ALLOCATIONS.load(Ordering::Acquire);
-        all.switches += Seen::look()?.switches.saturating_sub(before);
+        all.switches += Seen::read()?.switches.saturating_sub(before);
         if all.switches >= switches {
             return Ok(all);
         }
@@ -128,65 +150,51 @@ fn record_in_bursts(switches: u64) -> Result<Bursts> {
     bail!("bursts without end")
 }
 
-/// Where `/proc` shows the state of the thread that makes chunks ready.
-fn maintenance_thread() -> Result<std::path::PathBuf> {
-    let is_it = |task: &std::path::PathBuf| {
-        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "profiler-chunks")
-    };
-    let mut found = None;
-    // The thread names itself, so it has another name until it has run.
-    until(|| {
-        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        found = tasks.map(|task| task.path()).find(is_it);
-        found.is_some()
-    });
-    Ok(found.context("no maintenance thread")?.join("stat"))
-}
-
-fn is_asleep(stat: &std::path::Path) -> bool {
-    let stat = std::fs::read_to_string(stat).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, state)| state.trim_start().starts_with('S'))
-}
-
 fn wait_for(flag: &AtomicBool) -> Result<()> {
     let watch = Stopwatch::start();
     while !flag.load(Ordering::Acquire) {
-        ensure!(watch.elapsed() < DEADLINE, "the silent thread does not come on");
+        ensure!(
+            watch.elapsed() < DEADLINE,
+            "the silent thread makes no progress"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// What the pool says of the silent thread.
+/// The counts in the pool.
 #[derive(Debug)]
 struct Seen {
-    /// Committed entries, evicted ones included.
+    /// Committed entries, including evicted ones.
     entries: u64,
-    /// Lives of the chunks that are there now: all switches but those of chunks that are gone.
+    /// Uses of all current chunks: all switches except those of chunks that were removed.
     switches: u64,
     evicted: u64,
     dropped: u64,
 }
 
 impl Seen {
-    fn look() -> Result<Self> {
+    fn read() -> Result<Self> {
         let snapshot: Snapshot = PoolReader::open(session::pool_file()?)?.snapshot()?;
         let counts = snapshot.counts();
         Ok(Self {
             entries: counts.delivered + counts.evicted,
-            switches: snapshot.chunks().map(|chunk| chunk.generation.div_ceil(2)).sum(),
+            switches: snapshot
+                .chunks()
+                .map(|chunk| chunk.generation.div_ceil(2))
+                .sum(),
             evicted: counts.evicted,
             dropped: counts.dropped.total(),
         })
     }
 }
 
-/// The silent thread's whole life.
+/// The body of the silent thread.
 fn record_silently() {
     long_text();
-    (0..10).for_each(all_kinds); // joins the session, and makes every call site known
+    (0..10).for_each(all_kinds); // joins the session and registers every call site
     if install_filter(NO_CALL).is_err() {
-        return; // the code that waits for the thread reports it
+        return; // `wait_for` reports the failure
     }
     READY.store(true, Ordering::Release);
     let mut round = 10;
@@ -209,23 +217,33 @@ fn record_silently() {
     }
 }
 
-/// Says that the burst before is done, and waits until this one is asked for; false at full speed.
+/// Reports the previous burst as completed and waits until this burst is requested. Returns false
+/// at full speed.
 fn may_begin(burst: u64) -> bool {
-    BURSTS.store(burst - 1, Ordering::Release);
-    while ASKED.load(Ordering::Acquire) < burst {
+    COMPLETED.store(burst - 1, Ordering::Release);
+    while REQUESTED.load(Ordering::Acquire) < burst {
         spin_loop();
     }
-    ASKED.load(Ordering::Acquire) != FULL_SPEED
+    REQUESTED.load(Ordering::Acquire) != FULL_SPEED
 }
 
-/// An entry of every kind.
+/// Records an entry of every kind.
 fn all_kinds(round: u64) {
     let start = Timestamp::now();
     marker!("instant");
-    marker!("interval", &category::TEST, MarkerOptions::interval_until_now_from(start));
+    marker!(
+        "interval",
+        &category::TEST,
+        MarkerOptions::interval_until_now_from(start)
+    );
     marker!("start", &category::TEST, MarkerOptions::interval_start());
     marker!("end", &category::TEST, MarkerOptions::interval_end());
-    text_marker!("text", &category::IO, MarkerOptions::default(), black_box("sixteen letters!"));
+    text_marker!(
+        "text",
+        &category::IO,
+        MarkerOptions::default(),
+        black_box("sixteen letters!")
+    );
     marks::record(1, round);
     {
         let _scope = scope!("scope", &category::TEST);
@@ -234,9 +252,14 @@ fn all_kinds(round: u64) {
     ROUND.set(round.cast_signed());
 }
 
-/// An entry that needs more than a small chunk.
+/// Records an entry that is larger than a small chunk.
 fn long_text() {
-    text_marker!("long text", &category::IO, MarkerOptions::default(), black_box(LONG));
+    text_marker!(
+        "long text",
+        &category::IO,
+        MarkerOptions::default(),
+        black_box(LONG)
+    );
 }
 
 const LONG: &str = match std::str::from_utf8(&[b'x'; 20_000]) {
@@ -246,7 +269,10 @@ const LONG: &str = match std::str::from_utf8(&[b'x'; 20_000]) {
 
 /// Closes an attached pool while another thread records.
 fn exit_silently() -> Result<()> {
-    let params = SessionParams { limit: ByteLimit::new(LIMIT), ..SessionParams::default() };
+    let params = SessionParams {
+        limit: ByteLimit::new(LIMIT),
+        ..SessionParams::default()
+    };
     let spec = PoolSpec {
         id: pool::new_id()?,
         limit: params.limit,
@@ -261,7 +287,7 @@ fn exit_silently() -> Result<()> {
     let close = || {
         all_kinds(0);
         if install_filter(libc::SYS_getpid as u32).is_err() {
-            return; // the code that waits for the thread reports it
+            return; // `wait_for` reports the failure
         }
         ALLOCATIONS.store(
             allocations_of(|| {
@@ -278,11 +304,15 @@ fn exit_silently() -> Result<()> {
     std::thread::Builder::new().spawn(close)?;
     wait_for(&DONE)?;
     let life = PoolReader::open(session::pool_file()?)?.header().life;
-    println!("allocations {} active {} {life:?}", ALLOCATIONS.load(Ordering::Acquire), session::is_active());
+    println!(
+        "allocations {} active {} {life:?}",
+        ALLOCATIONS.load(Ordering::Acquire),
+        session::is_active()
+    );
     std::process::exit(0)
 }
 
-/// Makes one call under the filter; returns only if the filter lets it.
+/// Makes one call under the filter and prints `alive` if the filter allows it.
 fn show_filter(call: &str) -> Result<()> {
     let call = match call {
         "getppid" => || {
@@ -308,12 +338,21 @@ fn show_filter(call: &str) -> Result<()> {
     std::process::exit(0)
 }
 
-/// A futex call that would return at once.
+/// Makes a futex call that returns at once.
 fn futex(operation: i32) {
     static WORD: AtomicU32 = AtomicU32::new(1);
-    // SAFETY: the word lives for ever; a wait returns at once because it does not hold 0.
+    // SAFETY: `WORD` is a static, so the pointer is always valid. A wait returns at once, because
+    // the word does not hold the expected 0.
     unsafe {
-        libc::syscall(libc::SYS_futex, WORD.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, 0, 0, 0, 0);
+        libc::syscall(
+            libc::SYS_futex,
+            WORD.as_ptr(),
+            operation | libc::FUTEX_PRIVATE_FLAG,
+            0,
+            0,
+            0,
+            0,
+        );
     }
 }
 
@@ -322,11 +361,11 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// No call has this number.
+/// No system call has this number.
 const NO_CALL: u32 = u32::MAX;
 
-/// Permanently kills the process when the calling thread makes any call but a futex wake and
-/// `allowed`.
+/// Installs a filter on the calling thread that kills the process at every system call except a
+/// futex wake and `allowed`. The filter cannot be removed.
 fn install_filter(allowed: u32) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
@@ -334,7 +373,8 @@ fn install_filter(allowed: u32) -> io::Result<()> {
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let wake = libc::FUTEX_WAKE.cast_unsigned();
     let private = libc::FUTEX_PRIVATE_FLAG.cast_unsigned();
-    // `struct seccomp_data`: number at 0, architecture at 4, arguments at 16, 24, …; low halves first.
+    // Offsets in `struct seccomp_data`: number at 0, architecture at 4, arguments at 16, 24, …. The
+    // low half of an argument comes first.
     let mut steps = [
         step(LOAD, 0, 0, 4),
         step(EQUAL, 0, 7, ARCHITECTURE),
@@ -347,13 +387,27 @@ fn install_filter(allowed: u32) -> io::Result<()> {
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
     ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: changes one flag of this thread; it can gain no privilege by an exec any more.
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: the call takes integers only. It sets a flag of this thread that prevents it from
+    // gaining privileges by an exec.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the program and its steps live through the call, which copies them.
-    let installed =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
-    if installed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: `program` and `steps` are alive during the call, which copies them.
+    let installed = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    };
+    if installed == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -1,11 +1,13 @@
-//! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation
-//! sampled.
+//! Records on threads with small stacks, with every allocation sampled. Run by
+//! `tests/small_stacks.rs`.
 //!
-//! `small_stacks crowd KIND BYTES COUNT TIMES` records on `COUNT` threads with stacks of `BYTES`
-//! bytes, while they are sampled. `small_stacks depths KIND BYTES` records on one thread with less
-//! and less of its stack left. `small_stacks painted KIND` prints how many bytes of its stack a
-//! thread used, and how many of them below its own function: for no entry, for the first such entry
-//! of the process, for the first of a thread, and for two of a thread.
+//! * `small_stacks crowd KIND BYTES COUNT TIMES` records on `COUNT` threads with stacks of `BYTES`
+//!   bytes, while they are sampled.
+//! * `small_stacks depths KIND BYTES` records on one thread with decreasing amounts of its stack
+//!   left.
+//! * `small_stacks painted KIND` prints how many bytes of its stack a thread used, and how many of
+//!   them below its own function: for no entry, for the first such entry of the process, for the
+//!   first entry of a thread, and for two entries of a thread.
 
 #![allow(unsafe_code)]
 
@@ -14,10 +16,11 @@ use std::ptr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use integration_tests::small_stacks::{Kind, scene, thread};
+use integration_tests::small_stacks::{Kind, fixture, thread};
 use profiler_core::alloc::ProfilingAllocator;
 
-/// The stack that recording may use after the first entry of a thread, without walking the stack.
+/// Bytes of stack that recording may use after the first entry of a thread, without walking the
+/// stack.
 const LEAST: usize = 4096;
 
 #[global_allocator]
@@ -29,20 +32,23 @@ fn main() -> Result<()> {
     let kind = |name| Kind::of_name(name).context("no such kind");
     match words.as_slice() {
         ["crowd", name, bytes, count, times] => {
-            let played = scene::play(kind(name)?, bytes.parse()?, count.parse()?, times.parse()?)?;
+            let played =
+                fixture::play(kind(name)?, bytes.parse()?, count.parse()?, times.parse()?)?;
             println!("ok {played:?}");
         }
         ["depths", name, bytes] => depths(kind(name)?, bytes.parse()?)?,
         ["painted", name] => painted(kind(name)?)?,
-        _ => bail!("usage: small_stacks crowd KIND BYTES COUNT TIMES | depths KIND BYTES | painted KIND"),
+        _ => bail!(
+            "usage: small_stacks crowd KIND BYTES COUNT TIMES | depths KIND BYTES | painted KIND"
+        ),
     }
     Ok(())
 }
 
-/// These threads are not sampled: they block the signal.
+/// Prints the stack use of threads. They are not sampled, because they block the signal.
 fn painted(kind: Kind) -> Result<()> {
     let _ = thread::bytes_used(Kind::Nothing, 1)?;
-    scene::start(Duration::from_millis(1))?;
+    fixture::start(Duration::from_millis(1))?;
     block_all_signals();
     let used = [(Kind::Nothing, 1), (kind, 1), (kind, 1), (kind, 2)];
     for (kind, times) in used {
@@ -53,22 +59,22 @@ fn painted(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Records with less and less stack left, down to [`LEAST`].
+/// Records with decreasing amounts of stack left, down to [`LEAST`] bytes.
 fn depths(kind: Kind, bytes: usize) -> Result<()> {
-    scene::start(Duration::from_millis(1))?;
+    fixture::start(Duration::from_millis(1))?;
     block_all_signals();
     thread::at_every_depth(kind, bytes, LEAST)?;
-    let (entries, with_stack) = scene::recorded()?;
-    ensure!(entries > 0, "nothing was recorded");
-    println!("{entries} {with_stack}");
+    let recorded = fixture::recorded()?;
+    ensure!(recorded.count > 0, "nothing was recorded");
+    println!("{} {}", recorded.count, recorded.with_stack);
     Ok(())
 }
 
-/// Blocks the signal here; new threads inherit that.
+/// Blocks all signals in the calling thread. New threads inherit the mask.
 fn block_all_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: initialises the set, which is ours.
+    // SAFETY: the call initialises the local set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: an initialised set.
+    // SAFETY: the set is initialised, and the old mask may be null.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }

@@ -1,7 +1,7 @@
-//! The calls that wait, and the partner that lets them end.
+//! Blocking system calls, and the partner that ends their waits.
 //!
-//! Each call waits until the partner ends the wait, or for about a tenth of a millisecond. What a
-//! call takes is replaced, so that the next one waits as well.
+//! Used by [`super::play`]. A call waits until the partner ends the wait or, without a partner, for
+//! about 0.1 ms. A call consumes what ended its wait, so that the next call waits, too.
 
 #![allow(unsafe_code)]
 
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Makes a call that waits; returns whether it ended with `EINTR`.
+/// Makes a call that waits. Returns whether the call ended with `EINTR`.
 pub(super) type Wait = Box<dyn FnMut() -> bool + Send>;
-/// Lets a call end.
+/// Ends the wait of a call.
 type Wake = Box<dyn FnMut() + Send>;
-/// A kind of call, and the function that lets it end.
+/// A kind of call, and the function that ends its wait, if it needs one.
 type Kind = (Wait, Option<Wake>);
 
-/// Lets all calls end, one after the other.
+/// Ends the waits of all calls in turn.
 pub(super) struct Partner(Vec<Wake>);
 
 impl Partner {
@@ -31,7 +31,7 @@ impl Partner {
     }
 }
 
-/// Makes a kind of call.
+/// Sets up a kind of call.
 type Make = fn() -> Result<Kind>;
 
 const KINDS: &[(&str, Make)] = &[
@@ -46,9 +46,10 @@ const KINDS: &[(&str, Make)] = &[
     ("msgrcv", msgrcv),
 ];
 
-/// All kinds of calls, and their partner.
+/// Sets up all kinds of calls and their partner.
 pub(super) fn all(lock_file: LockFile) -> Result<(Vec<(&'static str, Wait)>, Partner)> {
-    let (mut waits, mut wakes) = (Vec::new(), Vec::new());
+    let mut waits = Vec::new();
+    let mut wakes = Vec::new();
     let (wait, wake) = flock(lock_file);
     waits.push(("flock", wait));
     wakes.extend(wake);
@@ -60,7 +61,7 @@ pub(super) fn all(lock_file: LockFile) -> Result<(Vec<(&'static str, Wait)>, Par
     Ok((waits, Partner(wakes)))
 }
 
-/// Set while a thread is about to wait and the partner has not served it yet.
+/// A thread sets it before it waits. The partner clears it when it ends the wait.
 #[derive(Clone, Default)]
 struct Wish(Arc<AtomicBool>);
 
@@ -73,8 +74,8 @@ impl Wish {
         self.0.swap(false, Ordering::AcqRel)
     }
 
-    /// Calls `wake` once for each wish, so that no call finds data that is left from another one,
-    /// and each waits.
+    /// Returns a function that calls `wake` once for each wish, so that every call waits: no call
+    /// finds data that is left from an earlier one.
     fn granted_by(&self, mut wake: impl FnMut() + Send + 'static) -> Wake {
         let wish = self.clone();
         Box::new(move || {
@@ -89,29 +90,34 @@ fn was_interrupted(result: impl Into<i64>) -> bool {
     result.into() < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
-/// Lives as long as the process: threads may still use it when others are done.
+/// Keeps a value until the process ends, because threads may use it when others are done.
 fn keep<T: 'static>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
 fn nanosleep() -> Result<Kind> {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000,
+    };
     // SAFETY: reads a timespec that lives through the call.
-    let wait = move || was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) });
+    let wait =
+        move || was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) });
     Ok((Box::new(wait), None))
 }
 
 /// A pipe that the partner writes to.
 fn pipe() -> Result<(RawFd, Wish, Wake)> {
     let (read, mut write) = io::pipe()?;
-    let (descriptor, wish) = (keep(read).as_raw_fd(), Wish::default());
+    let descriptor = keep(read).as_raw_fd();
+    let wish = Wish::default();
     let wake = wish.granted_by(move || _ = write.write(&[1]));
     Ok((descriptor, wish, wake))
 }
 
 fn read_one(descriptor: RawFd) -> isize {
     let mut byte = 0_u8;
-    // SAFETY: room for one byte, which lives through the call.
+    // SAFETY: writes one byte into memory that lives through the call.
     unsafe { libc::read(descriptor, (&raw mut byte).cast(), 1) }
 }
 
@@ -128,8 +134,12 @@ fn poll() -> Result<Kind> {
     let (descriptor, wish, wake) = pipe()?;
     let wait = move || {
         wish.make();
-        let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which lives through the call.
+        let mut entry = libc::pollfd {
+            fd: descriptor,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: reads and writes one entry, which lives through the call.
         let found = unsafe { libc::poll(&raw mut entry, 1, 1000) };
         let is_interrupted = was_interrupted(found);
         if found > 0 {
@@ -142,16 +152,19 @@ fn poll() -> Result<Kind> {
 
 fn epoll_wait() -> Result<Kind> {
     let (descriptor, wish, wake) = pipe()?;
-    // SAFETY: takes no memory. Never closed: the process ends with the scene.
+    // SAFETY: takes no pointer. The descriptor stays open until the process ends with the scene.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
     // SAFETY: reads an event that lives through the call.
     let failed = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) };
     ensure!(failed == 0, "epoll_ctl: {}", io::Error::last_os_error());
     let wait = move || {
         wish.make();
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for one event, which lives through the call.
+        // SAFETY: writes one event into memory that lives through the call.
         let found = unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 1000) };
         let is_interrupted = was_interrupted(found);
         if found > 0 {
@@ -162,7 +175,7 @@ fn epoll_wait() -> Result<Kind> {
     Ok((Box::new(wait), Some(wake)))
 }
 
-/// An address that needs no file system.
+/// Returns an address that is no file.
 fn address(name: &str) -> Result<std::os::unix::net::SocketAddr> {
     use std::os::linux::net::SocketAddrExt;
     let name = format!("interrupted-{name}-{}", std::process::id());
@@ -176,8 +189,9 @@ fn accept() -> Result<Kind> {
     let wake = wish.granted_by(move || _ = UnixStream::connect_addr(&address));
     let wait = move || {
         wish.make();
-        // SAFETY: needs no address.
-        let descriptor = unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
+        // SAFETY: null pointers are allowed, and ask for no address.
+        let descriptor =
+            unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
         let is_interrupted = was_interrupted(descriptor);
         close(descriptor);
         is_interrupted
@@ -187,7 +201,7 @@ fn accept() -> Result<Kind> {
 
 fn close(descriptor: RawFd) {
     if descriptor >= 0 {
-        // SAFETY: just made by the caller, who does not use it any more.
+        // SAFETY: the caller has just made the descriptor, and does not use it afterwards.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
 }
@@ -195,26 +209,33 @@ fn close(descriptor: RawFd) {
 /// Connects to a listener whose queue is full until the partner accepts one connection.
 fn connect() -> Result<Kind> {
     let name = format!("\0interrupted-connect-{}", std::process::id());
-    // SAFETY: all zeros are an address.
+    // SAFETY: all zeros are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    address.sun_path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
+    address
+        .sun_path
+        .iter_mut()
+        .zip(name.bytes())
+        .for_each(|(place, byte)| *place = byte as libc::c_char);
     let len = (size_of::<libc::sa_family_t>() + name.len()) as libc::socklen_t;
     let listener = stream_socket(libc::SOCK_NONBLOCK)?;
-    // SAFETY: an address of that length, which lives through the call.
+    // SAFETY: reads an address of that length, which lives through the call.
     let failed = unsafe { libc::bind(listener, (&raw const address).cast(), len) };
     ensure!(failed == 0, "bind: {}", io::Error::last_os_error());
-    // SAFETY: plain numbers.
-    ensure!(unsafe { libc::listen(listener, 0) } == 0, "listen: {}", io::Error::last_os_error());
+    // SAFETY: takes only numbers.
+    let result = unsafe { libc::listen(listener, 0) };
+    ensure!(result == 0, "listen: {}", io::Error::last_os_error());
     let wish = Wish::default();
     let wake = wish.granted_by(move || {
-        // SAFETY: needs no address.
+        // SAFETY: null pointers are allowed, and ask for no address.
         close(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) });
     });
     let wait = move || {
         wish.make();
-        let Ok(socket) = stream_socket(0) else { return false };
-        // SAFETY: an address of that length, which lives through the call.
+        let Ok(socket) = stream_socket(0) else {
+            return false;
+        };
+        // SAFETY: reads an address of that length, which lives through the call.
         let is_interrupted =
             was_interrupted(unsafe { libc::connect(socket, (&raw const address).cast(), len) });
         close(socket);
@@ -224,8 +245,14 @@ fn connect() -> Result<Kind> {
 }
 
 fn stream_socket(flags: libc::c_int) -> Result<RawFd> {
-    // SAFETY: plain numbers.
-    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0) };
+    // SAFETY: takes only numbers.
+    let socket = unsafe {
+        libc::socket(
+            libc::AF_UNIX,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags,
+            0,
+        )
+    };
     ensure!(socket >= 0, "socket: {}", io::Error::last_os_error());
     Ok(socket)
 }
@@ -234,15 +261,16 @@ fn stream_socket(flags: libc::c_int) -> Result<RawFd> {
 #[derive(Clone, Copy)]
 struct Semaphore(*mut libc::sem_t);
 
-// SAFETY: semaphores are for several threads; the memory is never freed.
+// SAFETY: several threads may use a semaphore, and its memory is never freed.
 unsafe impl Send for Semaphore {}
 
 impl Semaphore {
     fn new() -> Result<Self> {
         // SAFETY: all zeros are valid memory for a semaphore.
         let semaphore = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<libc::sem_t>() }));
-        // SAFETY: initialises it with the value 0.
-        ensure!(unsafe { libc::sem_init(semaphore, 0, 0) } == 0, "no semaphore");
+        // SAFETY: initialises memory of the right type with the value 0.
+        let result = unsafe { libc::sem_init(semaphore, 0, 0) };
+        ensure!(result == 0, "no semaphore");
         Ok(Self(semaphore))
     }
 
@@ -255,7 +283,7 @@ impl Semaphore {
         let mut until = MaybeUninit::<libc::timespec>::uninit();
         // SAFETY: writes into a timespec that lives through the call.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, until.as_mut_ptr()) };
-        // SAFETY: written just now.
+        // SAFETY: the call above has initialised it.
         let mut until = unsafe { until.assume_init() };
         let ns = until.tv_nsec + i64::from(time.subsec_nanos());
         (until.tv_sec, until.tv_nsec) = (until.tv_sec + ns / 1_000_000_000, ns % 1_000_000_000);
@@ -282,10 +310,13 @@ fn sem_wait() -> Result<Kind> {
 
 fn sem_timedwait() -> Result<Kind> {
     let semaphore = Semaphore::new()?;
-    Ok((Box::new(move || semaphore.wait_for(Duration::from_micros(150))), None))
+    Ok((
+        Box::new(move || semaphore.wait_for(Duration::from_micros(150))),
+        None,
+    ))
 }
 
-/// A temporary file, opened twice: a lock on one of the open files excludes the other.
+/// A temporary file that is opened twice. A lock on one of the open files excludes the other.
 ///
 /// It is created before a scene begins, because the user of a scene may not be allowed to create
 /// files in the temporary directory.
@@ -297,14 +328,17 @@ pub(super) struct LockFile {
 impl LockFile {
     pub(super) fn create() -> Result<LockFile> {
         let file = tempfile::NamedTempFile::new()?;
-        Ok(LockFile { own: keep(file.reopen()?).as_raw_fd(), other: keep(file.reopen()?).as_raw_fd() })
+        Ok(LockFile {
+            own: keep(file.reopen()?).as_raw_fd(),
+            other: keep(file.reopen()?).as_raw_fd(),
+        })
     }
 }
 
-/// A lock that the partner holds half of the time.
+/// Waits for a lock that the partner takes and releases in turn.
 fn flock(file: LockFile) -> Kind {
     let LockFile { own, other } = file;
-    // SAFETY: plain numbers.
+    // SAFETY: takes only numbers.
     let lock = |descriptor, how| unsafe { libc::flock(descriptor, how) };
     let wait = move || {
         let is_interrupted = was_interrupted(lock(own, libc::LOCK_EX));
@@ -313,55 +347,60 @@ fn flock(file: LockFile) -> Kind {
     };
     let mut is_held = false;
     let wake = move || {
-        let how = if is_held { libc::LOCK_UN } else { libc::LOCK_EX | libc::LOCK_NB };
+        let how = if is_held {
+            libc::LOCK_UN
+        } else {
+            libc::LOCK_EX | libc::LOCK_NB
+        };
         is_held = lock(other, how) == 0 && !is_held;
     };
     (Box::new(wait), Some(Box::new(wake)))
 }
 
-/// A message: its kind, and no text.
+/// A message that consists of its kind and no text.
 #[repr(C)]
 #[allow(dead_code)] // the kernel reads and writes it
 struct Message(libc::c_long);
 
 fn msgrcv() -> Result<Kind> {
-    let (queue, wish) = (MessageQueue::new()?, Wish::default());
+    let queue = MessageQueue::new()?;
+    let wish = Wish::default();
     let number = queue.0;
     let wake = wish.granted_by(move || queue.send());
     let wait = move || {
         wish.make();
         let mut message = Message(0);
-        // SAFETY: room for a message without text, which lives through the call.
+        // SAFETY: writes a message without text into memory that lives through the call.
         was_interrupted(unsafe { libc::msgrcv(number, (&raw mut message).cast(), 0, 0, 0) } as i64)
     };
     Ok((Box::new(wait), Some(wake)))
 }
 
-/// Removed at the end, because a process's exit does not remove it.
+/// A message queue, removed when it is dropped. The exit of a process does not remove it.
 struct MessageQueue(libc::c_int);
 
 impl MessageQueue {
-    /// A queue that every user may use. It belongs to the user that a scene changes this process
-    /// to.
+    /// Creates a queue that every user may use. It belongs to the user that a scene changes this
+    /// process to.
     fn new() -> Result<Self> {
-        // SAFETY: plain numbers.
+        // SAFETY: takes only numbers.
         let queue = Self(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o666) });
         ensure!(queue.0 >= 0, "msgget: {}", io::Error::last_os_error());
         let mut about = MaybeUninit::<libc::msqid_ds>::zeroed();
         // SAFETY: writes the queue's status into memory of its type.
         unsafe { libc::msgctl(queue.0, libc::IPC_STAT, about.as_mut_ptr()) };
-        // SAFETY: written by the call; zeroed before it.
+        // SAFETY: zeroed before the call, which has written it.
         let mut about = unsafe { about.assume_init() };
         about.msg_perm.uid = super::scenes::NOBODY;
-        // SAFETY: reads it, which lives through the call. Only root may make the call, and only
-        // root needs it.
+        // SAFETY: reads `about`, which lives through the call. The call fails for other users than
+        // root, but they do not need it.
         unsafe { libc::msgctl(queue.0, libc::IPC_SET, &raw mut about) };
         Ok(queue)
     }
 
     fn send(&self) {
         let message = Message(1);
-        // SAFETY: a message without text, which lives through the call.
+        // SAFETY: reads a message without text, which lives through the call.
         unsafe { libc::msgsnd(self.0, (&raw const message).cast(), 0, libc::IPC_NOWAIT) };
     }
 }

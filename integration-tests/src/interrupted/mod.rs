@@ -1,9 +1,9 @@
-//! Repeats blocking calls in a sampled process and counts how many end with `EINTR`.
+//! Repeats blocking calls in a sampled process, and counts how many end with `EINTR`.
 //!
-//! Used by `storms interrupted_…` for the test and by a role of `figures`, each in a separate
-//! process. One thread per kind of [`calls`] computes for some microseconds and then waits; a
-//! partner lets the calls end. First the process is brought into a [`Scene`], which determines what
-//! the system reports to the sampler about threads.
+//! Used by the storm `interrupted` for the test and by a role of `figures`, each in a separate
+//! process. For each kind of [`calls`], one thread computes for some microseconds and waits,
+//! alternately. A partner ends the waits. Before that, the process enters a [`HostSetup`], which
+//! determines what the system reports to the sampler about threads.
 
 mod calls;
 mod scenes;
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use profiler_core::sampler::SamplingStats;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
-pub use self::scenes::Scene;
+pub use self::scenes::HostSetup;
 
 use self::calls::{LockFile, Partner, Wait, all};
 use crate::patience::Stopwatch;
@@ -23,19 +23,19 @@ use crate::patience::Stopwatch;
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Per kind of call: its name, how often it was made, and how often it ended with `EINTR`.
+    /// For each kind of call: its name, the number of calls, and how many ended with `EINTR`.
     pub kinds: Vec<(&'static str, u64, u64)>,
-    /// What the sampler did.
+    /// The statistics of the sampler.
     pub stats: SamplingStats,
 }
 
 impl Outcome {
-    /// All calls.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.kinds.iter().map(|(_, calls, _)| calls).sum()
     }
 
-    /// Those that ended with `EINTR`.
+    /// Returns the number of calls that ended with `EINTR`.
     pub fn interrupted(&self) -> u64 {
         self.kinds.iter().map(|(.., interrupted)| interrupted).sum()
     }
@@ -44,18 +44,26 @@ impl Outcome {
 /// Makes at least `least` calls in a sampled process in this scene, but stops after `patience`.
 ///
 /// # Errors
-/// If the scene cannot be set; [`Scene::missing`] says beforehand whether this process has the
-/// rights for it.
-pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
+/// If the process cannot enter the scene. [`HostSetup::missing`] tells beforehand whether the
+/// process has the rights for it.
+pub fn play(scene: HostSetup, least: u64, patience: Duration) -> Result<Outcome> {
     let lock_file = LockFile::create()?;
     scene.prepare()?;
     let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    session::start(
+        SessionParams {
+            features,
+            ..SessionParams::default()
+        },
+        StartOptions::default(),
+    )?;
     let (waits, partner) = all(lock_file)?;
     scene.enter()?;
-    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let made = AtomicU64::new(0);
     let kinds = std::thread::scope(|scope| {
-        let (stop, made) = (&stop, &made);
+        let stop = &stop;
+        let made = &made;
         let workers: Vec<_> = waits
             .into_iter()
             .map(|(name, wait)| (name, scope.spawn(move || wait_often(wait, stop, made))))
@@ -68,7 +76,10 @@ pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
         }
         stop.store(true, Ordering::Relaxed);
         let counts = workers.into_iter().map(|(name, worker)| {
-            let (calls, interrupted) = worker.join().ok().context("a thread that waits has panicked")?;
+            let (calls, interrupted) = worker
+                .join()
+                .ok()
+                .context("a thread that waits has panicked")?;
             Ok((name, calls, interrupted))
         });
         let kinds: Result<Vec<_>> = counts.collect();
@@ -81,14 +92,15 @@ pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
     Ok(Outcome { kinds, stats })
 }
 
-/// The partner continues until no thread waits any more.
+/// Ends the partner, after all threads have stopped waiting.
 static END: AtomicBool = AtomicBool::new(false);
 
-/// Computes and waits, in turn; returns the calls, and those that ended with `EINTR`.
+/// Computes and waits alternately. Returns the number of calls, and how many ended with `EINTR`.
 fn wait_often(mut wait: Wait, stop: &AtomicBool, made: &AtomicU64) -> (u64, u64) {
-    // So the sampler also knows the thread if the system lists no threads.
+    // Then the sampler knows the thread even if the system lists no threads.
     profiler_core::marker!("waits");
-    let (mut calls, mut interrupted) = (0, 0);
+    let mut calls = 0;
+    let mut interrupted = 0;
     while !stop.load(Ordering::Relaxed) {
         compute_us(60 + calls % 41);
         interrupted += u64::from(wait());
@@ -105,14 +117,14 @@ fn wake_until(mut partner: Partner) {
     }
 }
 
-/// A thread that never waits: it can be sampled if the system reports that it runs.
+/// Computes without waiting. The sampler can sample this thread if the system reports that it runs.
 fn compute_until(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         compute_us(1000);
     }
 }
 
-/// Uses the given processor time.
+/// Computes until this thread has used `us` microseconds of processor time.
 fn compute_us(us: u64) {
     let until = own_cpu() + Duration::from_micros(us);
     while own_cpu() < until {
@@ -122,5 +134,8 @@ fn compute_us(us: u64) {
 
 fn own_cpu() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
+    Duration::new(
+        used.tv_sec.unsigned_abs(),
+        u32::try_from(used.tv_nsec).unwrap_or(0),
+    )
 }

@@ -1,9 +1,10 @@
-//! What a child says that it has recorded: a page of shared memory that outlives it.
+//! The board: a child reports in it what it has recorded, in shared memory that outlives the child.
 //!
-//! Made by the parent, handed over as the child's standard input, mapped by the child, read by position
-//! by the parent. Per writer two words: `begun`, stored before an entry is recorded, and
-//! `returned`, stored after the call came back. A killed process can have at most one entry between
-//! them, so its books are known from outside to within one per thread, and exactly where both agree.
+//! The parent creates the board and passes it to the child as its standard input. The child maps
+//! it, and the parent reads it at given positions. Each writer has two words: `begun`, stored
+//! before an entry is recorded, and `returned`, stored after the call has returned. When a process
+//! is killed, the two differ by at most one for each thread, so the number of its entries is known
+//! to within one, and exactly if both are equal.
 
 #![allow(unsafe_code)]
 
@@ -17,18 +18,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// Most writers of one child, one after the other or at once.
+/// The highest number of writers that a child can have in its life.
 pub const WRITERS: u32 = 1024;
-/// Bytes per writer: no two share a cache line.
+/// Bytes for each writer, so that no two writers share a cache line.
 const ROW: usize = 64;
 const BYTES: usize = WRITERS as usize * ROW;
 
-/// What one writer said last.
+/// The latest report of one writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Entries that it began to record.
+    /// Number of entries that the writer began to record.
     pub begun: u64,
-    /// Entries after which it went on.
+    /// Number of entries after which the recording call returned.
     pub returned: u64,
 }
 
@@ -37,28 +38,28 @@ pub struct Said {
 pub struct Board(File);
 
 impl Board {
-    /// An empty one.
+    /// Creates an empty board.
     ///
     /// # Errors
-    /// When the system gives no memory.
+    /// When the system has no memory.
     pub fn create() -> io::Result<Self> {
         let file = memfd_create("board", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, BYTES as u64)?;
         Ok(Self(File::from(file)))
     }
 
-    /// A second descriptor, to be a child's standard input.
+    /// Returns a second descriptor, for the standard input of a child.
     ///
     /// # Errors
-    /// When the system gives no descriptor.
+    /// When the system has no descriptor.
     pub fn for_child(&self) -> io::Result<File> {
         self.0.try_clone()
     }
 
-    /// What all writers have said by now, by their numbers.
+    /// Returns the reports of all writers, by their numbers.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the board cannot be read.
     pub fn read(&self) -> io::Result<Vec<Said>> {
         self.first(BYTES)
     }
@@ -67,26 +68,32 @@ impl Board {
         let mut bytes = vec![0; bytes];
         self.0.read_exact_at(&mut bytes, 0)?;
         let word = |row: &[u8], at: usize| {
-            row.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+            row.get(at..at + 8)
+                .and_then(|word| word.try_into().ok())
+                .map_or(0, u64::from_ne_bytes)
         };
-        // Read between the two, an entry may have returned that was not begun: the later one counts.
+        // The copy can contain an old `begun` and a new `returned`. An entry that has returned has
+        // begun.
         let said = |row: &[u8]| {
             let returned = word(row, 8);
-            Said { begun: word(row, 0).max(returned), returned }
+            Said {
+                begun: word(row, 0).max(returned),
+                returned,
+            }
         };
         Ok(bytes.chunks_exact(ROW).map(said).collect())
     }
 
-    /// Whether one of the first writers has begun.
+    /// Returns whether one of the first eight writers has begun an entry.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the board cannot be read.
     pub fn has_begun(&self) -> io::Result<bool> {
         Ok(self.first(8 * ROW)?.iter().any(|said| said.begun > 0))
     }
 }
 
-/// One writer's row in the child.
+/// The row of one writer, in the child.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Row {
@@ -95,7 +102,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Records one entry, and says so before and after.
+    /// Records one entry, and reports it before and after.
     #[inline]
     pub fn around(&self, number: u64, record: impl FnOnce()) {
         self.begun.store(number + 1, Ordering::Release);
@@ -104,18 +111,19 @@ impl Row {
     }
 }
 
-/// Maps the board that a parent handed over, for the rest of the process's life.
+/// Maps the board that the parent has passed, until the process ends.
 ///
 /// # Errors
-/// When it is not one.
+/// When the file is not a board.
 pub fn map(file: impl AsFd) -> io::Result<&'static [Row]> {
     if rustix::fs::fstat(&file)?.st_size != BYTES as i64 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a new mapping at a place that the system chooses; nothing else of ours lies there.
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED;
+    // SAFETY: a new mapping at an address that the system chooses, so it replaces no other memory.
     let memory = unsafe { mmap(ptr::null_mut(), BYTES, protection, flags, file, 0) }?;
-    // SAFETY: page-aligned, as long as so many rows, which are atomics, for which any bytes are
-    // valid; never unmapped.
+    // SAFETY: the memory is page-aligned, has room for this number of rows and is never unmapped.
+    // Rows consist of atomics, for which any bytes are valid.
     Ok(unsafe { std::slice::from_raw_parts(memory.cast::<Row>(), WRITERS as usize) })
 }

@@ -1,8 +1,8 @@
-//! The entries of a wild child: numbered, checksummed, of many sizes.
+//! The entries of a wild child: numbered, with a checksum, of many sizes.
 //!
-//! Recorded by [`super::wild`], checked by [`super::found`] from a pool's bytes and from a profile. The
-//! checksum covers the filler's length, and the filler is compared byte by byte, so an entry that is
-//! cut, mixed with another or overwritten cannot go unseen.
+//! Recorded by [`super::wild`], and checked by [`super::found`] in the bytes of a pool and in a
+//! profile. The checksum covers the length of the filler, and the filler is compared byte by byte,
+//! so an entry that is cut, overwritten or mixed with another is detected.
 
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::marker;
@@ -15,10 +15,11 @@ use crate::marks::check_of;
 
 /// Name of the markers.
 pub const NAME: &str = "wild";
-/// Longest filler: such an entry has a chunk of its own.
+/// The longest filler. An entry of this size gets its own chunk.
 const LONGEST: usize = 300_000;
-/// Letters that repeat with a period no size class is a multiple of.
+/// Letters that repeat with [`PERIOD`].
 static PATTERN: [u8; LONGEST + PERIOD] = pattern();
+/// The period of [`PATTERN`]. No size class is a multiple of it.
 const PERIOD: usize = 251;
 
 /// Payload of a wild child's marker.
@@ -52,7 +53,8 @@ const fn pattern() -> [u8; LONGEST + PERIOD] {
     letters
 }
 
-/// How long the filler of this entry is. Most are short; with `big`, some fill a page or a chunk.
+/// Returns the length of the filler of this entry. Most are short. With `big`, some fill a page or
+/// a chunk.
 fn length_of(writer: u32, number: u64, big: bool) -> usize {
     let draw = check_of(writer, number);
     let below = |most: u64| (draw >> 8) as usize % most as usize;
@@ -76,18 +78,24 @@ fn checksum(writer: u32, number: u64, length: usize) -> u64 {
 pub fn record(writer: u32, number: u64, big: bool) {
     let length = length_of(writer, number, big);
     let filler = std::str::from_utf8(filler_of(number, length)).unwrap_or_default();
-    let payload = Wild { writer, number, check: checksum(writer, number, length), filler };
+    let payload = Wild {
+        writer,
+        number,
+        check: checksum(writer, number, length),
+        filler,
+    };
     marker!("wild", &category::TEST, MarkerOptions::default(), &payload);
 }
 
-/// Writer and number, if every byte is as it was recorded.
+/// Returns writer and number if every byte is as recorded.
 fn whole(writer: u64, number: u64, check: u64, filler: &[u8]) -> Option<(u32, u64)> {
     let writer = u32::try_from(writer).ok()?;
-    let sound = check == checksum(writer, number, filler.len()) && filler == filler_of(number, filler.len());
+    let sound = check == checksum(writer, number, filler.len())
+        && filler == filler_of(number, filler.len());
     sound.then_some((writer, number))
 }
 
-/// Writer and number of a payload as it lies in a pool; `None` if it is torn.
+/// Returns writer and number of a payload from a pool, or `None` if the payload is torn.
 pub(super) fn from_payload(payload: &[u8]) -> Option<(u32, u64)> {
     let fields: Vec<FieldValue<'_>> = PayloadReader::new(payload).collect::<Result<_, _>>().ok()?;
     match fields[..] {
@@ -101,11 +109,16 @@ pub(super) fn from_payload(payload: &[u8]) -> Option<(u32, u64)> {
     }
 }
 
-/// Writer and number of a marker as it stands in a profile; `None` if it is torn.
+/// Returns writer and number of a marker from a profile, or `None` if the marker is torn.
 pub(super) fn from_json(data: &Value) -> Option<(u32, u64)> {
     let number = |name: &str| data[name].as_u64();
     let filler = data["filler"].as_str()?.as_bytes();
-    whole(number("writer")?, number("number")?, number("check")?, filler)
+    whole(
+        number("writer")?,
+        number("number")?,
+        number("check")?,
+        filler,
+    )
 }
 
 #[cfg(test)]
@@ -126,9 +139,17 @@ mod tests {
 
     #[test]
     fn entries_of_all_sizes_occur() {
-        let lengths: Vec<usize> = (0..20_000).map(|number| length_of(1, number, true)).collect();
+        let lengths: Vec<usize> = (0..20_000)
+            .map(|number| length_of(1, number, true))
+            .collect();
         assert!(lengths.iter().any(|length| *length > 100_000));
-        assert!(lengths.iter().filter(|length| (3_000..12_000).contains(*length)).count() > 50);
+        assert!(
+            lengths
+                .iter()
+                .filter(|length| (3_000..12_000).contains(*length))
+                .count()
+                > 50
+        );
         assert!(lengths.iter().filter(|length| **length < 48).count() > 19_000);
         assert!((0..20_000).all(|number| length_of(1, number, false) < 48));
     }

@@ -1,53 +1,63 @@
-//! What is found of a child: in its pool, by the reader that captures use, or in a saved profile.
+//! What remains of a child: read from its pool by the reader that captures use, or from a saved
+//! profile.
 //!
-//! Both give the same [`Found`], which [`super::judge`] holds against what the child said.
+//! Both give the same [`Found`], which [`super::judge`] compares with what the child reported.
 
 use std::fs::File;
 
 use anyhow::Context;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, ThreadInfo};
 
 use super::entry;
 use super::wild::writer_of;
 use crate::profile::{Process, Thread};
 
-/// A process as it was found.
+/// What was found of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Its writers that are still told apart.
+    /// The writers whose threads the pool still lists.
     pub threads: Vec<FoundThread>,
-    /// The books of the whole process, those of threads that are gone included.
+    /// The counts of the whole process, including threads that the pool no longer lists.
     pub total: EntryCounts,
 }
 
-/// One thread's entries and books.
+/// One thread's entries and counts.
 #[derive(Clone, Debug, Default)]
 pub struct FoundThread {
-    /// Which writer it is.
+    /// The number of the writer.
     pub writer: u32,
     /// Numbers of its entries, in the order in which they were found.
     pub numbers: Vec<u64>,
-    /// Entries that are not as they were recorded, or are another writer's.
+    /// Entries that differ from what was recorded, or that belong to another writer.
     pub torn: u64,
-    /// What the books say.
-    pub books: EntryCounts,
+    /// The counts of the thread.
+    pub counts: EntryCounts,
 }
 
-/// Reads a pool, in the manner of a capture. The pool's process is dead or stands still; its session
-/// may evict from it meanwhile.
+/// Reads a pool as a capture does. The process of the pool is dead or stopped. Its session may
+/// evict entries meanwhile.
 ///
 /// # Errors
-/// When it is not a pool, or cannot be read.
+/// When the file is not a pool, or cannot be read.
 pub fn in_pool(pool: &File) -> anyhow::Result<Found> {
     let reader = PoolReader::open(pool)?;
     let snapshot = reader.snapshot()?;
-    let mut found = Found { threads: Vec::new(), total: snapshot.counts() };
+    let mut found = Found {
+        threads: Vec::new(),
+        total: snapshot.counts(),
+    };
     let mut buffer = ChunkBuffer::default();
     for thread in &snapshot.threads {
-        let Some(writer) = writer_of(&thread.name) else { continue };
-        let mut of_thread = FoundThread { writer, books: books(thread), ..FoundThread::default() };
+        let Some(writer) = writer_of(&thread.name) else {
+            continue;
+        };
+        let mut of_thread = FoundThread {
+            writer,
+            counts: counts(thread),
+            ..FoundThread::default()
+        };
         let evicted = of_thread.read(&reader, thread, &mut buffer)?;
         found.total.delivered -= evicted;
         found.total.evicted += evicted;
@@ -56,38 +66,43 @@ pub fn in_pool(pool: &File) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-fn books(thread: &ThreadInfo) -> EntryCounts {
+fn counts(thread: &ThreadInfo) -> EntryCounts {
     let delivered = thread.chunks.iter().map(|chunk| chunk.entries).sum();
     EntryCounts {
         delivered,
         evicted: thread.committed().saturating_sub(delivered),
         dropped: thread.dropped,
-        unfinished: thread.chunks.iter().map(|chunk| u64::from(chunk.unfinished)).sum(),
+        unfinished: thread
+            .chunks
+            .iter()
+            .map(|chunk| u64::from(chunk.unfinished))
+            .sum(),
     }
 }
 
 impl FoundThread {
-    /// Reads a thread's entries, and says how many were evicted meanwhile.
+    /// Reads the entries of a thread, and returns how many were evicted meanwhile.
     fn read(
         &mut self,
         reader: &PoolReader<&File>,
         thread: &ThreadInfo,
         buffer: &mut ChunkBuffer,
     ) -> anyhow::Result<u64> {
-        let (mut read, mut evicted) = (0, 0);
+        let mut read = 0;
+        let mut evicted = 0;
         for chunk in &thread.chunks {
             read += chunk.entries;
             match reader.read_chunk(chunk, buffer)? {
                 ChunkRead::Entries(entries) => self.take(entries),
-                // What was read before is older, so it has gone, too.
+                // The chunks that were read before are older, so they are evicted, too.
                 ChunkRead::Evicted => {
                     evicted = read;
                     self.numbers.clear();
                 }
             }
         }
-        self.books.delivered -= evicted;
-        self.books.evicted += evicted;
+        self.counts.delivered -= evicted;
+        self.counts.evicted += evicted;
         Ok(evicted)
     }
 
@@ -110,30 +125,41 @@ impl FoundThread {
     }
 }
 
-/// The process of this name in a saved profile, whose report gives the total.
+/// Reads a process in a saved profile. `total` is from the report of the capture.
 ///
 /// # Errors
-/// When a thread has no books.
+/// When a thread has no counts.
 pub fn in_profile(process: &Process, total: EntryCounts) -> anyhow::Result<Found> {
-    let of_writers = process.threads.iter().filter_map(|thread| Some((writer_of(&thread.name)?, thread)));
-    let threads = of_writers.map(|(writer, thread)| in_track(writer, thread)).collect::<Result<_, _>>()?;
+    let of_writers = process
+        .threads
+        .iter()
+        .filter_map(|thread| Some((writer_of(&thread.name)?, thread)));
+    let threads = of_writers
+        .map(|(writer, thread)| in_track(writer, thread))
+        .collect::<Result<_, _>>()?;
     Ok(Found { threads, total })
 }
 
 fn in_track(writer: u32, thread: &Thread) -> anyhow::Result<FoundThread> {
-    let mut found = FoundThread { writer, ..FoundThread::default() };
+    let mut found = FoundThread {
+        writer,
+        ..FoundThread::default()
+    };
     for mark in thread.marks.iter().filter(|mark| mark.name == entry::NAME) {
         found.add(entry::from_json(&mark.data));
     }
-    let books = thread.books.as_ref().with_context(|| format!("{} has no books", thread.name))?;
-    // Only the sum of the drops matters here, whatever their reasons.
-    let mut dropped = [0; profiler_core::internal::losses::DropReason::COUNT];
-    dropped[0] = books.dropped;
-    found.books = EntryCounts {
-        delivered: books.delivered,
-        evicted: books.evicted,
-        dropped: profiler_core::internal::losses::Drops::new(dropped),
-        unfinished: books.unfinished,
+    let counts = thread
+        .counts
+        .as_ref()
+        .with_context(|| format!("{} has no counts", thread.name))?;
+    // Only the sum of the drops is compared, so all of them get the same reason.
+    let mut dropped = [0; profiler_core::internal::entry_counts::DropReason::COUNT];
+    dropped[0] = counts.dropped;
+    found.counts = EntryCounts {
+        delivered: counts.delivered,
+        evicted: counts.evicted,
+        dropped: profiler_core::internal::entry_counts::Drops::new(dropped),
+        unfinished: counts.unfinished,
     };
     Ok(found)
 }

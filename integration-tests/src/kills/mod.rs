@@ -1,43 +1,49 @@
-//! Kills: children that write numbered entries from several threads are killed at random moments, and
-//! what they leave is held against what they said that they had recorded.
+//! Kill tests: children that record numbered entries on several threads are killed at random
+//! moments, and the entries that remain are compared with what the children reported.
 //!
-//! Used by the test `kills`, by `.ci/kills` (the program `kills`), by the figures and by the soak. A kill
-//! goes through all that an application has: a session, its spawn, the child's own threads. What
-//! it leaves is read by the reader that captures use, and for a share of the kills also from
-//! a saved profile.
+//! Used by the test `kills`, by `.ci/kills` (the program `kills`), by the figures and by the soak.
+//! A kill involves everything that an application has: a session, its spawn, and the threads of the
+//! child. The remaining entries are read by the reader that captures use and, for some of the
+//! kills, also from a saved profile.
 //!
-//! [`entry`]: the entries; [`board`]: what a child says; [`wild`]: the child; [`wave`]: some children
-//! of one session, killed; [`found`]: what is left; [`judge`]: the law; [`chance`]: the moments.
+//! [`entry`]: the entries; [`board`]: what a child reports; [`wild`]: the child; [`wave`]: the
+//! children of one session, and their kills; [`found`]: what remains; [`judge`]: the rules;
+//! [`rng`]: the random moments.
 
 pub mod board;
-pub mod chance;
 pub mod entry;
 pub mod found;
 pub mod judge;
+pub mod rng;
 pub mod wave;
 pub mod wild;
 
 use std::path::Path;
 
-use chance::Chance;
 use judge::Tally;
+use rng::Rng;
 use wave::Wave;
 
-/// Children of one session.
+/// Number of children of one session.
 pub const CHILDREN: u64 = 8;
 
-/// Kills at least so many children of `program`, which must begin with [`wild::run_if_asked`]. After every
-/// wave `progress` is told how far it is.
+/// Kills at least `count` children that run `program`, whose `main` must begin with
+/// [`wild::run_if_asked`]. Calls `progress` after every wave.
 ///
 /// # Errors
-/// When a session or a child cannot be started. What breaks the law is in the tally.
-pub fn run(program: &Path, count: u64, seed: u64, mut progress: impl FnMut(&Tally)) -> anyhow::Result<Tally> {
+/// When a session or a child cannot be started. Violations of the rules are in the tally.
+pub fn run(
+    program: &Path,
+    count: u64,
+    seed: u64,
+    mut progress: impl FnMut(&Tally),
+) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for number in 0.. {
         if tally.kills >= count {
             break;
         }
-        let wave = Wave::drawn(number, &mut Chance::new(seed.wrapping_add(number)));
+        let wave = Wave::drawn(number, &mut Rng::new(seed.wrapping_add(number)));
         tally.add(wave.run(program)?);
         progress(&tally);
     }

@@ -1,7 +1,7 @@
-//! The child that is killed: records as fast as it may on several threads, until it is gone.
+//! The child that is killed: records on several threads until it is killed.
 //!
-//! Run by this same program when its arguments say so, see [`run_if_asked`]. It never ends by
-//! itself, unless its parent is gone.
+//! Run by the program that starts such children, when its arguments select this role; see
+//! [`run_if_asked`]. The child ends only when it is killed or its parent is gone.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ use anyhow::Context;
 use super::board::{self, Board, Row, WRITERS};
 use super::entry;
 
-/// The argument that makes a program such a child.
+/// The argument that makes a program run as such a child.
 const ROLE: &str = "--wild";
-/// Entries of a writer that does not stay.
+/// Number of entries of a writer that ends.
 const FLEETING: u64 = 300;
-/// Entries between two pauses.
+/// Number of entries between two pauses.
 const BREATH: u64 = 64;
-/// How often a child looks whether its parent is there.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two checks whether the parent lives.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How a child behaves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,14 +31,19 @@ pub struct Nature {
     pub pause_us: u64,
     /// Whether some entries are larger than a small chunk.
     pub big: bool,
-    /// Whether threads end after a few entries, and others take their places.
+    /// Whether threads end after a few entries, and new threads take their places.
     pub fleeting: bool,
 }
 
 impl Nature {
     fn to_words(self) -> [String; 4] {
-        [u64::from(self.threads), self.pause_us, u64::from(self.big), u64::from(self.fleeting)]
-            .map(|word| word.to_string())
+        [
+            u64::from(self.threads),
+            self.pause_us,
+            u64::from(self.big),
+            u64::from(self.fleeting),
+        ]
+        .map(|word| word.to_string())
     }
 
     fn from_words(words: &[String]) -> Option<Self> {
@@ -52,27 +57,31 @@ impl Nature {
         })
     }
 
-    /// The command that starts such a child: this program, in another role.
+    /// Returns the command that starts `program` as such a child.
     ///
     /// # Errors
-    /// When the program or the board cannot be had.
+    /// When the system has no descriptor for the board.
     pub fn command(self, program: &std::path::Path, board: &Board) -> std::io::Result<Command> {
         let mut command = Command::new(program);
         command.arg(ROLE).args(self.to_words());
-        command.stdin(Stdio::from(board.for_child()?)).stdout(Stdio::null());
+        command
+            .stdin(Stdio::from(board.for_child()?))
+            .stdout(Stdio::null());
         Ok(command)
     }
 }
 
-/// Runs as a child, if the arguments say so. To be called first by every program that starts such
-/// children.
+/// Runs as a child if the arguments select this role. Every program that starts such children must
+/// call this function first.
 pub fn run_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (role, words) = arguments.split_first()?;
     if role != ROLE {
         return None;
     }
-    let run = Nature::from_words(words).context("a bad nature").and_then(run);
+    let run = Nature::from_words(words)
+        .context("a bad nature")
+        .and_then(run);
     Some(run.map_or(ExitCode::from(3), |()| ExitCode::SUCCESS))
 }
 
@@ -81,26 +90,32 @@ fn run(nature: Nature) -> anyhow::Result<()> {
     let rows = board::map(std::io::stdin())?;
     profiler_child::init();
     for _ in 0..nature.threads {
-        start_line(nature, rows)?;
+        start_writer(nature, rows)?;
     }
     while rustix::process::getppid() == parent {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Ok(())
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Starts a thread that writes and, if the writers do not stay, starts the next one at its end.
-fn start_line(nature: Nature, rows: &'static [Row]) -> std::io::Result<()> {
+/// Starts a thread that records. If writers are fleeting, the thread starts the next writer when it
+/// ends.
+fn start_writer(nature: Nature, rows: &'static [Row]) -> std::io::Result<()> {
     let writer = NEXT.fetch_add(1, Ordering::Relaxed);
-    let Some(row) = rows.get(writer as usize) else { return Ok(()) };
+    let Some(row) = rows.get(writer as usize) else {
+        return Ok(());
+    };
     let stays = !nature.fleeting || writer + nature.threads >= WRITERS;
     let body = move || {
         write(nature, row, writer, if stays { u64::MAX } else { FLEETING });
-        let _ = start_line(nature, rows);
+        let _ = start_writer(nature, rows);
     };
-    Builder::new().name(thread_name(writer)).spawn(body).map(drop)
+    Builder::new()
+        .name(thread_name(writer))
+        .spawn(body)
+        .map(drop)
 }
 
 fn write(nature: Nature, row: &Row, writer: u32, count: u64) {
@@ -113,12 +128,12 @@ fn write(nature: Nature, row: &Row, writer: u32, count: u64) {
     }
 }
 
-/// Name of a writer's thread.
+/// Returns the name of a writer's thread.
 fn thread_name(writer: u32) -> String {
     format!("writer-{writer}")
 }
 
-/// The writer whose thread has this name.
+/// Returns the writer whose thread has this name.
 pub(super) fn writer_of(name: &str) -> Option<u32> {
     name.strip_prefix("writer-")?.parse().ok()
 }

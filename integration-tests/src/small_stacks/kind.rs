@@ -1,4 +1,6 @@
 //! What a thread on a small stack records: one entry of one kind.
+//!
+//! Used by [`super::thread`].
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
@@ -9,12 +11,12 @@ use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, MarkerStack, ProfilerMarker, add_marker, category};
 use profiler_core::{group, label, marker};
 
-/// Samples every allocation. Need not be the global allocator.
+/// Samples every allocation. It need not be the global allocator.
 pub static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new().sampling_every(1);
 
 static COUNTER: Counter = Counter::new("small", "test", "Changed on small stacks");
 
-/// Bytes of an allocation that belongs to a test.
+/// The size of an allocation of a test, in bytes.
 pub(super) const ALLOCATED: usize = 12_345;
 
 /// The name of all markers here.
@@ -37,12 +39,15 @@ impl ProfilerMarker for Request<'_> {
     }
 }
 
-const REQUEST: Request<'_> = Request { bytes: 7, path: "Cargo.toml" };
+const REQUEST: Request<'_> = Request {
+    bytes: 7,
+    path: "Cargo.toml",
+};
 
 /// A kind of recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: the stack that the thread itself uses.
+    /// Nothing, to measure the stack that the thread itself uses.
     Nothing,
     /// A marker without payload.
     Marker,
@@ -76,7 +81,7 @@ impl Kind {
         Self::Counter,
     ];
 
-    /// Its name, as an argument of a program.
+    /// Returns its name, as an argument of a program.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -91,12 +96,12 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// How many marker or allocation entries one thread leaves in the pool.
+    /// Returns how many markers or allocations are in the pool after one recording.
     pub const fn entries(self) -> usize {
         match self {
             Self::Nothing | Self::Group | Self::Counter => 0,
@@ -105,12 +110,12 @@ impl Kind {
         }
     }
 
-    /// Whether its entries carry a stack of native frames.
+    /// Returns whether its entries contain a stack of native frames.
     pub const fn has_stack(self) -> bool {
         matches!(self, Self::Stack | Self::Named | Self::Allocation)
     }
 
-    /// Records it. The frames of this function belong to the program.
+    /// Records an entry of this kind. The frame of this function belongs to the program.
     #[inline(never)]
     pub fn record(self) {
         match self {
@@ -139,7 +144,11 @@ fn typed() {
 
 #[inline(never)]
 fn stack() {
-    marker!(MARKER, &category::TEST, MarkerOptions::default().with_stack(MarkerStack::Full));
+    marker!(
+        MARKER,
+        &category::TEST,
+        MarkerOptions::default().with_stack(MarkerStack::Full)
+    );
 }
 
 #[inline(never)]
@@ -151,7 +160,11 @@ fn named() {
 #[inline(never)]
 fn labelled() {
     let _label = label!("small label");
-    marker!(MARKER, &category::TEST, MarkerOptions::default().with_stack(MarkerStack::Labels));
+    marker!(
+        MARKER,
+        &category::TEST,
+        MarkerOptions::default().with_stack(MarkerStack::Labels)
+    );
 }
 
 #[inline(never)]
@@ -167,7 +180,7 @@ fn allocation() {
     // SAFETY: the layout is not empty.
     let memory = unsafe { ALLOCATOR.alloc(layout) };
     if !memory.is_null() {
-        // SAFETY: allocated by the line before, with this layout.
+        // SAFETY: allocated above, with this layout.
         unsafe { ALLOCATOR.dealloc(black_box(memory), layout) };
     }
 }

@@ -1,7 +1,8 @@
 //! Assertions about `Send` and `Sync`, which the compiler checks.
 //!
-//! A type has these traits by what it contains, so a new private field can take them away from a
-//! public type. A test that lists the types shows that.
+//! Used by tests that list the public types of a crate. The compiler derives these traits from the
+//! fields of a type, so a new private field can remove them from a public type. Such a test then
+//! does not compile.
 
 /// Asserts that all of these types are `Send` and `Sync`.
 #[macro_export]
@@ -25,12 +26,13 @@ macro_rules! assert_send {
     };
 }
 
-/// Asserts that none of these types is `Send`: guards that belong to their thread.
+/// Asserts that none of these types is `Send`, for guards that belong to their thread.
 #[macro_export]
 macro_rules! assert_not_send {
     ($($type:ty),+ $(,)?) => {
         $(const _: fn() = || {
-            // If the type were `Send`, both implementations would fit, and `_` would be ambiguous.
+            // If the type were `Send`, both implementations would apply, and `_` would be
+            // ambiguous.
             trait Is<Trait> {
                 fn checked() {}
             }

@@ -1,8 +1,9 @@
-//! An allocator that counts what one thread, or the whole process, asks of it.
+//! An allocator that counts the calls and bytes of one thread, or the calls of the whole process.
 //!
-//! It adds one thread-local test to every allocation, and counts only on threads that are inside
-//! [`allocations_of`] or [`bytes_kept_by`], and everywhere during [`allocations_everywhere_during`].
-//! A program that uses it makes it its global allocator.
+//! Used by tests that assert how much the profiler allocates. Such a program makes it its global
+//! allocator. It adds one thread-local test to every allocation. It counts only on threads that are
+//! inside [`allocations_of`] or [`bytes_kept_by`], and on all threads during
+//! [`allocations_everywhere_during`].
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a thread has asked of the allocator since it began to count.
+/// Calls and bytes of a thread since it began to count.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     calls: u64,
@@ -18,16 +19,17 @@ struct Counted {
 }
 
 thread_local! {
-    // Constant and without destructor, so it can be used inside the allocator.
+    // Constant and without a destructor, so the allocator can use it.
     static COUNT: Cell<Option<Counted>> = const { Cell::new(None) };
 }
 
-/// The system's allocator, counting.
+/// The system's allocator, with counts.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
-/// Whether all threads count, and what they counted.
+/// Whether all threads count.
 static ALL: AtomicBool = AtomicBool::new(false);
+/// Calls of all threads since all threads count.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 fn count(bytes: i64) {
@@ -36,38 +38,41 @@ fn count(bytes: i64) {
     }
     COUNT.with(|count| {
         let Some(counted) = count.get() else { return };
-        count.set(Some(Counted { calls: counted.calls + 1, kept_bytes: counted.kept_bytes + bytes }));
+        count.set(Some(Counted {
+            calls: counted.calls + 1,
+            kept_bytes: counted.kept_bytes + bytes,
+        }));
     });
 }
 
-/// Sizes are at most `isize::MAX`.
+/// Returns the size as a signed number. A size is at most `isize::MAX`.
 fn signed(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-// SAFETY: every call goes unchanged to the system's allocator, which keeps the contract.
+// SAFETY: every call is passed unchanged to the system's allocator, which keeps the contract.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(signed(size) - signed(layout.size()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
         count(-signed(layout.size()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { System.dealloc(old, layout) }
     }
 }
@@ -88,7 +93,7 @@ pub fn bytes_kept_by(body: impl FnOnce()) -> i64 {
     counted(body).kept_bytes
 }
 
-/// Returns how often all threads of the process went to the allocator while `body` ran.
+/// Returns how often all threads of the process called the allocator while `body` ran.
 pub fn allocations_everywhere_during(body: impl FnOnce()) -> u64 {
     COUNTED.store(0, Ordering::Relaxed);
     ALL.store(true, Ordering::Relaxed);
@@ -105,13 +110,13 @@ mod tests {
     static ALLOCATOR: CountingAllocator = CountingAllocator;
 
     #[test]
-    fn a_box_is_two_calls() {
+    fn a_box_makes_two_allocator_calls() {
         let boxed = || drop(std::hint::black_box(Box::new(7)));
         assert_eq!((allocations_of(boxed), allocations_of(|| {})), (2, 0));
     }
 
     #[test]
-    fn what_is_freed_is_not_kept() {
+    fn freed_bytes_are_not_kept_bytes() {
         let mut kept = Vec::<u8>::new();
         let bytes = bytes_kept_by(|| {
             kept = Vec::with_capacity(1000);

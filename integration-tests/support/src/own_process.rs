@@ -1,9 +1,9 @@
-//! Runs a test in a process of its own.
+//! Runs a test in a separate process.
 //!
 //! A profiling session belongs to a process, and so do the descriptors, threads, signal handlers
-//! and allocations that tests count. All tests of a crate are one program, because a program per
-//! test takes long to link. [`own_process!`](crate::own_process!) at the start of a test
-//! therefore runs the test in a new process of the same program, while the harness's thread waits:
+//! and allocations that tests count. All tests of a crate are one program, because a program for
+//! each test takes long to link. Therefore [`own_process!`](crate::own_process!) at the start of a
+//! test runs the test in a new process of the same program, while the harness's thread waits:
 //!
 //! ```text
 //! cargo test ─▶ harness, a thread per test ─▶ own_process!() ─▶ all --exact name  (runs the test)
@@ -20,12 +20,12 @@ use anyhow::{Context, ensure};
 
 use crate::watchdog;
 
-/// Names the test that a process was started for.
+/// The environment variable with the name of the test for which a process was started.
 const VARIABLE: &str = "TEST_IN_OWN_PROCESS";
 
-/// What a test returns when it has passed.
+/// The return type of a test.
 pub trait Passed {
-    /// The value.
+    /// Returns the value of a test that has passed.
     fn passed() -> Self;
 }
 
@@ -39,10 +39,10 @@ impl<E> Passed for Result<(), E> {
     }
 }
 
-/// Runs the calling test in a process of its own. Must be the first statement of the test.
+/// Runs the calling test in a separate process. Must be the first statement of the test.
 ///
 /// # Panics
-/// If the test fails there; the message contains its output.
+/// If the test fails in that process. The message contains its output.
 #[macro_export]
 macro_rules! own_process {
     () => {
@@ -52,12 +52,12 @@ macro_rules! own_process {
     };
 }
 
-/// Used by [`own_process!`](crate::own_process!). Returns `false` in the process of the test, and
-/// `true` in the harness, after that process has ended well. The test is the function that contains
-/// the closure `_inside`.
+/// Used by [`own_process!`](crate::own_process!). Returns `false` in the process of the test. In
+/// the harness, returns `true` after that process has succeeded. The test is the function that
+/// contains the closure `_inside`.
 ///
 /// # Panics
-/// If the test failed, or could not be run.
+/// If the test fails or cannot be run.
 #[must_use]
 pub fn has_passed_elsewhere<F>(_inside: F) -> bool {
     let test = test_name(std::any::type_name::<F>());
@@ -70,25 +70,41 @@ pub fn has_passed_elsewhere<F>(_inside: F) -> bool {
     true
 }
 
-/// The name by which the harness knows the function that contains a closure of this type.
+/// Returns the name that the harness uses for the function that contains a closure of this type.
 fn test_name(closure: &str) -> &str {
     let path = closure.trim_end_matches("::{{closure}}");
     path.split_once("::").map_or(path, |(_crate, path)| path)
 }
 
 fn run(test: &str) -> anyhow::Result<()> {
-    // A file and not a pipe: processes that outlive the test may keep it open.
+    // A file, not a pipe, because processes that outlive the test may keep it open.
     let mut output = tempfile::tempfile()?;
     let mut command = Command::new(std::env::current_exe()?);
     // With one thread the harness would run the test on the main thread.
-    command.args(["--exact", test, "--nocapture", "--include-ignored", "--test-threads=2"]);
+    command.args([
+        "--exact",
+        test,
+        "--nocapture",
+        "--include-ignored",
+        "--test-threads=2",
+    ]);
     command.env(VARIABLE, test).stdin(Stdio::null());
-    command.stdout(output.try_clone()?).stderr(output.try_clone()?);
-    let child = command.spawn().context("the process of the test cannot be started")?;
+    command
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let child = command
+        .spawn()
+        .context("the process of the test cannot be started")?;
     let status = watchdog::wait(child, test)?;
     let text = read(&mut output)?;
-    ensure!(status.success(), "in a process of its own, {status}:\n{text}");
-    ensure!(text.contains("test result: ok. 1 passed"), "the harness does not know {test}:\n{text}");
+    ensure!(
+        status.success(),
+        "in a process of its own, {status}:\n{text}"
+    );
+    ensure!(
+        text.contains("test result: ok. 1 passed"),
+        "the harness does not know {test}:\n{text}"
+    );
     Ok(())
 }
 
@@ -107,11 +123,14 @@ mod tests {
     fn a_test_runs_in_a_process_that_was_started_for_it() {
         own_process!();
         let running = std::env::var(VARIABLE).unwrap_or_default();
-        assert_eq!(running, "own_process::tests::a_test_runs_in_a_process_that_was_started_for_it");
+        assert_eq!(
+            running,
+            "own_process::tests::a_test_runs_in_a_process_that_was_started_for_it"
+        );
     }
 
     #[test]
-    fn a_failure_there_is_a_failure_here_with_its_message() {
+    fn a_failure_in_the_process_fails_the_test_with_its_message() {
         let error = run("own_process::tests::fails_on_purpose").unwrap_err();
         assert!(error.to_string().contains("told to fail"), "{error}");
     }
@@ -123,14 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_harness_does_not_know_is_a_failure() {
+    fn a_test_name_unknown_to_the_harness_is_a_failure() {
         let error = run("no::such::test").unwrap_err();
-        assert!(error.to_string().contains("does not know no::such::test"), "{error}");
+        assert!(
+            error.to_string().contains("does not know no::such::test"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_test_has_the_name_that_the_harness_gives_it() {
-        assert_eq!(test_name("all::groups::a_rule::{{closure}}"), "groups::a_rule");
+    fn the_test_name_is_the_path_without_crate_and_closures() {
+        assert_eq!(
+            test_name("all::groups::a_rule::{{closure}}"),
+            "groups::a_rule"
+        );
         assert_eq!(test_name("all::a_rule::{{closure}}::{{closure}}"), "a_rule");
     }
 }

@@ -1,26 +1,31 @@
-//! Waiting for something to become true, and measuring how long something takes.
+//! Waits for a condition, and measures how long something takes.
 //!
-//! No test asserts how fast the machine is. A test waits with [`until`] for what must happen. To
-//! show that something is not waited for, a test uses a time-out of [`LONG`], which only such a
-//! wait reaches. If a test needs a short time-out that also applies to healthy processes,
-//! [`patiently`] distinguishes a slow machine from a defect.
+//! Used by the tests of all crates. No test asserts how fast the machine is. A test waits with
+//! [`until`] for an event that must happen. To show that the code does not wait for something, a
+//! test sets a time-out of [`LONG`], which only such a wait would reach. If a test needs a short
+//! time-out that also applies to healthy processes, [`patiently`] distinguishes a slow machine from
+//! a defect.
 
 use std::time::Duration;
 
-/// Longer than any step of a test takes, also on a machine that is ten times slower. Only a test
-/// that fails waits for it.
+/// A time longer than any step of a test takes, even on a machine that is ten times slower. Only a
+/// failing test waits this long.
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// Time-outs that [`patiently`] tries. Only a slow machine needs more than the first.
-const TIMEOUTS: [Duration; 4] =
-    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(15), LONG];
+const TIMEOUTS: [Duration; 4] = [
+    Duration::from_millis(300),
+    Duration::from_secs(2),
+    Duration::from_secs(15),
+    LONG,
+];
 
 /// Measures elapsed time.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(std::time::Instant);
 
 impl Stopwatch {
-    /// Starts it.
+    /// Starts the measurement.
     #[allow(clippy::disallowed_methods)] // a test's own clock must not be the one under test
     pub fn start() -> Self {
         Self(std::time::Instant::now())
@@ -32,7 +37,7 @@ impl Stopwatch {
     }
 }
 
-/// Waits until `is_true`, and says whether it came true within [`LONG`].
+/// Waits until `is_true` returns `true`. Returns `false` if it does not within [`LONG`].
 pub fn until(mut is_true: impl FnMut() -> bool) -> bool {
     let watch = Stopwatch::start();
     while !is_true() {
@@ -64,7 +69,9 @@ impl std::error::Error for HeldUp {}
 pub fn patiently(mut scene: impl FnMut(Duration) -> anyhow::Result<()>) -> anyhow::Result<()> {
     for timeout in TIMEOUTS {
         match scene(timeout) {
-            Err(error) if error.is::<HeldUp>() && timeout < LONG => eprintln!("{timeout:?}: {error}"),
+            Err(error) if error.is::<HeldUp>() && timeout < LONG => {
+                eprintln!("{timeout:?}: {error}")
+            }
             other => return other,
         }
     }
@@ -76,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scene_that_was_held_up_runs_again_with_more_time_and_fails_in_the_end() {
+    fn a_scene_that_is_held_up_runs_again_with_each_longer_time_out_and_then_fails() {
         let mut tried = Vec::new();
         let held_up = patiently(|timeout| {
             tried.push(timeout);

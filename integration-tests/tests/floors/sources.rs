@@ -1,8 +1,8 @@
-//! Reads the modules of a crate and collects the paths that begin at its root.
+//! Reads the modules of a crate and collects the paths that begin at its root. Used by `floors`.
 //!
-//! It begins with `src/lib.rs` and follows `mod name;`, whatever a module's `cfg` says. It does not
-//! follow or read what is only there for tests. Tokens are read, not syntax, so that paths in
-//! macros count as well: `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
+//! It begins with `src/lib.rs` and follows each `mod name;` under any `cfg`, except code that
+//! exists only for tests. It reads tokens instead of syntax, so that paths in macros count, too:
+//! `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-use super::tokens::{after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words};
+use super::tokens::{
+    after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words,
+};
 
 /// A path from a room to a name at the root of its crate.
 #[derive(Debug)]
 pub(crate) struct Import {
-    /// Relative to the workspace.
+    /// The path of the file, relative to the workspace.
     pub(crate) file: String,
     pub(crate) line: usize,
     /// The room that contains the path.
@@ -29,9 +31,9 @@ pub(crate) struct Import {
 #[derive(Debug)]
 pub(crate) enum Target<'a> {
     Room(&'a str),
-    /// To another crate.
+    /// A name of another crate.
     Outside,
-    /// `lib.rs` does not say.
+    /// `lib.rs` neither declares nor imports the name.
     Unknown,
 }
 
@@ -41,18 +43,18 @@ pub(crate) struct Sources {
     /// The top-level modules.
     pub(crate) rooms: BTreeSet<String>,
     pub(crate) imports: Vec<Import>,
-    /// Names that `lib.rs` imports or exports, with the first name of their paths.
+    /// The names that `lib.rs` imports or exports, with the first name of each path.
     root_names: BTreeMap<String, String>,
     /// Exported macros and the rooms that define them.
     macros: BTreeMap<String, String>,
 }
 
-/// A module that is being read.
+/// The module that is read at the moment.
 #[derive(Clone)]
 struct Module<'a> {
     workspace: &'a Path,
     file: PathBuf,
-    /// Where the files of its submodules are.
+    /// The directory of its submodules.
     directory: PathBuf,
     /// Its path from the root of the crate.
     path: Vec<String>,
@@ -61,14 +63,15 @@ struct Module<'a> {
 /// The attributes before an item.
 #[derive(Default)]
 struct Attributes {
-    /// The file of a module.
+    /// The value of `#[path]`: the file of a module.
     path: Option<String>,
-    /// A macro is known at the root of the crate.
+    /// Whether a macro is exported at the root of the crate.
     is_exported: bool,
 }
 
 impl Attributes {
-    /// Adds an attribute. False if the item is only there for tests; then its attributes are gone.
+    /// Adds an attribute. Returns false, and clears the attributes, if the item exists only for
+    /// tests.
     fn add(&mut self, attribute: TokenStream) -> bool {
         let is_for_tests = is_for_tests(attribute.clone());
         match words(attribute).as_slice() {
@@ -89,7 +92,12 @@ impl Sources {
     /// Reads the library of the crate in the directory `name`.
     pub(crate) fn read(workspace: &Path, name: &str) -> Self {
         let directory = workspace.join(name).join("src");
-        let root = Module { workspace, file: directory.join("lib.rs"), directory, path: Vec::new() };
+        let root = Module {
+            workspace,
+            file: directory.join("lib.rs"),
+            directory,
+            path: Vec::new(),
+        };
         let mut sources = Self::default();
         sources.read_file(&root);
         sources
@@ -99,13 +107,19 @@ impl Sources {
     pub(crate) fn target(&self, import: &Import) -> Target<'_> {
         let name = &import.name;
         if import.is_macro {
-            return self.macros.get(name).map_or(Target::Outside, |room| Target::Room(room));
+            return self
+                .macros
+                .get(name)
+                .map_or(Target::Outside, |room| Target::Room(room));
         }
         if let Some(room) = self.rooms.get(name) {
             return Target::Room(room);
         }
         match self.root_names.get(name) {
-            Some(first) => self.rooms.get(first).map_or(Target::Outside, |room| Target::Room(room)),
+            Some(first) => self
+                .rooms
+                .get(first)
+                .map_or(Target::Outside, |room| Target::Room(room)),
             None => Target::Unknown,
         }
     }
@@ -113,8 +127,9 @@ impl Sources {
     fn read_file(&mut self, module: &Module<'_>) {
         let text = fs::read_to_string(&module.file);
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
-        let tokens: TokenStream =
-            text.parse().unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
+        let tokens: TokenStream = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
         self.scan(tokens, module);
     }
 
@@ -133,17 +148,28 @@ impl Sources {
                         after_item(item)
                     }
                 }
-                (TokenTree::Ident(word), [TokenTree::Ident(name), body, item @ ..]) if word == "mod" => {
+                (TokenTree::Ident(word), [TokenTree::Ident(name), body, item @ ..])
+                    if word == "mod" =>
+                {
                     self.enter(module, &name.to_string(), body, attributes.take().path);
                     item
                 }
-                (TokenTree::Ident(word), [_, TokenTree::Ident(name), ..]) if word == "macro_rules" => {
-                    let room = module.path.first().filter(|_| attributes.take().is_exported);
-                    self.macros.extend(room.map(|room| (name.to_string(), room.clone())));
+                (TokenTree::Ident(word), [_, TokenTree::Ident(name), ..])
+                    if word == "macro_rules" =>
+                {
+                    let room = module
+                        .path
+                        .first()
+                        .filter(|_| attributes.take().is_exported);
+                    self.macros
+                        .extend(room.map(|room| (name.to_string(), room.clone())));
                     after
                 }
                 (TokenTree::Ident(word), _) if word == "use" && module.path.is_empty() => {
-                    let end = after.iter().position(|token| is_sign(token, ';')).unwrap_or(after.len());
+                    let end = after
+                        .iter()
+                        .position(|token| is_sign(token, ';'))
+                        .unwrap_or(after.len());
                     self.learn_root_names(&after[..end]);
                     &after[end..]
                 }
@@ -173,19 +199,25 @@ impl Sources {
             inner.directory = inner.file.with_file_name("");
         } else {
             let file = module.directory.join(format!("{name}.rs"));
-            inner.file = if file.exists() { file } else { inner.directory.join("mod.rs") };
+            inner.file = if file.exists() {
+                file
+            } else {
+                inner.directory.join("mod.rs")
+            };
         }
         self.read_file(&inner);
     }
 
-    /// Takes in the path that begins with `word`, if it leads to the root or is a macro's name.
+    /// Adds the path that begins with `word` if it leads to the root or names a macro. Returns the
+    /// tokens that follow.
     fn take_path<'a>(
         &mut self,
         word: &Ident,
         after: &'a [TokenTree],
         module: &Module<'_>,
     ) -> &'a [TokenTree] {
-        let (mut rest, mut ups) = (after, 1);
+        let mut rest = after;
+        let mut ups = 1;
         let is_root = match word.to_string().as_str() {
             "crate" => true,
             "super" => {
@@ -223,10 +255,15 @@ impl Sources {
 }
 
 impl Sources {
-    /// Adds an import of `name`, which `after` follows.
+    /// Adds an import of `name`. `after` are the tokens that follow.
     fn add(&mut self, name: &TokenTree, after: &[TokenTree], module: &Module<'_>) {
-        let Some(room) = module.path.first() else { return };
-        let file = module.file.strip_prefix(module.workspace).unwrap_or(&module.file);
+        let Some(room) = module.path.first() else {
+            return;
+        };
+        let file = module
+            .file
+            .strip_prefix(module.workspace)
+            .unwrap_or(&module.file);
         self.imports.push(Import {
             file: file.display().to_string(),
             line: name.span().start().line,
@@ -236,10 +273,12 @@ impl Sources {
         });
     }
 
-    /// Takes in a `use` of `lib.rs`, without the word and the semicolon.
+    /// Adds the names of a `use` in `lib.rs`, given without the keyword and the semicolon.
     fn learn_root_names(&mut self, tokens: &[TokenTree]) {
         let is_prefix = |word: &String| word == "crate" || word == "self";
-        let Some(first) = words(tokens.iter().cloned().collect()).into_iter().find(|word| !is_prefix(word))
+        let Some(first) = words(tokens.iter().cloned().collect())
+            .into_iter()
+            .find(|word| !is_prefix(word))
         else {
             return;
         };

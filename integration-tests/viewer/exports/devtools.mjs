@@ -1,4 +1,5 @@
-// X1, X2, X3: `.cpuprofile` files in the model of Chrome's developer tools, bundled from its sources.
+// X1, X2, X3: opens `.cpuprofile` files in the model of Chrome's developer tools, bundled from its
+// sources.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -11,7 +12,7 @@ const MODEL = "chrome-devtools-frontend/front_end/models/cpu_profile/CPUProfileD
 const LARGE = 100_000;
 const LONGEST_S = 10;
 
-/** The model's class. */
+/** Bundles the model and returns its class. */
 async function model(viewer, work) {
   const stdin = { contents: `export { CPUProfileDataModel } from "${MODEL}";`, resolveDir: viewer, loader: "ts" };
   const { outputFiles } = await build({ stdin, bundle: true, format: "esm", platform: "node", write: false });
@@ -20,7 +21,10 @@ async function model(viewer, work) {
   return (await import(bundle)).CPUProfileDataModel;
 }
 
-/** Self times in microseconds, once as its tables have them (samples), once by the times of its samples. */
+/**
+ * Returns self times in microseconds: once from the samples, as the model's tables show them, and
+ * once from the times of the samples.
+ */
 function selfTimes(opened) {
   const byHits = new Map();
   const walk = [opened.root];
@@ -40,12 +44,16 @@ function selfTimes(opened) {
   return { byHits, byTime, nodes };
 }
 
-/** A recording whose call tree has as many nodes as it says, with recursion and functions that many call. */
+/**
+ * Returns a recording whose call tree has `LARGE` nodes, with recursion and with functions that
+ * have many callers.
+ */
 function large() {
   const column = (of) => Array.from({ length: LARGE }, (_, row) => of(row));
   const functions = 1000;
   const some = (of) => Array.from({ length: functions }, (_, row) => of(row));
-  // Each node's caller is drawn so that the tree is bushy, and callers call each function once at most.
+  // Callers are chosen so that the tree is bushy, and so that a caller calls each function at most
+  // once.
   const prefix = column((row) => (row === 0 ? null : Math.floor((row - 1) / 8)));
   const frame = column((row) => (row % 50 === 0 && row > 0 ? (Math.floor((row - 1) / 8) * 7 + ((Math.floor((row - 1) / 8) - 1) % 8)) % functions : (row * 7 + (row - 1) % 8) % functions));
   return {
@@ -91,7 +99,7 @@ export async function check({ viewer, work, reference, profiler, selftest }, say
   say(nodes > LARGE * 0.9 && seconds < LONGEST_S, `X2 DevTools: a tree of ${nodes} nodes opens in ${seconds.toFixed(2)} s`);
 }
 
-/** Ways to break a file that must be noticed. */
+/** Changes to a file that the check must notice. */
 export const breaks = [
   ["the last half of the samples is another function's", (profile) => {
     const id = profile.nodes.at(-1).id;

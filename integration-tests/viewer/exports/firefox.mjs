@@ -1,4 +1,5 @@
-// The trace events of all processes, and X9, a profile of node's, in the Firefox Profiler's loader.
+// Opens the trace events of all processes in the Firefox Profiler's loader, and X9, an imported
+// profile of node.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -7,7 +8,7 @@ import { join } from "node:path";
 import { Viewer } from "../check.mjs";
 import { busiest, near, selfTimes } from "./reference.mjs";
 
-/** Runs `body` with a profile open in the viewer. */
+/** Opens a profile in the viewer and runs `body`. */
 async function open(profile, body) {
   const viewer = new Viewer(profile);
   try {
@@ -19,7 +20,7 @@ async function open(profile, body) {
   }
 }
 
-/** Percentages of a thread's time by function. */
+/** Returns the percentages of a thread's time, by function. */
 async function shares(viewer, thread) {
   await viewer.ask("thread", "select", thread.threadHandle);
   const { functions } = await viewer.ask("thread", "functions", "--limit", "0");
@@ -39,7 +40,7 @@ async function checkTrace(file, reference, say) {
       say(found !== undefined, `trace: "${thread.name}" is there`);
       if (found === undefined) continue;
       const shown = await shares(viewer, found);
-      // The viewer counts samples, and leaves idle ones out.
+      // The viewer counts samples, without idle ones.
       const running = thread.samples - (thread.hits.get("(idle)") ?? 0);
       for (const [name] of busiest(thread, 0.05)) {
         const percent = thread.hits.get(name) / running * 100;
@@ -56,7 +57,7 @@ const end = Date.now() + 700;
 while (Date.now() < end) half(200000);
 `;
 
-/** X9: what \`node --cpu-prof\` writes, imported. */
+/** X9: imports a profile that `node --cpu-prof` writes. */
 async function checkImport(profiler, work, say) {
   const script = join(work, "spin.mjs");
   writeFileSync(script, SCRIPT);
@@ -68,7 +69,7 @@ async function checkImport(profiler, work, say) {
   await open(imported, async (viewer, threads) => {
     say(threads.length === 1, `X9 the viewer opens what node recorded`);
     const shown = await shares(viewer, threads[0]);
-    // Before the first sample nothing is known.
+    // The time before the first sample has no function.
     const sum = [...expected.self.values()].reduce((sum, us) => sum + us, 0);
     for (const [name, us] of busiest(expected, 0.02).filter(([name]) => name !== "")) {
       const percent = us / sum * 100;

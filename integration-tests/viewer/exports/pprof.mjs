@@ -1,4 +1,5 @@
-// pprof files, decoded by npm's `pprof-format`: processes, threads, and processor time by function.
+// Decodes pprof files with npm's `pprof-format`, and checks processes, threads, and processor time
+// by function.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +8,10 @@ import { Profile } from "pprof-format";
 
 import { busiest, near } from "./reference.mjs";
 
-/** Processor time in microseconds of each thread's functions, and all its samples and time. */
+/**
+ * Returns for each thread the processor time of its functions in microseconds, its samples and its
+ * time.
+ */
 function read(bytes) {
   const profile = Profile.decode(gunzipSync(bytes));
   const text = (index) => profile.stringTable.strings[Number(index)];

@@ -1,10 +1,11 @@
-// What the exported `.cpuprofile` files say by themselves: the self times of every thread's functions, as a reader of
-// the format adds them up (a sample lasts until the next one, the last until the end). Everything else is held against it.
+// Reads the exported `.cpuprofile` files: the self times of every thread's functions, as a reader
+// of the format adds them up (a sample lasts until the next one, the last sample until the end).
+// All other exports are compared with these times.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Self time in microseconds and samples of each function, by name. */
+/** Returns the self time in microseconds and the samples of each function, by name. */
 export function selfTimes(profile) {
   const names = new Map(profile.nodes.map((node) => [node.id, node.callFrame.functionName]));
   const self = new Map();
@@ -21,7 +22,7 @@ export function selfTimes(profile) {
   return { self, hits, total: profile.endTime - profile.startTime, samples: profile.samples.length };
 }
 
-/** All threads of an export. */
+/** Returns all threads of an export. */
 export function readReference(directory) {
   const index = JSON.parse(readFileSync(join(directory, "index.json"), "utf8"));
   return index.profiles.map((row) => {
@@ -30,13 +31,16 @@ export function readReference(directory) {
   });
 }
 
-/** The functions that have at least this part of a thread's time, but for what is no function. */
+/**
+ * Returns the functions that have at least this part of a thread's time, without entries that are
+ * not functions.
+ */
 export function busiest(thread, least) {
   const all = [...thread.self].filter(([name, us]) => us >= thread.total * least && !/^\((root|idle|program)\)$/.test(name));
   return all.sort(([, one], [, other]) => other - one);
 }
 
-/** Whether two times differ by no more than this part of the whole. */
+/** Returns whether two times differ by at most this part of the whole. */
 export function near(one, other, whole, part) {
   return one !== undefined && Math.abs(one - other) <= whole * part;
 }

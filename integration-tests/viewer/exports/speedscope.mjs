@@ -1,4 +1,5 @@
-// X1, X10: speedscope itself, in a headless Chromium: its own JSON with all threads, and one `.cpuprofile`.
+// X1, X10: opens speedscope's own JSON with all threads, and one `.cpuprofile`, in speedscope in a
+// headless Chromium.
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -11,10 +12,13 @@ const PATIENCE_MS = 30_000;
 const SHOWN_MS = 5_000;
 const UNITS = { ns: 1e-3, "µs": 1, ms: 1e3, s: 1e6, min: 6e7 };
 
-/** Where a browser is, if one is installed. */
+/** Returns the path of a browser, if one is installed. */
 export const browser = () => BROWSERS.find((path) => existsSync(path));
 
-/** "1.50ms" in microseconds; minutes are "1:05". */
+/**
+ * Converts a time such as "1.50ms" to microseconds. Times of a minute and more have the form
+ * "1:05".
+ */
 function microseconds(text) {
   const clock = text.match(/^(\d+):([\d.]+)/);
   if (clock !== null) return (Number(clock[1]) * 60 + Number(clock[2])) * 1e6;
@@ -22,7 +26,7 @@ function microseconds(text) {
   return unit === undefined ? NaN : Number(number.replaceAll(",", "")) * UNITS[unit];
 }
 
-/** Opens a file; gives the page. */
+/** Opens a file and returns the page. */
 async function open(chromium, viewer, work, file) {
   const page = await chromium.newPage();
   await page.setViewport({ width: 1000, height: 700 });
@@ -35,7 +39,7 @@ async function open(chromium, viewer, work, file) {
   return page;
 }
 
-/** The rows of the table: self times in microseconds by name. */
+/** Returns the rows of the table: self times in microseconds, by name. */
 async function rows(page) {
   const cells = await page.evaluate(() =>
     [...document.querySelectorAll("table")].filter((table) => table.querySelector("thead") === null)
@@ -47,7 +51,10 @@ async function rows(page) {
   return self;
 }
 
-/** Shows the profile of this number, one after the other with the key for the next one; whether it has this name. */
+/**
+ * Shows the profile with this number: presses the key for the next or the previous profile until it
+ * is shown. Returns whether it has this name.
+ */
 async function show(page, number, name) {
   const is = (text) => page.waitForFunction((text) => document.body.innerText.includes(text), { timeout: SHOWN_MS }, text);
   const place = async () => Number((await page.evaluate(() => document.body.innerText)).match(/\((\d+)\/\d+\)/)?.[1] ?? NaN);
@@ -88,7 +95,7 @@ export async function check({ viewer, work, directory, reference }, say) {
     await page.close();
     for (const thread of busy.slice(0, 1)) {
       const alone = await open(chromium, viewer, work, join(directory, "cpuprofile", thread.file));
-      // It leaves the last sample out.
+      // speedscope ignores the last sample.
       compare(await rows(alone), thread, `X1 speedscope: ${thread.file}`, 0.01, say);
       await alone.close();
     }

@@ -1,7 +1,7 @@
-//! The codec's rules: every message survives, nothing hostile does.
+//! Tests of the codec: every message survives the round trip, and hostile bytes are refused.
 
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
-use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::session::{Features, SessionParams};
@@ -13,32 +13,51 @@ use crate::environment::Token;
 use crate::message::{GatherId, Hello, Proportion, RequestId};
 
 fn params() -> impl Strategy<Value = SessionParams> {
-    (any::<[u64; 4]>(), prop::collection::vec(".{0,20}", 0..5)).prop_map(|(numbers, filters)| SessionParams {
-        limit: ByteLimit::new(numbers[0]),
-        interval_ns: numbers[1],
-        features: Features::from_bits(numbers[2]),
-        filters,
-        window_ns: numbers[3],
+    (any::<[u64; 4]>(), prop::collection::vec(".{0,20}", 0..5)).prop_map(|(numbers, filters)| {
+        SessionParams {
+            limit: ByteLimit::new(numbers[0]),
+            interval_ns: numbers[1],
+            features: Features::from_bits(numbers[2]),
+            filters,
+            window_ns: numbers[3],
+        }
     })
 }
 
 fn spec() -> impl Strategy<Value = ProfileSpec> {
-    let row = (".{0,20}", ".{0,8}", prop::collection::vec(".{0,8}", 0..4))
-        .prop_map(|(name, color, subcategories)| CategoryRow { name, color, subcategories });
-    (any::<[u64; 2]>(), any::<Option<u64>>(), prop::collection::vec(row, 0..5)).prop_map(
-        |(anchor, since, categories)| ProfileSpec {
-            later: Anchor { ticks: Timestamp::from_raw(anchor[0]), monotonic: MonotonicNs(anchor[1]) },
+    let row = (".{0,20}", ".{0,8}", prop::collection::vec(".{0,8}", 0..4)).prop_map(
+        |(name, color, subcategories)| CategoryRow {
+            name,
+            color,
+            subcategories,
+        },
+    );
+    (
+        any::<[u64; 2]>(),
+        any::<Option<u64>>(),
+        prop::collection::vec(row, 0..5),
+    )
+        .prop_map(|(anchor, since, categories)| ProfileSpec {
+            later: Anchor {
+                ticks: Timestamp::from_raw(anchor[0]),
+                monotonic: MonotonicNs(anchor[1]),
+            },
             since: since.map(Timestamp::from_raw),
             categories,
-        },
-    )
+        })
 }
 
 fn update() -> impl Strategy<Value = ManagerUpdate> {
-    let chunk =
-        any::<[u64; 2]>().prop_map(|[done, bytes]| ReleasedChunk { done: Timestamp::from_raw(done), bytes });
-    let changed = (any::<[u64; 4]>(), any::<Option<u64>>(), prop::collection::vec(chunk, 0..20)).prop_map(
-        |(numbers, oldest, newly_released)| {
+    let chunk = any::<[u64; 2]>().prop_map(|[done, bytes]| ReleasedChunk {
+        done: Timestamp::from_raw(done),
+        bytes,
+    });
+    let changed = (
+        any::<[u64; 4]>(),
+        any::<Option<u64>>(),
+        prop::collection::vec(chunk, 0..20),
+    )
+        .prop_map(|(numbers, oldest, newly_released)| {
             ManagerUpdate::Changed(Update {
                 unreleased_bytes: numbers[0],
                 released_bytes: numbers[1],
@@ -47,9 +66,12 @@ fn update() -> impl Strategy<Value = ManagerUpdate> {
                 wanted_bytes: numbers[2],
                 allowance: ByteLimit::new(numbers[3]),
             })
-        },
-    );
-    prop_oneof![Just(ManagerUpdate::None), Just(ManagerUpdate::Final), changed]
+        });
+    prop_oneof![
+        Just(ManagerUpdate::None),
+        Just(ManagerUpdate::Final),
+        changed
+    ]
 }
 
 fn to_child() -> impl Strategy<Value = ToChild> {
@@ -63,8 +85,12 @@ fn to_child() -> impl Strategy<Value = ToChild> {
             3 => ToChild::PauseSampling { request },
             4 => ToChild::ResumeSampling { request },
             5 => ToChild::WaitOnePeriodicSampling { request },
-            6 => ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(bytes) },
-            7 => ToChild::DestroyReleasedChunksAtOrBefore { timestamp: Timestamp::from_raw(bytes) },
+            6 => ToChild::AwaitNextChunkManagerUpdate {
+                allowance: ByteLimit::new(bytes),
+            },
+            7 => ToChild::DestroyReleasedChunksAtOrBefore {
+                timestamp: Timestamp::from_raw(bytes),
+            },
             8 => ToChild::CancelGather { id },
             9 => ToChild::SetProbes {
                 request,
@@ -74,15 +100,28 @@ fn to_child() -> impl Strategy<Value = ToChild> {
             _ => ToChild::GetGatherProfileProgress { id },
         }
     });
-    let start = (any::<bool>(), any::<[u64; 2]>(), params()).prop_map(|(ensure, [number, bytes], params)| {
-        let (request, allowance) = (RequestId::new(number), ByteLimit::new(bytes));
-        match ensure {
-            true => ToChild::EnsureStarted { request, params, allowance },
-            false => ToChild::Start { request, params, allowance },
-        }
+    let start = (any::<bool>(), any::<[u64; 2]>(), params()).prop_map(
+        |(ensure, [number, bytes], params)| {
+            let request = RequestId::new(number);
+            let allowance = ByteLimit::new(bytes);
+            match ensure {
+                true => ToChild::EnsureStarted {
+                    request,
+                    params,
+                    allowance,
+                },
+                false => ToChild::Start {
+                    request,
+                    params,
+                    allowance,
+                },
+            }
+        },
+    );
+    let gather = (any::<u64>(), spec()).prop_map(|(id, spec)| ToChild::GatherProfile {
+        id: GatherId::new(id),
+        spec,
     });
-    let gather =
-        (any::<u64>(), spec()).prop_map(|(id, spec)| ToChild::GatherProfile { id: GatherId::new(id), spec });
     prop_oneof![simple, start, gather]
 }
 
@@ -93,17 +132,27 @@ fn outcome() -> impl Strategy<Value = GatherOutcome> {
         dropped: Drops::new([n[3], n[4], n[5], n[6], n[7], n[8], n[9]]),
         unfinished: n[2],
     });
-    let written =
-        (any::<u64>(), any::<u32>(), counts).prop_map(|(length, threads, counts)| GatherOutcome::Written {
+    let written = (any::<u64>(), any::<u32>(), counts).prop_map(|(length, threads, counts)| {
+        GatherOutcome::Written {
             length,
-            summary: ProcessSummary { threads, counts, ..ProcessSummary::default() },
-        });
+            summary: ProcessSummary {
+                threads,
+                counts,
+                ..ProcessSummary::default()
+            },
+        }
+    });
     prop_oneof![written, ".{0,100}".prop_map(GatherOutcome::Failed)]
 }
 
 fn to_parent() -> impl Strategy<Value = ToParent> {
-    let hello = (any::<[u8; 16]>(), any::<[u32; 2]>(), any::<u64>(), ".{0,30}").prop_map(
-        |(token, [version, pid], start, name)| {
+    let hello = (
+        any::<[u8; 16]>(),
+        any::<[u32; 2]>(),
+        any::<u64>(),
+        ".{0,30}",
+    )
+        .prop_map(|(token, [version, pid], start, name)| {
             ToParent::Hello(Hello {
                 version,
                 token: Token::from_bytes(token),
@@ -111,18 +160,25 @@ fn to_parent() -> impl Strategy<Value = ToParent> {
                 start: ProcessStart::new(start),
                 name,
             })
-        },
-    );
+        });
     let progress = (any::<u64>(), any::<u32>(), ".{0,30}").prop_map(|(id, raw, location)| {
-        ToParent::GatherProgress { id: GatherId::new(id), proportion: Proportion::from_raw(raw), location }
+        ToParent::GatherProgress {
+            id: GatherId::new(id),
+            proportion: Proportion::from_raw(raw),
+            location,
+        }
     });
     prop_oneof![
         hello,
         progress,
-        any::<u64>().prop_map(|n| ToParent::Done { request: RequestId::new(n) }),
+        any::<u64>().prop_map(|n| ToParent::Done {
+            request: RequestId::new(n)
+        }),
         update().prop_map(ToParent::ChunkManagerUpdate),
-        (any::<u64>(), outcome())
-            .prop_map(|(id, outcome)| ToParent::Profile { id: GatherId::new(id), outcome }),
+        (any::<u64>(), outcome()).prop_map(|(id, outcome)| ToParent::Profile {
+            id: GatherId::new(id),
+            outcome
+        }),
         any::<u64>().prop_map(|length| ToParent::ShutdownProfile { length }),
     ]
 }
@@ -156,14 +212,20 @@ proptest! {
 }
 
 #[test]
-fn another_version_is_named_even_when_the_rest_is_gibberish() {
+fn another_version_is_reported_before_any_other_error() {
     let frame = [7, 0, 0xff, 0xff, 0xff];
     assert_eq!(
         decode::<ToChild>(&frame),
-        Err(ProtocolError::WrongVersion { theirs: 7, ours: PROTOCOL_VERSION })
+        Err(ProtocolError::WrongVersion {
+            theirs: 7,
+            ours: PROTOCOL_VERSION
+        })
     );
     let huge = vec![9; limits::MAX_FRAME_BYTES * 2];
-    assert!(matches!(decode::<ToChild>(&huge), Err(ProtocolError::WrongVersion { .. })));
+    assert!(matches!(
+        decode::<ToChild>(&huge),
+        Err(ProtocolError::WrongVersion { .. })
+    ));
 }
 
 #[test]
@@ -174,9 +236,15 @@ fn a_frame_without_a_version_is_too_short() {
 
 #[test]
 fn trailing_bytes_are_an_error() {
-    let mut frame = encode(&ToChild::Stop { request: RequestId::new(3) }).unwrap();
+    let mut frame = encode(&ToChild::Stop {
+        request: RequestId::new(3),
+    })
+    .unwrap();
     frame.push(0);
-    assert_eq!(decode::<ToChild>(&frame), Err(ProtocolError::Codec(CodecError::TrailingBytes(1))));
+    assert_eq!(
+        decode::<ToChild>(&frame),
+        Err(ProtocolError::Codec(CodecError::TrailingBytes(1)))
+    );
 }
 
 #[test]
@@ -185,7 +253,9 @@ fn an_oversize_frame_is_refused_before_it_is_decoded() {
     frame.resize(limits::MAX_FRAME_BYTES + 1, 0);
     assert_eq!(
         decode::<ToChild>(&frame),
-        Err(ProtocolError::TooLarge { length: limits::MAX_FRAME_BYTES + 1 })
+        Err(ProtocolError::TooLarge {
+            length: limits::MAX_FRAME_BYTES + 1
+        })
     );
 }
 
@@ -196,7 +266,10 @@ fn too_long_texts_are_refused_in_both_directions() {
         proportion: Proportion::ZERO,
         location: "x".repeat(limits::MAX_LOCATION_BYTES + 1),
     };
-    let refused = ProtocolError::TooLong { what: "progress location", limit: limits::MAX_LOCATION_BYTES };
+    let refused = ProtocolError::TooLong {
+        what: "progress location",
+        limit: limits::MAX_LOCATION_BYTES,
+    };
     assert_eq!(encode(&message), Err(refused.clone()));
 
     let mut frame = wire_version().to_le_bytes().to_vec();
@@ -212,16 +285,28 @@ fn a_category_list_beyond_a_frame_is_refused_by_the_sender() {
         subcategories: vec!["s".repeat(limits::MAX_LABEL_BYTES); 32],
     };
     let spec = ProfileSpec {
-        later: Anchor { ticks: Timestamp::ZERO, monotonic: MonotonicNs(0) },
+        later: Anchor {
+            ticks: Timestamp::ZERO,
+            monotonic: MonotonicNs(0),
+        },
         since: None,
         categories: (0..64).map(row).collect(),
     };
-    assert!(encode(&ToChild::GatherProfile { id: GatherId::new(1), spec }).is_err());
+    assert!(
+        encode(&ToChild::GatherProfile {
+            id: GatherId::new(1),
+            spec
+        })
+        .is_err()
+    );
 }
 
 #[test]
 fn the_longest_update_and_the_longest_filters_fit_a_frame() {
-    let chunk = ReleasedChunk { done: Timestamp::MAX, bytes: u64::MAX };
+    let chunk = ReleasedChunk {
+        done: Timestamp::MAX,
+        bytes: u64::MAX,
+    };
     let update = Update {
         unreleased_bytes: u64::MAX,
         released_bytes: u64::MAX,
@@ -230,8 +315,19 @@ fn the_longest_update_and_the_longest_filters_fit_a_frame() {
         wanted_bytes: u64::MAX,
         allowance: ByteLimit::new(u64::MAX),
     };
-    encode(&ToParent::ChunkManagerUpdate(ManagerUpdate::Changed(update))).unwrap();
+    encode(&ToParent::ChunkManagerUpdate(ManagerUpdate::Changed(
+        update,
+    )))
+    .unwrap();
     let filters = vec!["f".repeat(SessionParams::MAX_FILTER_BYTES); SessionParams::MAX_FILTERS];
-    let params = SessionParams { filters, ..SessionParams::default() };
-    encode(&ToChild::Start { request: RequestId::new(1), params, allowance: ByteLimit::new(1) }).unwrap();
+    let params = SessionParams {
+        filters,
+        ..SessionParams::default()
+    };
+    encode(&ToChild::Start {
+        request: RequestId::new(1),
+        params,
+        allowance: ByteLimit::new(1),
+    })
+    .unwrap();
 }

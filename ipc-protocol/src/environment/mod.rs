@@ -1,9 +1,9 @@
-//! What a parent hands a child at spawn, through one environment variable.
+//! The resources that a parent hands to a child at spawn, in one environment variable.
 //!
-//! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`;
-//! the child takes it with [`take`] before anything else. Invariants: the variable is ignored in
-//! a process with more rights than its starter; a malformed value is a typed error, never a
-//! guess; the value holds nothing but numbers, a token and two names.
+//! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`; the
+//! child takes it with [`take`] before anything else. Invariants: the variable is ignored in a
+//! process with more rights than its parent process; a malformed value is a typed error, never a
+//! guess; the value contains only numbers, a token and two names.
 //!
 //! # The variable stays when it cannot be removed safely
 //!
@@ -11,17 +11,17 @@
 //! process has one thread: changing the environment while another thread reads it is undefined
 //! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
-//! are compared by device and inode, see [`Handover`]), would find the pool taken by another
+//! are compared by device and inode, see [`InheritedHandle`]), would find the pool taken by another
 //! process, and would be refused by the parent since the token is valid once.
 
-mod handover;
+mod inherited_handle;
 mod server;
 mod text;
 mod token;
 
 use std::process::Command;
 
-pub use handover::Handover;
+pub use inherited_handle::InheritedHandle;
 pub use server::Server;
 pub use token::Token;
 
@@ -31,60 +31,65 @@ use crate::version::PROTOCOL_VERSION;
 /// The name of the environment variable.
 pub const VARIABLE: &str = "MULTIPROCESS_PROFILER_CHILD";
 
-/// The text for a missing outbox.
+/// The text for an absent part file.
 const NO_OUTBOX: &str = "none";
 
-/// Longest value that is read.
+/// Longest accepted value.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// Why the variable cannot be used.
+/// The reason why the variable cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
     /// The parent speaks another version of the protocol.
     #[error("the parent speaks version {theirs} of the protocol, this process version {ours}")]
     WrongVersion {
-        /// Theirs.
+        /// The parent's version.
         theirs: u32,
         /// [`PROTOCOL_VERSION`].
         ours: u32,
     },
-    /// The value is not what a parent writes.
+    /// The value does not have the format that a parent writes.
     #[error("{VARIABLE} is malformed: {0}")]
     Malformed(&'static str),
-    /// What the value names is not there or is something else.
-    #[error("{VARIABLE} names something that this process did not get: {0}")]
+    /// A named resource is missing or is another file.
+    #[error("{VARIABLE} names a resource that this process did not get: {0}")]
     NotHanded(#[source] std::io::Error),
-    /// The system gave no random bytes.
+    /// The system refused random bytes.
     #[error("no random bytes: {0}")]
     NoRandomness(getrandom::Error),
 }
 
-/// What a child gets from its parent.
+/// The resources of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildEnvironment {
     /// The shared memory to record into.
-    pub pool: Handover,
+    pub pool: InheritedHandle,
     /// The file to write profiles to. `None`: the parent reads the pool instead.
-    pub outbox: Option<Handover>,
-    /// Proves to the parent that this is the child it spawned.
+    pub part_file: Option<InheritedHandle>,
+    /// Proves to the parent that this process is the child that it spawned.
     pub token: Token,
     /// Where the parent listens.
     pub server: Server,
 }
 
 impl ChildEnvironment {
-    /// The value of the variable.
+    /// Formats the value of the variable.
     pub fn to_value(&self) -> String {
-        let (pool, token, server) = (self.pool.to_value(), self.token.to_hex(), self.server.to_value());
-        let outbox = self.outbox.as_ref().map_or_else(|| NO_OUTBOX.to_owned(), Handover::to_value);
-        format!("{PROTOCOL_VERSION};{pool};{outbox};{token};{server}")
+        let pool = self.pool.to_value();
+        let token = self.token.to_hex();
+        let server = self.server.to_value();
+        let part_file = self
+            .part_file
+            .as_ref()
+            .map_or_else(|| NO_OUTBOX.to_owned(), InheritedHandle::to_value);
+        format!("{PROTOCOL_VERSION};{pool};{part_file};{token};{server}")
     }
 
-    /// Reads a value that [`Self::to_value`] made.
+    /// Parses a value that [`Self::to_value`] made.
     ///
     /// # Errors
-    /// [`EnvironmentError::WrongVersion`] before anything else, [`EnvironmentError::Malformed`].
+    /// [`EnvironmentError::WrongVersion`], which is checked first; [`EnvironmentError::Malformed`].
     pub fn parse(value: &str) -> Result<Self, EnvironmentError> {
         if value.len() > MAX_VALUE_BYTES {
             return Err(EnvironmentError::Malformed("too long"));
@@ -93,12 +98,13 @@ impl ChildEnvironment {
         let mut next = |what| parts.next().ok_or(EnvironmentError::Malformed(what));
         check_version(next("no version")?)?;
         let environment = Self {
-            pool: Handover::parse(next("no pool")?)?,
-            outbox: match next("no outbox")? {
+            pool: InheritedHandle::parse(next("no pool")?)?,
+            part_file: match next("no part file")? {
                 NO_OUTBOX => None,
-                outbox => Some(Handover::parse(outbox)?),
+                part_file => Some(InheritedHandle::parse(part_file)?),
             },
-            token: Token::from_hex(next("no token")?).ok_or(EnvironmentError::Malformed("token"))?,
+            token: Token::from_hex(next("no token")?)
+                .ok_or(EnvironmentError::Malformed("token"))?,
             server: Server::parse(next("no server")?)?,
         };
         match parts.next() {
@@ -116,15 +122,18 @@ impl ChildEnvironment {
 fn check_version(text: &str) -> Result<(), EnvironmentError> {
     match text.parse() {
         Ok(PROTOCOL_VERSION) => Ok(()),
-        Ok(theirs) => Err(EnvironmentError::WrongVersion { theirs, ours: PROTOCOL_VERSION }),
+        Ok(theirs) => Err(EnvironmentError::WrongVersion {
+            theirs,
+            ours: PROTOCOL_VERSION,
+        }),
         Err(_) => Err(EnvironmentError::Malformed("version")),
     }
 }
 
-/// In the child: reads the variable and, if that is safe, removes it (see the module's text).
+/// In the child: reads the variable and, if that is safe, removes it (see the [module](self)).
 ///
-/// `None` when there is no parent: the variable is not set, or this process has more rights
-/// than whoever started it (`AT_SECURE`) and so must not obey its environment.
+/// `None` without a parent: the variable is not set, or this process has more rights than its
+/// parent process (`AT_SECURE`) and so must not obey its environment.
 ///
 /// # Errors
 /// [`EnvironmentError::WrongVersion`], [`EnvironmentError::Malformed`].
@@ -132,18 +141,22 @@ pub fn take() -> Result<Option<ChildEnvironment>, EnvironmentError> {
     if sys::has_raised_rights() {
         return Ok(None);
     }
-    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let Some(value) = std::env::var_os(VARIABLE) else {
+        return Ok(None);
+    };
     remove_if_single_threaded();
-    let value = value.to_str().ok_or(EnvironmentError::Malformed("not UTF-8"))?;
+    let value = value
+        .to_str()
+        .ok_or(EnvironmentError::Malformed("not UTF-8"))?;
     ChildEnvironment::parse(value).map(Some)
 }
 
 #[allow(unsafe_code)]
 fn remove_if_single_threaded() {
     if sys::is_single_threaded() {
-        #[allow(clippy::disallowed_methods)] // the one argued place
-        // SAFETY: this is the only thread of the process, as the kernel itself just said, and
-        // this thread starts none in between; so nobody reads the environment meanwhile.
+        #[allow(clippy::disallowed_methods)] // safe, see below
+        // SAFETY: this is the only thread of the process, as the kernel has just reported, and it
+        // starts no thread in between; so no other thread reads the environment meanwhile.
         unsafe {
             std::env::remove_var(VARIABLE);
         }

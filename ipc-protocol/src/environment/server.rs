@@ -1,9 +1,9 @@
 //! How a child reaches its parent: by the name of a socket, or by a socket that it inherits.
 //!
-//! Made by the parent's spawn code, opened by [`crate::transport::listener::Line`] in the child. Which of
-//! the two it is decides which transport both sides use.
+//! Created by the parent's spawn code, opened by [`crate::transport::listener::Endpoint`] in the
+//! child. The variant decides which transport both sides use.
 
-use super::{EnvironmentError, Handover, text};
+use super::{EnvironmentError, InheritedHandle, text};
 
 /// Where the parent listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub enum Server {
     /// Under the name of a socket, over [`crate::transport::ipc_channel`].
     Named(String),
     /// At the other end of an inherited socket, over [`crate::transport::inherited`].
-    Inherited(Handover),
+    Inherited(InheritedHandle),
 }
 
 impl Server {
-    /// In the child: gives an inherited number back to the system, see [`Handover::release`].
+    /// In the child: closes an inherited number, see [`InheritedHandle::release`].
     ///
     /// # Errors
     /// [`EnvironmentError::NotHanded`]; then nothing is closed.
@@ -26,7 +26,7 @@ impl Server {
         }
     }
 
-    /// How it stands in the variable.
+    /// Formats it for the variable.
     pub(super) fn to_value(&self) -> String {
         match self {
             Self::Named(name) => format!("name:{}", text::escape(name.as_bytes())),
@@ -34,14 +34,16 @@ impl Server {
         }
     }
 
-    /// Reads what [`Self::to_value`] wrote.
+    /// Parses the output of [`Self::to_value`].
     pub(super) fn parse(value: &str) -> Result<Self, EnvironmentError> {
         if let Some(name) = value.strip_prefix("name:") {
-            return parse_name(name).map(Self::Named).ok_or(EnvironmentError::Malformed("server"));
+            return parse_name(name)
+                .map(Self::Named)
+                .ok_or(EnvironmentError::Malformed("server"));
         }
-        match Handover::parse(value)? {
-            socket @ Handover::Descriptor { .. } => Ok(Self::Inherited(socket)),
-            Handover::Path(_) => Err(EnvironmentError::Malformed("server")),
+        match InheritedHandle::parse(value)? {
+            socket @ InheritedHandle::Descriptor { .. } => Ok(Self::Inherited(socket)),
+            InheritedHandle::Path(_) => Err(EnvironmentError::Malformed("server")),
         }
     }
 }

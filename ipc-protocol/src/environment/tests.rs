@@ -1,4 +1,4 @@
-//! The variable's rules.
+//! Tests of the environment variable.
 
 use profiler_core::internal::sys::FileIdentity;
 use proptest::prelude::*;
@@ -7,8 +7,14 @@ use super::*;
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 7, identity: FileIdentity { device: 3, inode: 4711 } },
-        outbox: Some(Handover::Path("/tmp/a;b %é\n/x".into())),
+        pool: InheritedHandle::Descriptor {
+            number: 7,
+            identity: FileIdentity {
+                device: 3,
+                inode: 4711,
+            },
+        },
+        part_file: Some(InheritedHandle::Path("/tmp/a;b %é\n/x".into())),
         token: Token::from_bytes([0xab; 16]),
         server: Server::Named("/tmp/.tmp:x;y/socket".into()),
     }
@@ -16,15 +22,31 @@ fn sample() -> ChildEnvironment {
 
 #[test]
 fn the_value_survives_the_round_trip() {
-    assert_eq!(ChildEnvironment::parse(&sample().to_value()).unwrap(), sample());
+    assert_eq!(
+        ChildEnvironment::parse(&sample().to_value()).unwrap(),
+        sample()
+    );
 }
 
 #[test]
 fn an_inherited_socket_survives_the_round_trip() {
-    let identity = FileIdentity { device: u64::MAX, inode: 815 };
-    let server = Server::Inherited(Handover::Descriptor { number: 9, identity });
-    let environment = ChildEnvironment { server, outbox: None, ..sample() };
-    assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
+    let identity = FileIdentity {
+        device: u64::MAX,
+        inode: 815,
+    };
+    let server = Server::Inherited(InheritedHandle::Descriptor {
+        number: 9,
+        identity,
+    });
+    let environment = ChildEnvironment {
+        server,
+        part_file: None,
+        ..sample()
+    };
+    assert_eq!(
+        ChildEnvironment::parse(&environment.to_value()).unwrap(),
+        environment
+    );
 }
 
 #[test]
@@ -32,13 +54,19 @@ fn a_command_gets_exactly_this_value() {
     let mut command = Command::new("true");
     sample().put_into(&mut command);
     let set: Vec<_> = command.get_envs().collect();
-    assert_eq!(set, [(VARIABLE.as_ref(), Some(sample().to_value().as_ref()))]);
+    assert_eq!(
+        set,
+        [(VARIABLE.as_ref(), Some(sample().to_value().as_ref()))]
+    );
 }
 
 #[test]
-fn another_version_is_named_even_when_the_rest_is_gibberish() {
+fn another_version_is_reported_before_any_other_error() {
     let theirs = ChildEnvironment::parse("9;what;ever").unwrap_err();
-    assert!(matches!(theirs, EnvironmentError::WrongVersion { theirs: 9, .. }), "{theirs}");
+    assert!(
+        matches!(theirs, EnvironmentError::WrongVersion { theirs: 9, .. }),
+        "{theirs}"
+    );
 }
 
 #[test]
@@ -64,7 +92,10 @@ fn malformed_values_are_typed_errors() {
         "1".repeat(MAX_VALUE_BYTES + 1),
     ] {
         let error = ChildEnvironment::parse(&bad).expect_err(&bad);
-        assert!(matches!(error, EnvironmentError::Malformed(_)), "{bad}: {error}");
+        assert!(
+            matches!(error, EnvironmentError::Malformed(_)),
+            "{bad}: {error}"
+        );
     }
 }
 
@@ -103,7 +134,7 @@ mod descriptors {
     #[test]
     fn a_handed_descriptor_opens_under_a_new_number() {
         let parent = file("pool");
-        let mut child = Handover::of(&parent).unwrap().open().unwrap();
+        let mut child = InheritedHandle::of(&parent).unwrap().open().unwrap();
         let mut content = String::new();
         child.rewind().unwrap();
         child.read_to_string(&mut content).unwrap();
@@ -111,13 +142,22 @@ mod descriptors {
     }
 
     #[test]
-    fn a_number_that_is_another_file_here_is_not_touched() {
+    fn a_number_that_refers_to_another_file_is_not_touched() {
         let mine = file("mine");
-        let Handover::Descriptor { number, identity } = Handover::of(&mine).unwrap() else { unreachable!() };
-        let identity = FileIdentity { inode: identity.inode + 1, ..identity };
-        let wrong = Handover::Descriptor { number, identity };
+        let InheritedHandle::Descriptor { number, identity } = InheritedHandle::of(&mine).unwrap()
+        else {
+            unreachable!()
+        };
+        let identity = FileIdentity {
+            inode: identity.inode + 1,
+            ..identity
+        };
+        let wrong = InheritedHandle::Descriptor { number, identity };
         assert!(matches!(wrong.open(), Err(EnvironmentError::NotHanded(_))));
-        assert!(matches!(wrong.release(), Err(EnvironmentError::NotHanded(_))));
+        assert!(matches!(
+            wrong.release(),
+            Err(EnvironmentError::NotHanded(_))
+        ));
         mine.metadata().unwrap(); // still open
     }
 
@@ -125,12 +165,12 @@ mod descriptors {
     fn releasing_closes_the_inherited_number() {
         use std::os::fd::IntoRawFd;
         let inherited = file("pool");
-        let handover = Handover::of(&inherited).unwrap();
+        let handover = InheritedHandle::of(&inherited).unwrap();
         let kept = handover.open().unwrap();
-        let _number = inherited.into_raw_fd(); // as if it came through exec: owned by nobody
+        let _number = inherited.into_raw_fd(); // as after exec: no value owns it
         handover.clone().release().unwrap();
         kept.metadata().unwrap();
-        // The number is free, or another test's file by now; never ours.
+        // The number is free now, or belongs to another test's file; it is never ours.
         assert!(handover.open().is_err());
     }
 }
@@ -145,7 +185,7 @@ proptest! {
     #[test]
     fn any_path_and_server_survive(path in "[^\0]{1,60}", server in "[^\0]{1,60}") {
         let server = Server::Named(server);
-        let environment = ChildEnvironment { outbox: Some(Handover::Path(path.into())), server, ..sample() };
+        let environment = ChildEnvironment { part_file: Some(InheritedHandle::Path(path.into())), server, ..sample() };
         prop_assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
     }
 }

@@ -1,7 +1,7 @@
-//! Text without surprises: bytes to printable ASCII and back.
+//! Escapes bytes as printable ASCII, and reverses it.
 //!
-//! Used for the paths in the environment variable, which may hold any byte. Invariant: the
-//! escaped form holds neither `;` nor `:` nor anything that is not printable.
+//! Used for the paths in the environment variable, which may contain any byte. Invariant: the
+//! escaped form contains no `;`, no `:` and only printable characters.
 
 /// Writes every byte but letters, digits and `/._-` as `%` and two hex digits.
 pub(super) fn escape(bytes: &[u8]) -> String {
@@ -17,7 +17,7 @@ pub(super) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads what [`escape`] wrote; `None` if it did not.
+/// Reverses [`escape`]; `None` for any other text.
 pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -29,7 +29,7 @@ pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Two lower-case hex digits per byte.
+/// Formats each byte as two lower-case hex digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -41,6 +41,11 @@ pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect()
 }

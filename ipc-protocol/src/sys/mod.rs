@@ -1,7 +1,7 @@
-//! What only the operating system can do, behind one set of functions.
+//! Operations that need the operating system, behind one set of functions.
 //!
-//! Used by [`crate::environment`] and [`crate::transport`]. `linux` is complete; `portable` is
-//! what every other system starts from, and is compiled and tested on Linux with
+//! Used by [`crate::environment`] and [`crate::transport`]. `linux` is complete; `portable` is the
+//! starting point for every other system, and is compiled and tested on Linux with
 //! `--cfg profiler_portable`. Both have the same functions.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -17,12 +17,15 @@ pub(crate) use imp::*;
 pub(crate) mod listening;
 pub(crate) mod packets;
 
-/// Whether a call blocks until there is something to receive.
+/// Whether a call blocks until data can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
 pub(crate) enum ReceiveMode {
-    /// It blocks.
+    /// The call blocks.
     Wait,
-    /// It returns at once. Linux only.
+    /// The call returns at once. Linux only.
     Try,
 }

@@ -1,4 +1,4 @@
-//! Every other system: nothing is inherited.
+//! The functions on all other systems: nothing is inherited.
 //!
 //! Files are handed over by path, and the environment variable is never removed, because the number
 //! of threads is unknown.
@@ -9,17 +9,17 @@ use std::path::PathBuf;
 
 use profiler_core::internal::sys::FileIdentity;
 
-/// Unknown, so assumed not.
+/// Unknown; assumed to be false.
 pub(crate) fn has_raised_rights() -> bool {
     false
 }
 
-/// Unknown.
+/// Always false: the number of threads is unknown.
 pub(crate) fn is_single_threaded() -> bool {
     false
 }
 
-/// A path that is text.
+/// The path of these bytes, if they are UTF-8.
 pub(crate) fn path_from_bytes(bytes: Vec<u8>) -> Option<PathBuf> {
     String::from_utf8(bytes).ok().map(PathBuf::from)
 }

@@ -1,7 +1,7 @@
-//! A child that has said hello, and the check of its hello.
+//! A child that has sent `Hello`, and the check of its `Hello`.
 //!
 //! Used by the transports, which accept children, and by [`listener`](super::listener), which
-//! chooses a transport. Invariant: an accepted child knows its token and has this version of the
+//! chooses a transport. Invariant: an accepted child has the right token and this version of the
 //! protocol.
 
 use super::{ParentEnds, TransportError, check_frame};
@@ -22,7 +22,7 @@ pub enum TryAccept<L> {
 #[derive(Debug)]
 pub struct Accepted {
     /// Its first message. The token has been compared, and the process number is from the kernel
-    /// where the kernel provides one. The rest is what the child claims.
+    /// where the kernel provides one. All other fields are the child's claims.
     pub hello: Hello,
     /// The channels to it.
     pub ends: ParentEnds,
@@ -38,7 +38,7 @@ impl<L> TryAccept<L> {
     }
 }
 
-/// For implementations: the `Hello` in a child's first frame, if its token and version are right.
+/// For implementations: the `Hello` in a child's first frame, if its token and version are correct.
 pub(super) fn check_hello(frame: &[u8], expected: &Token) -> Result<Hello, TransportError> {
     check_frame(frame)?;
     let ToParent::Hello(hello) = codec::decode(frame)? else {
@@ -48,7 +48,8 @@ pub(super) fn check_hello(frame: &[u8], expected: &Token) -> Result<Hello, Trans
         return Err(TransportError::WrongToken);
     }
     if hello.version != PROTOCOL_VERSION {
-        let (theirs, ours) = (hello.version, PROTOCOL_VERSION);
+        let theirs = hello.version;
+        let ours = PROTOCOL_VERSION;
         return Err(ProtocolError::WrongVersion { theirs, ours }.into());
     }
     Ok(hello)

@@ -1,15 +1,16 @@
-//! The transport's double: two bounded queues inside one process.
+//! The transport for tests: two bounded queues inside one process.
 //!
-//! Used by tests of everything that talks over a channel, here and in the crates above. It
-//! keeps the same rules as the real one, including that a full queue makes the sender wait.
+//! Used by tests of all code that uses a channel, here and in the dependent crates. It obeys the
+//! same rules as the real transports, including that a full queue makes the sender wait.
 
 use crossbeam_channel as queue;
 
 use super::{
-    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
+    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError,
+    check_frame,
 };
 
-/// Frames that wait before the sender does; about what a socket holds of short ones.
+/// Capacity of a queue in frames; about the number of short frames that a socket holds.
 pub const QUEUE_FRAMES: usize = 256;
 
 /// The sending end of a queue.
@@ -26,19 +27,27 @@ pub fn frames() -> (QueueSender, QueueReceiver) {
     (QueueSender(sender), QueueReceiver(receiver))
 }
 
-/// A parent and a child that are connected.
+/// A connected pair of parent and child.
 pub fn pair() -> (ParentEnds, ChildEnds) {
     let (to_child, from_parent) = frames();
     let (to_parent, from_child) = frames();
-    let parent = ParentEnds { sender: Sender::new(to_child), receiver: Receiver::new(from_child) };
-    let child = ChildEnds { sender: Sender::new(to_parent), receiver: Receiver::new(from_parent) };
+    let parent = ParentEnds {
+        sender: Sender::new(to_child),
+        receiver: Receiver::new(from_child),
+    };
+    let child = ChildEnds {
+        sender: Sender::new(to_parent),
+        receiver: Receiver::new(from_parent),
+    };
     (parent, child)
 }
 
 impl FrameSender for QueueSender {
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
         check_frame(frame)?;
-        self.0.send(frame.to_vec()).map_err(|_| TransportError::Disconnected)
+        self.0
+            .send(frame.to_vec())
+            .map_err(|_| TransportError::Disconnected)
     }
 }
 

@@ -1,7 +1,8 @@
-//! The transport to a child that is not trusted: one socket, inherited.
+//! The transport to an untrusted child: one socket, inherited.
 //!
-//! The parent makes a [`Listener`] per child and hands the other end over at spawn, by number; the
-//! child calls [`connect`]. Linux only; elsewhere [`Listener::new`] is [`TransportError::Unavailable`].
+//! The parent creates a [`Listener`] per child and passes the other end to the child at spawn, by
+//! descriptor number; the child calls [`connect`]. Linux only; elsewhere [`Listener::new`] returns
+//! [`TransportError::Unavailable`].
 //!
 //! ```text
 //! parent                       one packet = one frame, at most 64 KiB
@@ -10,26 +11,29 @@
 //!   checks who sent each packet                                    or open() in the child's sandbox
 //! ```
 //!
-//! What the parent holds against a child that does its worst; each costs that child its channel
-//! ([`TransportError::PeerMisbehaved`]) and nobody anything else:
+//! A hostile child can only lose its own channel ([`TransportError::PeerMisbehaved`]); other
+//! channels are not affected. The defences:
 //!
-//! - *A packet of any content*: it is received into a buffer that was there before. One that is too
-//!   large or has anything attached ends the channel and is not received. The kernel closes attached
-//!   descriptors with the channel, which may take long, on a thread of its own.
-//! - *Somebody else speaks*: every packet must come from the very process that was spawned, as the
-//!   kernel says it. Its forks, other programs that it gave the socket to, and whoever got it from
-//!   them are refused. The user is not compared: a child may drop its rights. A child that
-//!   executes another program stays the same process; if it lets that one have the socket, it speaks
-//!   with its own voice. Only a process with `CAP_SYS_ADMIN` can have the kernel say another
-//!   number, and such a child could end the parent anyway.
-//! - *It does not read*: the parent's `send` does not wait. The hub asks so little at once that the socket
-//!   holds it all; if it is full all the same the child has broken the rules, [`TransportError::Full`]. The
-//!   room belongs to the sender's end, so the child cannot make the parent's smaller.
-//! - *It never ends the channel*, or a fork holds it open: [`Abandon::hang_up`].
+//! - *A packet of any content*: it is received into an existing buffer. A packet that is too large
+//!   or has attached descriptors ends the channel and is not received. The kernel closes attached
+//!   descriptors when the channel is closed. This may take long, so a separate thread closes the
+//!   channel.
+//! - *Packets of another process*: every packet must come from the spawned process itself, as the
+//!   kernel reports it. Packets of its forks, of other programs to which it gave the socket, and of
+//!   any other process that holds the socket are refused. The user is not compared: a child may
+//!   drop its rights. A child that executes another program stays the same process; if it leaves
+//!   the socket to that program, the program may use it. Only a process with `CAP_SYS_ADMIN` can
+//!   make the kernel report another number, and such a child could end the parent anyway.
+//! - *A child that does not read*: the parent's `send` does not wait. The supervisor has few
+//!   requests outstanding, and the socket has room for all of them. If the socket is full
+//!   nevertheless, the channel ends with [`TransportError::Full`]. The send buffer belongs to the
+//!   sender's end, so the child cannot shrink the parent's send buffer.
+//! - *A channel that does not end*, or that a fork holds open: [`CancelHandle::hang_up`] ends it.
 //!
-//! Options that a child sets on its own end: a larger send buffer (up to `net.core.wmem_max`, more with
-//! `CAP_NET_ADMIN`) lets more of its own packets wait in the kernel, booked on the child; a filter
-//! or a shutdown makes it deaf, which is its own loss.
+//! A child can set options on its own end. With a larger send buffer (up to `net.core.wmem_max`,
+//! more with `CAP_NET_ADMIN`), more of its own packets wait in the kernel; their memory is charged
+//! to the child. With a filter or a shutdown, the child no longer receives, which harms only the
+//! child.
 
 use std::fs::File;
 use std::io;
@@ -43,8 +47,8 @@ use profiler_core::internal::sys::DescriptorLost;
 
 use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{
-    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
-    check_owner,
+    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError,
+    check_frame, check_owner,
 };
 use crate::environment::Token;
 use crate::limits::MAX_FRAME_BYTES;
@@ -52,52 +56,62 @@ use crate::message::{Hello, ToParent};
 use crate::sys::ReceiveMode;
 use crate::sys::packets::{Packet, PacketSocket};
 
-/// Waits for one child to say hello.
+/// Waits for the `Hello` of one child.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<PacketSocket>,
     waiting: Arc<Waiting>,
 }
 
-/// What a [`Listener`] and its [`Abandon`] handles know of each other.
+/// State shared by a [`Listener`] and its [`CancelHandle`] handles.
 #[derive(Debug, Default)]
 struct Waiting {
     abandoned: AtomicBool,
     over: AtomicBool,
 }
 
-/// Ends the waiting of a [`Listener`], or the channel, from any thread. Keeps no socket open.
+/// Ends the wait of a [`Listener`], or the channel, from any thread. Holds no socket open.
 #[derive(Clone, Debug)]
-pub struct Abandon {
+pub struct CancelHandle {
     socket: Weak<PacketSocket>,
     waiting: Arc<Waiting>,
 }
 
 impl Listener {
-    /// Makes a channel; the file is the child's end of it.
+    /// Creates a channel; the file is the child's end of it.
     ///
     /// # Errors
-    /// [`TransportError::Unavailable`] where children cannot inherit a socket, [`TransportError::Io`].
+    /// [`TransportError::Unavailable`] where children cannot inherit a socket,
+    /// [`TransportError::Io`].
     pub fn new() -> Result<(Self, File), TransportError> {
         let (socket, theirs) = PacketSocket::pair().map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => TransportError::Unavailable,
             _ => TransportError::Io(error),
         })?;
-        Ok((Self { socket: Arc::new(socket), waiting: Arc::default() }, theirs))
+        Ok((
+            Self {
+                socket: Arc::new(socket),
+                waiting: Arc::default(),
+            },
+            theirs,
+        ))
     }
 
-    /// A handle that ends [`Self::accept`], or later the channel.
-    pub fn abandon_handle(&self) -> Abandon {
-        Abandon { socket: Arc::downgrade(&self.socket), waiting: Arc::clone(&self.waiting) }
+    /// Returns a handle that ends [`Self::accept`], or later the channel.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle {
+            socket: Arc::downgrade(&self.socket),
+            waiting: Arc::clone(&self.waiting),
+        }
     }
 
-    /// Waits for the hello of `child`, which must have been given the other end, and be the only
-    /// one that has it: the caller closes its own copy before.
+    /// Waits for the `Hello` of `child`. Only the child may hold the other end, so the caller must
+    /// first close its own copy.
     ///
     /// # Errors
-    /// [`TransportError::Abandoned`], [`TransportError::Disconnected`] when the child ends without a
-    /// word, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
-    /// [`TransportError::PeerMisbehaved`] when it begins with anything else.
+    /// [`TransportError::Abandoned`], [`TransportError::Disconnected`] when the child ends without
+    /// a message, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
+    /// [`TransportError::PeerMisbehaved`] when its first packet is not a valid `Hello`.
     pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
         match self.advance(expected, child, ReceiveMode::Wait)? {
             TryAccept::Accepted(accepted) => Ok(accepted),
@@ -109,11 +123,16 @@ impl Listener {
     ///
     /// # Errors
     /// As [`Self::accept`].
-    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<TryAccept<Self>, TransportError> {
+    pub fn try_accept(
+        self,
+        expected: &Token,
+        child: ProcessId,
+    ) -> Result<TryAccept<Self>, TransportError> {
         self.advance(expected, child, ReceiveMode::Try)
     }
 
-    /// Returns the socket, which becomes readable when the child sends a packet or closes the channel.
+    /// Returns the socket, which becomes readable when the child sends a packet or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::DescriptorLost`].
@@ -142,17 +161,22 @@ impl Listener {
         };
         let hello = check_hello(&frame, expected)?;
         if hello.pid != child {
-            return Err(TransportError::PeerMisbehaved("the hello of another process"));
+            return Err(TransportError::PeerMisbehaved(
+                "the hello of another process",
+            ));
         }
         let sender = PacketSender::new(self.socket, false, Arc::clone(&receiver.full));
-        let ends = ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(receiver) };
+        let ends = ParentEnds {
+            sender: Sender::new(sender),
+            receiver: Receiver::new(receiver),
+        };
         Ok(TryAccept::Accepted(Accepted { hello, ends }))
     }
 }
 
-impl Abandon {
-    /// Makes [`Listener::accept`] return, now or when it is called. A child that has said hello
-    /// before is still accepted, and what it sent can be received. Never waits; has no effect once
+impl CancelHandle {
+    /// Makes [`Listener::accept`] return, now or when it is called. A child that has sent `Hello`
+    /// before is still accepted, and its messages can be received. Never waits; has no effect after
     /// `accept` has returned.
     pub fn abandon(&self) {
         self.waiting.abandoned.store(true, Ordering::Release);
@@ -161,7 +185,8 @@ impl Abandon {
         }
     }
 
-    /// Ends the channel, whoever else holds the child's end: what was sent can still be received.
+    /// Ends the channel, even if other processes hold the child's end; sent messages can still be
+    /// received.
     pub fn hang_up(&self) {
         if let Some(socket) = self.socket.upgrade() {
             socket.hang_up();
@@ -169,7 +194,7 @@ impl Abandon {
     }
 }
 
-/// In the child: says `hello` through the socket that it inherited.
+/// In the child: sends `hello` through the inherited socket.
 ///
 /// # Errors
 /// [`TransportError::Disconnected`] when the parent is gone, [`TransportError::Protocol`] for a
@@ -177,10 +202,17 @@ impl Abandon {
 pub fn connect(socket: File, hello: Hello) -> Result<ChildEnds, TransportError> {
     let socket = PacketSocket::given(socket).map_err(|_| TransportError::Unavailable)?;
     let receiver = PacketReceiver::new(Arc::new(socket), None);
-    let sender = PacketSender::new(Arc::clone(&receiver.socket), true, Arc::clone(&receiver.full));
+    let sender = PacketSender::new(
+        Arc::clone(&receiver.socket),
+        true,
+        Arc::clone(&receiver.full),
+    );
     let mut sender = Sender::new(sender);
     sender.send(&ToParent::Hello(hello))?;
-    Ok(ChildEnds { sender, receiver: Receiver::new(receiver) })
+    Ok(ChildEnds {
+        sender,
+        receiver: Receiver::new(receiver),
+    })
 }
 
 /// Sends frames as packets.
@@ -190,16 +222,21 @@ struct PacketSender {
     owner: u32,
     /// Whether to wait for room, as a child does.
     waits: bool,
-    /// Tells this end's receiver that there was none.
+    /// Set when the socket was full, for this end's receiver.
     full: Arc<AtomicBool>,
 }
 
 impl PacketSender {
     fn new(socket: Arc<PacketSocket>, waits: bool, full: Arc<AtomicBool>) -> Self {
-        Self { socket, owner: std::process::id(), waits, full }
+        Self {
+            socket,
+            owner: std::process::id(),
+            waits,
+            full,
+        }
     }
 
-    /// The channel is over: the other side may miss any one message, but not one of several.
+    /// Ends the channel: a message was not sent, so no later message may be sent.
     fn give_up(&self) -> TransportError {
         self.full.store(true, Ordering::Release);
         self.socket.hang_up();
@@ -211,10 +248,12 @@ impl FrameSender for PacketSender {
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
         check_frame(frame)?;
         check_owner(self.owner)?;
-        self.socket.send(frame, self.waits).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => self.give_up(),
-            _ => error.into(),
-        })
+        self.socket
+            .send(frame, self.waits)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => self.give_up(),
+                _ => error.into(),
+            })
     }
 }
 
@@ -223,31 +262,46 @@ impl FrameSender for PacketSender {
 struct PacketReceiver {
     socket: Arc<PacketSocket>,
     owner: u32,
-    /// The only process whose packets count; `None`: any.
+    /// The only process whose packets are accepted; `None` if packets of any process are accepted.
     peer: Option<ProcessId>,
     room: Box<[u8]>,
-    /// Set by this end's sender when the other side does not read.
+    /// Set by this end's sender when the socket was full.
     full: Arc<AtomicBool>,
-    /// Set by the first error, after which nothing is received.
+    /// Set by the first error; nothing is received afterwards.
     ended: bool,
 }
 
 impl PacketReceiver {
     fn new(socket: Arc<PacketSocket>, peer: Option<ProcessId>) -> Self {
         let room = vec![0; MAX_FRAME_BYTES].into_boxed_slice();
-        Self { socket, owner: std::process::id(), peer, room, full: Arc::default(), ended: false }
+        Self {
+            socket,
+            owner: std::process::id(),
+            peer,
+            room,
+            full: Arc::default(),
+            ended: false,
+        }
     }
 
     /// Returns `None` if no packet is queued and `mode` is `Try`.
     fn receive(&mut self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
-        let Some(packet) = self.socket.receive(&mut self.room, mode)? else { return Ok(None) };
+        let Some(packet) = self.socket.receive(&mut self.room, mode)? else {
+            return Ok(None);
+        };
         let length = match packet {
-            Packet::Closed if self.full.load(Ordering::Acquire) => return Err(TransportError::Full),
+            Packet::Closed if self.full.load(Ordering::Acquire) => {
+                return Err(TransportError::Full);
+            }
             Packet::Closed => return Err(TransportError::Disconnected),
             Packet::TooLarge => return Err(TransportError::PeerMisbehaved("a packet too large")),
-            Packet::Attached => return Err(TransportError::PeerMisbehaved("a packet of another kind")),
+            Packet::Attached => {
+                return Err(TransportError::PeerMisbehaved("a packet of another kind"));
+            }
             Packet::Whole { sender, .. } if self.peer.is_some_and(|peer| peer.get() != sender) => {
-                return Err(TransportError::PeerMisbehaved("a packet of another process"));
+                return Err(TransportError::PeerMisbehaved(
+                    "a packet of another process",
+                ));
             }
             Packet::Whole { length, .. } => length,
         };
@@ -260,11 +314,16 @@ impl PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive(mode);
-        // The message is ignored: an answer is impossible, and the peer may have noticed already.
-        let received = if self.socket.is_ours() { received } else { Err(DescriptorLost.into()) };
+        // After the loss of the descriptor a received message is ignored: no answer is possible,
+        // and the peer may already have noticed.
+        let received = if self.socket.is_ours() {
+            received
+        } else {
+            Err(DescriptorLost.into())
+        };
         self.ended = received.is_err();
         if self.ended {
-            self.socket.hang_up(); // nobody will read what the other side still sends
+            self.socket.hang_up(); // later packets of the other side will not be read
         }
         received
     }
@@ -272,7 +331,8 @@ impl PacketReceiver {
 
 impl FrameReceiver for PacketReceiver {
     fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
-        self.receive_or_end(ReceiveMode::Wait)?.ok_or(TransportError::Disconnected)
+        self.receive_or_end(ReceiveMode::Wait)?
+            .ok_or(TransportError::Disconnected)
     }
 
     fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {

@@ -1,8 +1,8 @@
-//! Waiting for a child, over the transport that it was given; and the child's side of it.
+//! Waits for a child over the transport that it was given; also the child's side of the connection.
 //!
-//! The parent's spawn code makes one listener per child: [`Listener::named`] for a child that is
-//! trusted, [`Listener::inherited`] for one that is not. Invariant: a process that is accepted
-//! knows the child's token and has this version of the protocol.
+//! The parent's spawn code creates one listener per child: [`Listener::named`] for a trusted child,
+//! [`Listener::inherited`] for an untrusted one. Invariant: an accepted process has the child's
+//! token and this version of the protocol.
 
 use std::fs::File;
 #[cfg(unix)]
@@ -15,7 +15,7 @@ use super::{ChildEnds, TransportError, inherited, ipc_channel};
 use crate::environment::{EnvironmentError, Server, Token};
 use crate::message::Hello;
 
-/// Waits for one child to say hello.
+/// Waits for the `Hello` of one child.
 #[derive(Debug)]
 pub enum Listener {
     /// Over ipc-channel.
@@ -24,41 +24,41 @@ pub enum Listener {
     Inherited(inherited::Listener),
 }
 
-/// Ends the waiting of a [`Listener`], or the channel, from any thread.
+/// Ends the wait of a [`Listener`], or the channel, from any thread.
 #[derive(Clone, Debug)]
-pub enum Abandon {
+pub enum CancelHandle {
     /// Over ipc-channel.
-    Named(ipc_channel::Abandon),
+    Named(ipc_channel::CancelHandle),
     /// Over an inherited socket.
-    Inherited(inherited::Abandon),
+    Inherited(inherited::CancelHandle),
 }
 
 impl Listener {
-    /// A listener for a child that is trusted, and the line to give to that child.
+    /// Creates a listener for a trusted child, and the endpoint to give to that child.
     ///
     /// # Errors
     /// As [`ipc_channel::Listener::new`].
-    pub fn named() -> Result<(Self, Line), TransportError> {
+    pub fn named() -> Result<(Self, Endpoint), TransportError> {
         let listener = ipc_channel::Listener::new()?;
-        let line = Line::Named(listener.name().to_owned());
-        Ok((Self::Named(Box::new(listener)), line))
+        let endpoint = Endpoint::Named(listener.name().to_owned());
+        Ok((Self::Named(Box::new(listener)), endpoint))
     }
 
-    /// A listener for a child that is not trusted, and the line to give to that child and to no
+    /// Creates a listener for an untrusted child, and the endpoint to give to that child and to no
     /// other process.
     ///
     /// # Errors
     /// As [`inherited::Listener::new`].
-    pub fn inherited() -> Result<(Self, Line), TransportError> {
+    pub fn inherited() -> Result<(Self, Endpoint), TransportError> {
         let (listener, theirs) = inherited::Listener::new()?;
-        Ok((Self::Inherited(listener), Line::Inherited(theirs)))
+        Ok((Self::Inherited(listener), Endpoint::Inherited(theirs)))
     }
 
-    /// A handle that ends [`Self::accept`], or later the channel.
-    pub fn abandon_handle(&self) -> Abandon {
+    /// Returns a handle that ends [`Self::accept`], or later the channel.
+    pub fn cancel_handle(&self) -> CancelHandle {
         match self {
-            Self::Named(listener) => Abandon::Named(listener.abandon_handle()),
-            Self::Inherited(listener) => Abandon::Inherited(listener.abandon_handle()),
+            Self::Named(listener) => CancelHandle::Named(listener.cancel_handle()),
+            Self::Inherited(listener) => CancelHandle::Inherited(listener.cancel_handle()),
         }
     }
 
@@ -77,9 +77,15 @@ impl Listener {
     ///
     /// # Errors
     /// As [`Self::accept`].
-    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<TryAccept<Self>, TransportError> {
+    pub fn try_accept(
+        self,
+        expected: &Token,
+        child: ProcessId,
+    ) -> Result<TryAccept<Self>, TransportError> {
         Ok(match self {
-            Self::Named(listener) => listener.try_accept(expected)?.map(|named| Self::Named(Box::new(named))),
+            Self::Named(listener) => listener
+                .try_accept(expected)?
+                .map(|named| Self::Named(Box::new(named))),
             Self::Inherited(listener) => listener.try_accept(expected, child)?.map(Self::Inherited),
         })
     }
@@ -98,7 +104,7 @@ impl Listener {
     }
 }
 
-impl Abandon {
+impl CancelHandle {
     /// Makes [`Listener::accept`] return. Has no effect after it has returned.
     pub fn abandon(&self) {
         match self {
@@ -116,20 +122,20 @@ impl Abandon {
     }
 }
 
-/// What a parent gives its child to connect with.
+/// The endpoint with which a child connects to its parent.
 #[derive(Debug)]
-pub enum Line {
+pub enum Endpoint {
     /// A name to connect to.
     Named(String),
-    /// A socket that is connected.
+    /// A connected socket.
     Inherited(File),
 }
 
-impl Line {
-    /// In the child: opens what the environment names.
+impl Endpoint {
+    /// In the child: opens the endpoint that the environment names.
     ///
     /// # Errors
-    /// [`EnvironmentError::NotHanded`] when there is no such thing here.
+    /// [`EnvironmentError::NotHanded`] when this process does not have it.
     pub fn open(server: &Server) -> Result<Self, EnvironmentError> {
         Ok(match server {
             Server::Named(name) => Self::Named(name.clone()),
@@ -137,7 +143,7 @@ impl Line {
         })
     }
 
-    /// In the child: connects to the parent and says `hello`.
+    /// In the child: connects to the parent and sends `hello`.
     ///
     /// # Errors
     /// As [`ipc_channel::connect`] and [`inherited::connect`].

@@ -2,13 +2,13 @@
 //!
 //! Called by the parent's and the child's crate. A transport implements two small traits,
 //! [`FrameSender`] and [`FrameReceiver`]; its users see the [`Sender`] and [`Receiver`] of
-//! messages. [`ipc_channel`] is the transport for children that are trusted, [`inherited`] for
-//! those that are not, [`in_process`] for tests. [`listener`] chooses between the first two, and
-//! `ready` waits for many channels at once (Linux).
+//! messages. [`ipc_channel`] is the transport for trusted children, [`inherited`] for untrusted
+//! ones, [`in_process`] for tests. [`listener`] chooses between the first two, and `ready` waits
+//! for many channels at once (Linux).
 //!
 //! Invariants, which one test suite checks for all three transports: messages stay in order;
 //! messages that were sent before the sender ended still arrive, and after them
-//! [`TransportError::Disconnected`]; whatever a peer sends is at worst an error.
+//! [`TransportError::Disconnected`]; any input from a peer is at worst an error.
 //!
 //! The files import only from files above them in this list: this one, `accepted`, a transport,
 //! [`listener`].
@@ -30,33 +30,33 @@ use crate::codec::{self, Message, ProtocolError};
 use crate::message::{ToChild, ToParent};
 use profiler_core::internal::sys::DescriptorLost;
 
-/// Why nothing could be sent or received. After any of these but a [`TransportError::Protocol`]
-/// the channel is of no more use.
+/// The reason why a send or receive failed. The channel is unusable afterwards, except after
+/// [`TransportError::Protocol`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
     /// The other side is gone.
     #[error("the other side is gone")]
     Disconnected,
-    /// Waiting for the child was given up.
+    /// The wait for the child was abandoned.
     #[error("waiting for the child was given up")]
     Abandoned,
-    /// The other side sent something that none of our processes sends.
+    /// The other side sent data that none of our processes sends.
     #[error("the other side sent {0}")]
     PeerMisbehaved(&'static str),
-    /// Somebody connected who does not know the secret.
-    #[error("whoever connected does not know this child's token")]
+    /// A process without the right token connected.
+    #[error("the process that connected does not know this child's token")]
     WrongToken,
-    /// The socket's path would be cut by the system.
+    /// The system would truncate the socket's path.
     #[error("{length} bytes are too long for the path of a socket; use a shorter TMPDIR")]
     NameTooLong {
-        /// Its length.
+        /// The path's length.
         length: usize,
     },
     /// This process is a fork of the one that owns the channel.
     #[error("a fork may not use the channel of its parent")]
     Forked,
-    /// The other side does not read, and what it should read fills the channel.
+    /// The other side does not read, and unread messages fill the channel.
     #[error("the other side does not read")]
     Full,
     /// The operation is not supported on this system or by this transport.
@@ -74,7 +74,7 @@ pub enum TransportError {
 }
 
 impl From<std::io::Error> for TransportError {
-    /// Tells the errors by which the system says that the peer is gone from all others.
+    /// Distinguishes the errors that mean that the peer is gone from all others.
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
         if DescriptorLost::is_in(&error) {
@@ -100,8 +100,8 @@ pub trait FrameSender: Send {
     /// Sends one frame of at most [`crate::limits::MAX_FRAME_BYTES`].
     ///
     /// # Errors
-    /// [`TransportError::Disconnected`] when the peer is gone, [`TransportError::Protocol`] for
-    /// a frame too large, [`TransportError::Full`] where it does not wait.
+    /// [`TransportError::Disconnected`] when the peer is gone, [`TransportError::Protocol`] for a
+    /// frame that is too large, [`TransportError::Full`] where it does not wait.
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError>;
 }
 
@@ -110,7 +110,7 @@ pub trait FrameReceiver: Send {
     /// Waits for the next frame.
     ///
     /// # Errors
-    /// [`TransportError::Disconnected`] when the peer is gone and all it sent was received.
+    /// [`TransportError::Disconnected`] when the peer is gone and all its frames were received.
     fn recv(&mut self) -> Result<Vec<u8>, TransportError>;
 
     /// Receives the next frame. Returns `None` if none is queued. Never blocks.
@@ -148,7 +148,10 @@ pub struct Receiver<M> {
 impl<M: Message> Sender<M> {
     /// Sends over `frames`.
     pub fn new(frames: impl FrameSender + 'static) -> Self {
-        Self { frames: Box::new(frames), messages: PhantomData }
+        Self {
+            frames: Box::new(frames),
+            messages: PhantomData,
+        }
     }
 
     /// Sends a message.
@@ -163,7 +166,10 @@ impl<M: Message> Sender<M> {
 impl<M: Message> Receiver<M> {
     /// Receives from `frames`.
     pub fn new(frames: impl FrameReceiver + 'static) -> Self {
-        Self { frames: Box::new(frames), messages: PhantomData }
+        Self {
+            frames: Box::new(frames),
+            messages: PhantomData,
+        }
     }
 
     /// Waits for the next message.
@@ -179,7 +185,10 @@ impl<M: Message> Receiver<M> {
     /// # Errors
     /// As [`Self::recv`]; [`TransportError::Unavailable`] if the transport does not support it.
     pub fn try_recv(&mut self) -> Result<Option<M>, TransportError> {
-        self.frames.try_recv()?.map(|frame| Ok(codec::decode(&frame)?)).transpose()
+        self.frames
+            .try_recv()?
+            .map(|frame| Ok(codec::decode(&frame)?))
+            .transpose()
     }
 
     /// Returns the socket, which becomes readable when the peer sends a message or closes the
@@ -229,9 +238,13 @@ fn check_frame(frame: &[u8]) -> Result<(), TransportError> {
     Ok(codec::check_frame(frame)?)
 }
 
-/// For implementations: a fork shares the socket and must not speak for its parent.
+/// For implementations: refuses a fork, which shares the socket and must not use it.
 fn check_owner(owner: u32) -> Result<(), TransportError> {
-    if std::process::id() == owner { Ok(()) } else { Err(TransportError::Forked) }
+    if std::process::id() == owner {
+        Ok(())
+    } else {
+        Err(TransportError::Forked)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Where the time went: the cost of every function itself, and with all that it calls.
+//! The cost of functions: of each function itself, and with all its callees.
 //!
-//! A sample costs its thread one interval, and the processor time since the sample before. The innermost function
-//! has it as its own; every function on the stack has it in its total, once, however often it calls itself.
-//! Invariant: memory grows with what the file holds of tables and samples, not with the numbers that stand there.
+//! Used by `profiler info`. A sample costs its thread one interval, and the processor time since
+//! the previous sample. This cost is the innermost function's own cost. It is added once to the
+//! total of every function on the stack, even if the function calls itself. Invariant: memory grows
+//! with the tables and samples in the file, not with the numbers in them.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -13,19 +14,20 @@ use profiler_parent::internal::reading::{self, FuncId, NodeId, Tables, Thread, W
 const CPU: usize = 3;
 const WEIGHT: usize = 4;
 
-/// What samples cost.
+/// The cost of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) samples: f64,
-    /// Those of them that say themselves how long they lasted, and the milliseconds that it was together.
+    /// The number of samples with a duration of their own.
     pub(super) timed: f64,
+    /// The sum of these durations in milliseconds.
     pub(super) timed_ms: f64,
-    /// In the unit of the profile.
+    /// Processor time, in the profile's unit.
     pub(super) cpu: f64,
 }
 
 impl Cost {
-    /// By the clock, in milliseconds; a sample lasts one interval if it does not say how long.
+    /// Wall time in milliseconds; a sample without a duration lasts one interval.
     pub(super) fn wall_ms(&self, interval_ms: f64) -> f64 {
         (self.samples - self.timed) * interval_ms + self.timed_ms
     }
@@ -54,7 +56,7 @@ impl AddAssign for Costs {
     }
 }
 
-/// A function and where it is from.
+/// A function and its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Function {
     pub(super) name: String,
@@ -64,29 +66,44 @@ pub(super) struct Function {
 /// The samples of threads with the same tables, by their stack.
 #[derive(Debug)]
 pub(super) struct StackCosts {
-    /// By node.
+    /// Indexed by node.
     by_stack: Vec<Cost>,
-    /// Of all samples, also those without a stack.
+    /// The cost of all samples, including those without a stack.
     all: Cost,
 }
 
 impl StackCosts {
-    /// No samples, of stacks in these tables.
+    /// The initial state for stacks in these tables: no samples.
     pub(super) fn new(tables: &Tables) -> Self {
-        Self { by_stack: vec![Cost::default(); tables.node_count()], all: Cost::default() }
+        Self {
+            by_stack: vec![Cost::default(); tables.node_count()],
+            all: Cost::default(),
+        }
     }
 
     /// Adds the samples of a thread.
     pub(super) fn add(&mut self, thread: &Thread<'_>) {
         let samples = &thread.raw.samples;
         for (row, node) in thread.nodes.iter().enumerate() {
-            let number = |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
-            // The first has nothing before it that its processor time could be counted from.
-            let cpu = number(CPU).filter(|cpu| row > 0 && *cpu > 0.0).unwrap_or(0.0);
+            let number =
+                |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
+            // The first sample has no predecessor from which its processor time could be counted.
+            let cpu = number(CPU)
+                .filter(|cpu| row > 0 && *cpu > 0.0)
+                .unwrap_or(0.0);
             let weight = number(WEIGHT).unwrap_or(1.0);
             let cost = match samples.1 {
-                WeightType::Samples => Cost { samples: weight, cpu, ..Cost::default() },
-                WeightType::Milliseconds => Cost { samples: 1.0, timed: 1.0, timed_ms: weight, cpu },
+                WeightType::Samples => Cost {
+                    samples: weight,
+                    cpu,
+                    ..Cost::default()
+                },
+                WeightType::Milliseconds => Cost {
+                    samples: 1.0,
+                    timed: 1.0,
+                    timed_ms: weight,
+                    cpu,
+                },
             };
             self.all += cost;
             // A stack that is not in the table has no frames.
@@ -101,24 +118,30 @@ impl StackCosts {
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     numbers: HashMap<Function, usize>,
-    /// By number.
+    /// Indexed by the function's number.
     costs: Vec<Costs>,
     pub(super) all: Cost,
 }
 
 impl Functions {
-    /// Adds what the functions of `tables` cost. Functions with the same name and library are one: on
-    /// a stack they count once.
+    /// Adds the costs of the functions in `tables`. Functions with the same name and library are
+    /// one: on a stack they count once.
     pub(super) fn add(&mut self, tables: &Tables, costs: &StackCosts) {
         self.all += costs.all;
         let funcs = (0..tables.func_count()).map(|func| u32::try_from(func).ok().map(FuncId));
-        let numbers: Vec<Option<usize>> = funcs.map(|func| self.number(tables.function(func?)?)).collect();
+        let numbers: Vec<Option<usize>> = funcs
+            .map(|func| self.number(tables.function(func?)?))
+            .collect();
         let mut last = vec![None; self.costs.len()];
-        for (stack, cost) in (0..).zip(&costs.by_stack).filter(|(_, cost)| **cost != Cost::default()) {
+        for (stack, cost) in (0..)
+            .zip(&costs.by_stack)
+            .filter(|(_, cost)| **cost != Cost::default())
+        {
             let mut is_own = true;
             let number = |func: FuncId| *numbers.get(func.0 as usize)?;
             for number in tables.functions(NodeId(stack)).filter_map(number) {
-                let (Some(costs), Some(last)) = (self.costs.get_mut(number), last.get_mut(number)) else {
+                let (Some(costs), Some(last)) = (self.costs.get_mut(number), last.get_mut(number))
+                else {
                     continue;
                 };
                 if std::mem::take(&mut is_own) {
@@ -132,8 +155,10 @@ impl Functions {
     }
 
     fn number(&mut self, function: reading::Function<'_>) -> Option<usize> {
-        let function =
-            Function { name: function.name.to_owned(), library: function.library.map(str::to_owned) };
+        let function = Function {
+            name: function.name.to_owned(),
+            library: function.library.map(str::to_owned),
+        };
         let next = self.costs.len();
         let number = *self.numbers.entry(function).or_insert(next);
         if number == next {
@@ -145,7 +170,11 @@ impl Functions {
     /// Every function on the stack of a sample, with its costs.
     pub(super) fn into_costs(self) -> Vec<(Function, Costs)> {
         let Self { numbers, costs, .. } = self;
-        let costs = numbers.into_iter().filter_map(|(function, at)| Some((function, *costs.get(at)?)));
-        costs.filter(|(_, costs)| *costs != Costs::default()).collect()
+        let costs = numbers
+            .into_iter()
+            .filter_map(|(function, at)| Some((function, *costs.get(at)?)));
+        costs
+            .filter(|(_, costs)| *costs != Costs::default())
+            .collect()
     }
 }

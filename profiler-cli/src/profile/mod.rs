@@ -1,44 +1,48 @@
-//! What `profiler info` says about a profile: its processes, and the functions that take the time.
+//! The content of a profile for `profiler info`: its processes, and the functions that take the
+//! most time.
 //!
-//! The profile is read as a stream, in either format, by [`profiler_parent::internal::reading`]. One thread is
-//! held at a time; of each, the costs of its functions are kept.
+//! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
+//! thread is held at a time; only the costs of its functions are kept.
 
-mod books;
+mod counts;
 mod functions;
 
 use std::path::Path;
 
-use profiler_parent::internal::reading::{self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink};
+use profiler_parent::internal::reading::{
+    self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink,
+};
 
 use crate::report::{Report, Samples, TopFunction};
-use books::Head;
+use counts::Head;
 use functions::{Cost, Costs, Function, Functions, StackCosts};
 
-/// What counts as a function's time.
+/// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Time {
-    /// The processor's
+    /// Processor time
     Cpu,
-    /// The clock's, whether the thread ran or waited
+    /// Wall time, whether the thread ran or waited
     Wall,
 }
 
-/// How many functions are wanted, and by which time; by default the processor's, if the profile has it.
+/// The number of functions to show, and the time to rank them by: by default processor time, if the
+/// profile has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) top: usize,
     pub(crate) by: Option<Time>,
-    /// Whether addresses without a name get the one that this machine's files have for them.
+    /// Whether addresses without a name are named from this machine's files.
     pub(crate) names: bool,
 }
 
-/// What is collected of the threads.
+/// The data collected from the threads.
 #[derive(Debug)]
 struct Collected {
     heads: Vec<Head>,
-    /// Of threads with tables of their own.
+    /// Functions of threads with tables of their own.
     functions: Functions,
-    /// Of threads that share their tables.
+    /// Costs in threads that share their tables.
     shared: StackCosts,
 }
 
@@ -58,59 +62,97 @@ impl ThreadSink for Collected {
     }
 }
 
-/// Reads a profile, compressed or not, whatever its name is.
+/// Reads a profile, compressed or not. The file may have any name.
 pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
-    let reader = ProfileReader::open(path, reading::Wanted { names: wanted.names, logs: true })?;
+    let reader = ProfileReader::open(
+        path,
+        reading::Wanted {
+            names: wanted.names,
+            logs: true,
+        },
+    )?;
     let shared = StackCosts::new(&reader.survey().tables);
-    let mut collected = Collected { heads: Vec::new(), functions: Functions::default(), shared };
+    let mut collected = Collected {
+        heads: Vec::new(),
+        functions: Functions::default(),
+        shared,
+    };
     reader.threads(&mut collected)?;
     Ok(report(reader.into_survey(), collected, wanted))
 }
 
 fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
-    let Collected { heads, mut functions, shared } = collected;
+    let Collected {
+        heads,
+        mut functions,
+        shared,
+    } = collected;
     functions.add(&survey.tables, &shared);
-    let processes = books::rows(&mut survey, heads);
-    let Meta { profiling_start_time, profiling_end_time, .. } = survey.meta;
+    let processes = counts::rows(&mut survey, heads);
+    let Meta {
+        profiling_start_time,
+        profiling_end_time,
+        ..
+    } = survey.meta;
     let samples = (functions.all.samples > 0.0).then(|| {
         let samples = top(&survey.meta, functions, wanted);
-        Samples { nameless: survey.into_nameless(), ..samples }
+        Samples {
+            nameless: survey.into_nameless(),
+            ..samples
+        }
     });
     let range_ms = profiling_start_time.zip(profiling_end_time);
-    Report { kind: "profile", processes, range_ms, samples, ..Report::default() }
+    Report {
+        kind: "profile",
+        processes,
+        range_ms,
+        samples,
+        ..Report::default()
+    }
 }
 
 /// The functions that take most of the time.
 fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
     let all = functions.all;
-    let cpu_ms = meta.cpu_unit_ns().map(|ns| ns / 1e6).filter(|_| all.cpu > 0.0);
+    let cpu_ms = meta
+        .cpu_unit_ns()
+        .map(|ns| ns / 1e6)
+        .filter(|_| all.cpu > 0.0);
     let by = match wanted.by {
         Some(Time::Wall) => Time::Wall,
         _ if cpu_ms.is_none() => Time::Wall,
         _ => Time::Cpu,
     };
     let interval = meta.interval.unwrap_or(1.0);
-    let of = |cost: Cost| match by {
+    let amount = |cost: Cost| match by {
         Time::Cpu => cost.cpu,
         Time::Wall => cost.wall_ms(interval),
     };
     let mut costs = functions.into_costs();
     costs.sort_by(|(name, one), (other_name, other)| {
-        let by_cost = of(other.own).total_cmp(&of(one.own));
-        by_cost.then(of(other.total).total_cmp(&of(one.total))).then_with(|| name.cmp(other_name))
+        let by_cost = amount(other.own).total_cmp(&amount(one.own));
+        by_cost
+            .then(amount(other.total).total_cmp(&amount(one.total)))
+            .then_with(|| name.cmp(other_name))
     });
     costs.truncate(wanted.top);
     let unit = match by {
         Time::Cpu => cpu_ms.unwrap_or(0.0),
         Time::Wall => 1.0,
     };
-    let percent = |cost: Cost| if of(all) > 0.0 { of(cost) / of(all) * 100.0 } else { 0.0 };
+    let percent = |cost: Cost| {
+        if amount(all) > 0.0 {
+            amount(cost) / amount(all) * 100.0
+        } else {
+            0.0
+        }
+    };
     let row = |(function, costs): (Function, Costs)| TopFunction {
         function: function.name,
         library: function.library,
-        self_ms: of(costs.own) * unit,
+        self_ms: amount(costs.own) * unit,
         self_percent: percent(costs.own),
-        total_ms: of(costs.total) * unit,
+        total_ms: amount(costs.total) * unit,
         total_percent: percent(costs.total),
         self_samples: costs.own.samples,
         total_samples: costs.total.samples,
@@ -119,7 +161,7 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
     Samples {
         count: all.samples,
         time,
-        all_ms: of(all) * unit,
+        all_ms: amount(all) * unit,
         top: costs.into_iter().map(row).collect(),
         nameless: Vec::new(),
     }

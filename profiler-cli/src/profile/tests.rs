@@ -1,8 +1,12 @@
-//! The same samples in both forms say the same.
+//! Tests that the same samples give the same result in both forms.
 
 use super::*;
 
-const ALL: Wanted = Wanted { top: 10, by: None, names: true };
+const ALL: Wanted = Wanted {
+    top: 10,
+    by: None,
+    names: true,
+};
 
 fn read_text(text: &str, wanted: Wanted) -> Report {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -12,10 +16,13 @@ fn read_text(text: &str, wanted: Wanted) -> Report {
 
 fn rows(report: &Report) -> Vec<(&str, f64, f64)> {
     let top = &report.samples.as_ref().unwrap().top;
-    top.iter().map(|row| (row.function.as_str(), row.self_percent, row.total_percent)).collect()
+    top.iter()
+        .map(|row| (row.function.as_str(), row.self_percent, row.total_percent))
+        .collect()
 }
 
-/// Two processes: a worker in `hot` and `main` of the parent, and an address without a name.
+/// Two processes: the parent in `main` and `hot`, and a child in `main` and at an address without a
+/// name.
 fn gecko(meta: &str) -> String {
     let thread = |pid: u32, samples: &str, strings: &str| {
         format!(
@@ -28,7 +35,11 @@ fn gecko(meta: &str) -> String {
         )
     };
     let parent = thread(1, "[0,1,0,99],[1,2,0,30],[1,3,0,30]", r#""main","hot""#);
-    let child = thread(2, "[0,1,0,5],[1,2,0,40],[0,3,0,0],[null,4]", r#""main","0x1010""#);
+    let child = thread(
+        2,
+        "[0,1,0,5],[1,2,0,40],[0,3,0,0],[null,4]",
+        r#""main","0x1010""#,
+    );
     let libs = r#"[{"name":"libc.so","start":4096,"end":8192,"offset":0}]"#;
     format!(
         r#"{{"processes":[{{"threads":[{child}],"libs":{libs},"processes":[],"meta":{{"product":"p2"}}}}],
@@ -63,59 +74,100 @@ fn processed() -> String {
 fn both_forms_have_the_same_functions() {
     for text in [gecko(""), processed()] {
         let report = read_text(&text, ALL);
-        // 30 + 30 + 40 of the processor's time; the first sample of a thread has none.
-        let expected = [("hot", 60.0, 60.0), ("libc.so+0x10", 40.0, 40.0), ("main", 0.0, 100.0)];
+        // 30 + 30 + 40 of processor time; the first sample of a thread has none.
+        let expected = [
+            ("hot", 60.0, 60.0),
+            ("libc.so+0x10", 40.0, 40.0),
+            ("main", 0.0, 100.0),
+        ];
         assert_eq!(rows(&report), expected);
         let samples = report.samples.as_ref().unwrap();
         assert_eq!((samples.count, samples.time), (7.0, "cpu"));
         assert!((samples.all_ms - 100e-6).abs() < 1e-9, "nanoseconds");
-        let wall = read_text(&text, Wanted { by: Some(Time::Wall), top: 2, ..ALL });
+        let wall = read_text(
+            &text,
+            Wanted {
+                by: Some(Time::Wall),
+                top: 2,
+                ..ALL
+            },
+        );
         let share = |of: f64| of / 7.0 * 100.0;
-        assert_eq!(rows(&wall), [("main", share(3.0), share(6.0)), ("hot", share(2.0), share(2.0))]);
+        assert_eq!(
+            rows(&wall),
+            [
+                ("main", share(3.0), share(6.0)),
+                ("hot", share(2.0), share(2.0))
+            ]
+        );
         assert_eq!(wall.samples.as_ref().unwrap().all_ms, 14.0);
-        let names: Vec<_> =
-            report.processes.iter().map(|row| (row.name.as_str(), row.pid, row.threads)).collect();
+        let names: Vec<_> = report
+            .processes
+            .iter()
+            .map(|row| (row.name.as_str(), row.pid, row.threads))
+            .collect();
         assert_eq!(names, [("p1", 1, 1), ("p2", 2, 1)]);
     }
-    let books = &read_text(&processed(), ALL).processes[1];
-    assert_eq!((books.recorded, books.delivered, books.dropped["gap"]), (4, 3, 1));
+    let counts = &read_text(&processed(), ALL).processes[1];
+    assert_eq!(
+        (counts.recorded, counts.delivered, counts.dropped["gap"]),
+        (4, 3, 1)
+    );
 }
 
 #[test]
-fn without_processor_times_the_clock_decides() {
-    let text = processed().replace(r#""threadCPUDelta":"ns""#, r#""threadCPUDelta":"variable CPU cycles""#);
+fn without_processor_times_functions_are_ranked_by_wall_time() {
+    let text = processed().replace(
+        r#""threadCPUDelta":"ns""#,
+        r#""threadCPUDelta":"variable CPU cycles""#,
+    );
     assert_eq!(read_text(&text, ALL).samples.unwrap().time, "wall");
     let text = r#"{"threads":[{"pid":1,"samples":{"data":[]}}],"meta":{}}"#;
-    assert!(read_text(text, ALL).samples.is_none(), "no samples, no functions");
+    assert!(
+        read_text(text, ALL).samples.is_none(),
+        "no samples, no functions"
+    );
 }
 
 #[test]
-fn the_log_of_the_capture_has_the_last_word() {
+fn the_log_of_the_capture_determines_the_processes() {
     let log = r#""profileGatheringLog":{"1":{"events":[],"processes":[{"name":"lost","pid":7,"verdict":"missing: gone",
         "threads":0,"recorded":0,"delivered":0,"evicted":0,"unfinished":0,"dropped":{}}]}},"shared":"#;
     let report = read_text(&processed().replace(r#""shared":"#, log), ALL);
-    assert_eq!(report.processes.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["lost"]);
-    assert_eq!(report.samples.unwrap().count, 7.0, "and the samples are counted");
+    assert_eq!(
+        report
+            .processes
+            .iter()
+            .map(|row| row.name.as_str())
+            .collect::<Vec<_>>(),
+        ["lost"]
+    );
+    assert_eq!(
+        report.samples.unwrap().count,
+        7.0,
+        "the samples are still counted"
+    );
 }
 
 #[test]
-fn a_tiny_file_that_names_the_farthest_stack_is_answered() {
+fn a_sample_with_a_stack_number_beyond_the_table_is_counted() {
     for text in [gecko(""), processed()] {
         let far = text
             .replace("[0,1,0,99]", "[268435455,1,0,99]")
             .replace(r#""stack":[0,"#, r#""stack":[268435455,"#);
         assert_ne!(far, text);
         let samples = read_text(&far, ALL).samples.unwrap();
-        assert_eq!(samples.count, 7.0, "it is a sample, of no function");
+        assert_eq!(samples.count, 7.0, "the sample counts, for no function");
         assert_eq!(rows(&read_text(&far, ALL))[0], ("hot", 60.0, 60.0));
     }
 }
 
-/// A profile in the processed format with one thread, whose functions are called `0`, `1`, `2` and so
-/// on. `null` is no value.
+/// A profile in the processed format with one thread, whose functions are called `0`, `1`, `2` and
+/// so on. A `null` in the arguments stands for a missing value.
 fn of_stacks(samples: &str, stack_table: &str, funcs: usize) -> String {
     let numbers = |of: &dyn Fn(usize) -> String| (0..funcs).map(of).collect::<Vec<_>>().join(",");
-    let (rows, names) = (numbers(&|n| n.to_string()), numbers(&|n| format!("\"{n}\"")));
+    let rows = numbers(&|n| n.to_string());
+    let names = numbers(&|n| format!("\"{n}\""));
     format!(
         r#"{{"meta":{{"preprocessedProfileVersion":66,"sampleUnits":{{"threadCPUDelta":"ns"}}}},
         "threads":[{{"pid":"1","samples":{{{samples}}}}}],"shared":{{"stackTable":{{{stack_table}}},
@@ -123,11 +175,15 @@ fn of_stacks(samples: &str, stack_table: &str, funcs: usize) -> String {
     )
 }
 
-/// Own samples, own nanoseconds, and both in total, of a function.
+/// A function's own samples, its total samples, and its own nanoseconds.
 fn costs(report: &Report, function: &str) -> Option<(f64, f64, f64)> {
     let top = &report.samples.as_ref().unwrap().top;
     let row = top.iter().find(|row| row.function == function)?;
-    Some((row.self_samples, row.total_samples, (row.self_ms * 1e6).round()))
+    Some((
+        row.self_samples,
+        row.total_samples,
+        (row.self_ms * 1e6).round(),
+    ))
 }
 
 #[test]
@@ -144,27 +200,49 @@ fn a_function_that_calls_itself_is_counted_once() {
 }
 
 #[test]
-fn tables_that_point_anywhere_end_the_walk() {
+fn cycles_and_invalid_numbers_in_tables_end_the_walk() {
     let samples = r#""stack":[0,1,2,1e12,50],"weight":[2,1,1]"#;
     let text = of_stacks(samples, r#""prefix":[1,0,7],"frame":[0,1,2]"#, 3);
     let report = read_text(&text, ALL);
-    assert_eq!(costs(&report, "0").unwrap().1, 3.0, "its weight, and the caller's");
+    assert_eq!(
+        costs(&report, "0").unwrap().1,
+        3.0,
+        "its own samples, and that of its callee"
+    );
     assert_eq!(costs(&report, "2").unwrap().1, 1.0);
 }
 
 #[test]
-fn what_a_sample_names_takes_no_memory_that_the_file_does_not_hold() {
+fn memory_does_not_grow_with_the_stack_numbers_of_samples() {
     let samples = r#""stack":[268435455,1,4e9,268435455]"#;
-    let report = read_text(&of_stacks(samples, r#""prefix":[null,0],"frame":[0,1]"#, 2), ALL);
+    let report = read_text(
+        &of_stacks(samples, r#""prefix":[null,0],"frame":[0,1]"#, 2),
+        ALL,
+    );
     assert_eq!(report.samples.as_ref().unwrap().count, 4.0);
-    assert_eq!((costs(&report, "1").unwrap().0, costs(&report, "0").unwrap().1), (1.0, 1.0));
+    assert_eq!(
+        (
+            costs(&report, "1").unwrap().0,
+            costs(&report, "0").unwrap().1
+        ),
+        (1.0, 1.0)
+    );
 }
 
 #[test]
-fn stacks_far_out_in_a_shared_table_are_counted_too() {
+fn stacks_far_down_a_shared_table_are_counted() {
     const FAR: usize = (1 << 20) + 3;
     let nulls = "null,".repeat(FAR - 1);
     let stack_table = format!(r#""prefix":[null,{nulls}0],"frame":[0,{nulls}1]"#);
-    let report = read_text(&of_stacks(&format!(r#""stack":[{FAR}]"#), &stack_table, 2), ALL);
-    assert_eq!((costs(&report, "1").unwrap().0, costs(&report, "0").unwrap().1), (1.0, 1.0));
+    let report = read_text(
+        &of_stacks(&format!(r#""stack":[{FAR}]"#), &stack_table, 2),
+        ALL,
+    );
+    assert_eq!(
+        (
+            costs(&report, "1").unwrap().0,
+            costs(&report, "0").unwrap().1
+        ),
+        (1.0, 1.0)
+    );
 }

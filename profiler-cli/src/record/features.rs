@@ -1,4 +1,4 @@
-//! `--features`: the names that a profile shows, taken back.
+//! `--features`: parses the feature names that a profile shows.
 
 use profiler_parent::core::session::Features;
 
@@ -11,11 +11,16 @@ fn all() -> impl Iterator<Item = (&'static str, Features)> {
 /// The feature of this name.
 pub(super) fn parse(name: &str) -> Result<Features, String> {
     let found = all().find(|(known, _)| *known == name.trim());
-    found.map(|(_, feature)| feature).ok_or_else(|| format!("there are {}", names()))
+    found
+        .map(|(_, feature)| feature)
+        .ok_or_else(|| format!("the features are {}", names()))
 }
 
 pub(super) fn help() -> String {
-    format!("What to record besides markers, separated by commas: {}", names())
+    format!(
+        "What to record besides markers, separated by commas: {}",
+        names()
+    )
 }
 
 fn names() -> String {
@@ -27,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_of_a_feature_is_taken() {
+    fn every_name_of_a_feature_is_accepted() {
         for (name, feature) in all() {
             assert_eq!(parse(name), Ok(feature));
         }

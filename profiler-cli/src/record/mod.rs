@@ -1,7 +1,8 @@
 //! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
 //!
-//! One session with one child. Invariants: the profile is written whatever ends the program, and whoever wants
-//! it to end; a file that the user did not name is never overwritten; the program's exit code is the command's.
+//! One session with one child. Invariants: the profile is also written if a process kills the
+//! program; a file that the user did not name is never overwritten; the program's exit code is the
+//! command's.
 
 mod features;
 mod progress;
@@ -26,24 +27,26 @@ use stop::Stopping;
 
 /// Runs a program and writes its profile
 ///
-/// For programs that embed `profiler-child` and have no parent of their own: one call of
-/// `profiler_child::init()` at the beginning of main is all they need. Other programs run as if they had
-/// been started alone, and nothing is written.
+/// For programs that embed `profiler-child` and have no parent of their own: they only have to call
+/// `profiler_child::init()` at the beginning of main. Other programs run as usual, and no profile
+/// is written.
 ///
-/// Only CMD itself is profiled, or the first program below it that embeds the profiler if CMD is a wrapper
-/// (a shell, `cargo run`). Of the processes that it starts those are profiled that its own code
-/// starts in a session of its own, in that session's profile.
+/// Only CMD itself is profiled. If CMD is a wrapper (a shell, `cargo run`), the first program below
+/// it that embeds the profiler is profiled instead. Processes that the program starts are profiled
+/// only if its own code starts them in a session of its own; they are then in that session's
+/// profile.
 ///
-/// Ctrl-C ends CMD, and then its profile is written as always. A third one kills CMD.
-/// The exit code is CMD's, or 128 + N if signal N ended it; 2 if CMD cannot be started or its profile not be
+/// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
+/// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
 /// written.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
-    /// profile-2.json.gz and so on if that is there]
+pub(crate) struct RecordArgs {
+    /// The profile to write; compressed if the name ends in .gz [default: profile.json.gz, or
+    /// profile-2.json.gz and so on if that exists]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How much memory the recording may take, such as 64M; the oldest data goes first [default: 128M]
+    /// The memory limit of the recording, such as 64M; the oldest data is dropped first [default:
+    /// 128M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     limit: Option<u64>,
     /// Milliseconds between two samples of a thread [default: 1]
@@ -52,20 +55,20 @@ pub(crate) struct Options {
     /// What to record besides markers, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = features::parse, help = features::help())]
     features: Vec<Features>,
-    /// Records only threads whose name contains NAME, ASCII case ignored; may be given several times
+    /// Records only threads whose name contains NAME, without regard to ASCII case; may be repeated
     #[arg(long, value_name = "NAME")]
     filter: Vec<String>,
-    /// The form of the profile
+    /// The format of the profile
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Keeps only the last so many seconds
+    /// Keeps only the last S seconds
     #[arg(long, value_name = "S", value_parser = units::seconds)]
     duration: Option<Duration>,
-    /// Serves the live page meanwhile, on this address of this machine, and prints its link; port 0 takes any that is
-    /// free, and a port alone is one of 127.0.0.1
+    /// Serves the live page during the recording, on this address of this machine, and prints its
+    /// link; port 0 is any free port, and a port alone is a port of 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     live: Option<SocketAddr>,
-    /// How the profile shows CMD [default: its file name]
+    /// The name of CMD in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
     /// The program and its arguments
@@ -73,25 +76,35 @@ pub(crate) struct Options {
     command: Vec<OsString>,
 }
 
-/// The form of a profile.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// What opens fastest: with names, files and lines already in it
+    /// The Firefox Profiler's own format, which opens fastest; contains names, files and lines
     #[default]
     Processed,
-    /// As Gecko writes it: one object per process
+    /// The format that Firefox writes: one object per process
     Gecko,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let target = options.output.clone().unwrap_or_else(crate::report::free_name);
-    drop(ProfileFile::create(&target)?); // rather now than after an hour of recording
+pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
+    let target = options
+        .output
+        .clone()
+        .unwrap_or_else(crate::report::free_name);
+    drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
-    let live = options.live.map(|address| session.serve_live(address)).transpose()?;
+    let live = options
+        .live
+        .map(|address| session.serve_live(address))
+        .transpose()?;
     if let Some(live) = &live {
         eprintln!("profiler: live at {}", live.url());
         // Not as an argument, which every user of the machine could read.
-        eprintln!("profiler: in a terminal: {}={} profiler top", crate::top::VARIABLE, live.url());
+        eprintln!(
+            "profiler: in a terminal: {}={} profiler top",
+            crate::top::VARIABLE,
+            live.url()
+        );
     }
     let signals = Signals::catch()?;
     let name = options.shown_name();
@@ -100,20 +113,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let status = progress::wait(&session, &mut child);
     stopping.has_ended();
     if !child.has_begun() {
-        say_why_not(&child, &name);
+        report_no_profile(&child, &name);
         return Ok(exit_code(status));
     }
-    let target = options.output.clone().unwrap_or_else(crate::report::free_name); // somebody may have taken it meanwhile
+    // Another process may have created the file meanwhile.
+    let target = options
+        .output
+        .clone()
+        .unwrap_or_else(crate::report::free_name);
     drop(live);
     let report = capture(&session, options.format, &target)?;
-    say_what(&report, &name);
+    report_profile(&report, &name);
     Ok(exit_code(status))
 }
 
-impl Options {
+impl RecordArgs {
     fn build(&self) -> SessionBuilder {
-        // Of this process only the markers are of interest, which say what became of the program.
-        let mut builder = Session::builder().name("profiler").own_features(Features::NONE);
+        // From this process only the markers about the end of the program are of interest.
+        let mut builder = Session::builder()
+            .name("profiler")
+            .own_features(Features::NONE);
         if let Some(bytes) = self.limit {
             builder = builder.memory_limit(ByteLimit::new(bytes));
         }
@@ -124,10 +143,15 @@ impl Options {
             builder = builder.duration(window);
         }
         if !self.features.is_empty() {
-            let wanted = self.features.iter().fold(Features::NONE, |all, feature| all.with(*feature));
+            let wanted = self
+                .features
+                .iter()
+                .fold(Features::NONE, |all, feature| all.with(*feature));
             builder = builder.features(wanted);
         }
-        self.filter.iter().fold(builder, |builder, filter| builder.filter(filter))
+        self.filter
+            .iter()
+            .fold(builder, |builder, filter| builder.filter(filter))
     }
 
     fn command(&self) -> Command {
@@ -140,7 +164,10 @@ impl Options {
     fn shown_name(&self) -> String {
         let program = self.command.first().map(Path::new);
         let file_name = || Some(program?.file_name()?.to_string_lossy().into_owned());
-        self.name.clone().or_else(file_name).unwrap_or_else(|| "program".to_owned())
+        self.name
+            .clone()
+            .or_else(file_name)
+            .unwrap_or_else(|| "program".to_owned())
     }
 }
 
@@ -152,38 +179,60 @@ fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureRe
     Ok(session.capture().format(format).save(target)?)
 }
 
-fn say_why_not(child: &ProfiledChild, name: &str) {
+fn report_no_profile(child: &ProfiledChild, name: &str) {
     if child.is_profiled() {
         eprintln!(
             "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
              it called profiler_child::init(). No profile was written"
         );
     } else {
-        eprintln!("profiler: {name} ran unprofiled: the memory limit is too small. No profile was written");
+        eprintln!(
+            "profiler: {name} ran unprofiled: the memory limit is too small. No profile was written"
+        );
     }
 }
 
-fn say_what(report: &CaptureReport, name: &str) {
+fn report_profile(report: &CaptureReport, name: &str) {
     let path = report.path.display();
-    let recorded: u64 = report.processes.iter().map(|process| process.counts.recorded()).sum();
-    let kept: u64 = report.processes.iter().map(|process| process.counts.delivered).sum();
+    let recorded: u64 = report
+        .processes
+        .iter()
+        .map(|process| process.counts.recorded())
+        .sum();
+    let kept: u64 = report
+        .processes
+        .iter()
+        .map(|process| process.counts.delivered)
+        .sum();
     eprintln!(
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
     );
-    for process in report.processes.iter().filter(|process| process.name == name) {
-        // What ended in order needs no word.
-        let is_orderly = process.verdict.why().is_none_or(profiler_parent::Why::is_orderly);
+    for process in report
+        .processes
+        .iter()
+        .filter(|process| process.name == name)
+    {
+        // A process that ended regularly needs no message.
+        let is_orderly = process
+            .verdict
+            .why()
+            .is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             eprintln!("profiler: {name} is {}", process.verdict);
         }
     }
 }
 
-/// The program's own, as a shell would say it.
+/// The program's own exit code, as a shell would report it.
 fn exit_code(status: Option<ExitStatus>) -> ExitCode {
-    let Some(status) = status else { return ExitCode::SUCCESS };
-    let code = status.code().or_else(|| signal_of(status).map(|signal| 128 + signal)).unwrap_or(1);
+    let Some(status) = status else {
+        return ExitCode::SUCCESS;
+    };
+    let code = status
+        .code()
+        .or_else(|| signal_of(status).map(|signal| 128 + signal))
+        .unwrap_or(1);
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 

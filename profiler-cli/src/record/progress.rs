@@ -1,4 +1,4 @@
-//! The line that says how a recording gets on.
+//! The progress line of a recording.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitStatus;
@@ -9,17 +9,18 @@ use std::time::Duration;
 use profiler_parent::{ProcessState, ProfiledChild, Session};
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Back to the line's beginning, and all of it away.
+/// Moves to the line's beginning and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for the program to end. Meanwhile there is a line on standard error, if that is a terminal.
+/// Waits for the program to end. Meanwhile shows a line on standard error, if that is a terminal.
 pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitStatus> {
     scope(|scope| {
         let (end, ended) = channel::<()>();
         if std::io::stderr().is_terminal() {
-            // Without a thread there is no line.
-            let _ =
-                Builder::new().name("progress".to_owned()).spawn_scoped(scope, move || show(session, &ended));
+            // If no thread can be started, no line is shown.
+            let _ = Builder::new()
+                .name("progress".to_owned())
+                .spawn_scoped(scope, move || show(session, &ended));
         }
         let status = child.wait().ok();
         drop(end);
@@ -36,12 +37,20 @@ fn show(session: &Session, ended: &Receiver<()>) {
 
 fn line(session: &Session) -> String {
     let processes = session.processes();
-    let children = processes.iter().filter(|process| process.state != ProcessState::Parent);
-    let running = children.filter(|process| !matches!(process.state, ProcessState::Exited(_))).count();
+    let children = processes
+        .iter()
+        .filter(|process| process.state != ProcessState::Parent);
+    let running = children
+        .filter(|process| !matches!(process.state, ProcessState::Exited(_)))
+        .count();
     let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
-    let (held, limit) = (mebibytes(held), mebibytes(session.memory_limit().get()));
+    let held = mebibytes(held);
+    let limit = mebibytes(session.memory_limit().get());
     let noun = if running == 1 { "process" } else { "processes" };
-    format!("recording {running} {noun}, {held} of {limit} MiB held, {} entries", session.recorded())
+    format!(
+        "recording {running} {noun}, {held} of {limit} MiB held, {} entries",
+        session.recorded()
+    )
 }
 
 fn mebibytes(bytes: u64) -> String {

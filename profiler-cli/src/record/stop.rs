@@ -1,8 +1,9 @@
-//! What Ctrl-C does to a recording.
+//! The handling of Ctrl-C during a recording.
 //!
-//! From the terminal it reaches the program, too, which is to end by it; so nothing is done but to go on waiting. Sent
-//! by a process it may have reached the command alone, so it is passed on, unless the program ends at once. Whoever
-//! is impatient gets rid of the program at the third one, and of the writing of the profile at the second.
+//! Started by `record`. A Ctrl-C from the terminal also reaches the program, which is expected to
+//! end; this command continues to wait. A signal sent by a process may have reached only this
+//! command, so it is passed on, unless the program ends at once. The third signal kills the
+//! program. While the profile is written, the second signal ends the command.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use profiler_parent::core::internal::sys::spawn_quiet;
 
 use crate::signals::{Caught, Signals};
 
-/// How long a program that was told as well, as all of a process group are, may take until it is told once more.
+/// The time in which a program may end before the signal is passed on to it. It may have received
+/// the signal already, as all processes of a process group do.
 const GRACE: Duration = Duration::from_millis(300);
 const STEPS: u32 = 15;
-/// Which signal in a row kills the program.
+/// The number of signals after which the program is killed.
 const PATIENCE: u32 = 3;
 const SIGKILL: i32 = 9;
 
@@ -28,26 +30,27 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// Listens from now on, on a thread that ends with the command.
+    /// Handles signals from now on, on a thread that ends with the command.
     pub(super) fn watch(mut signals: Signals, child: ChildSignals) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&ended);
+        let has_ended_flag = Arc::clone(&ended);
         spawn_quiet("profiler-stop", move || {
-            let (mut before, mut after) = (0, 0);
+            let mut before = 0;
+            let mut after = 0;
             while let Ok(caught) = signals.next() {
-                if theirs.load(Ordering::Acquire) {
+                if has_ended_flag.load(Ordering::Acquire) {
                     after += 1;
                     while_saving(caught, after);
                 } else {
                     before += 1;
-                    while_running(caught, before, &child, &theirs);
+                    while_running(caught, before, &child, &has_ended_flag);
                 }
             }
         })?;
         Ok(Self { ended })
     }
 
-    /// The program is gone; what is left is to write its profile.
+    /// Notes that the program has ended and that only the writing of its profile is left.
     pub(super) fn has_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -58,13 +61,13 @@ fn while_running(caught: Caught, number: u32, child: &ChildSignals, ended: &Atom
         eprintln!("\nprofiler: killing the program");
         let _ = child.send(SIGKILL);
     } else if !caught.from_terminal && !ends_soon(ended) {
-        let _ = child.send(caught.signal); // it may have ended by now
+        let _ = child.send(caught.signal); // it may have ended meanwhile
     }
 }
 
 fn while_saving(caught: Caught, number: u32) {
     if number == 1 {
-        eprintln!("\nprofiler: writing the profile; once more gives it up");
+        eprintln!("\nprofiler: writing the profile; another signal cancels it");
     } else {
         std::process::exit(128 + caught.signal);
     }

@@ -1,50 +1,60 @@
-//! Sizes, times and addresses, as people write them.
+//! Parsers for sizes, times and addresses in arguments.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// `1048576`, `512K`, `64M`, `64MiB`, `1.5G`: all in powers of 1024.
+/// Parses a size in bytes, such as `1048576`, `512K`, `64M`, `64MiB` or `1.5G`. Units are powers of
+/// 1024.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = text.get(number.len()..).unwrap_or_default().to_ascii_uppercase();
-    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
+    let unit = text
+        .get(number.len()..)
+        .unwrap_or_default()
+        .to_ascii_uppercase();
+    let unit = unit
+        .strip_suffix("IB")
+        .or_else(|| unit.strip_suffix('B'))
+        .unwrap_or(&unit);
     let shift = match unit {
         "" => 0,
         "K" => 10,
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err("a number of bytes, or one with K, M, G or T".to_owned()),
+        _ => return Err("expected a number of bytes, or a number with K, M, G or T".to_owned()),
     };
     let bytes = positive(number)? * f64::from(2_u32).powi(shift);
     if bytes < 1.0 || bytes > (1_u64 << 40) as f64 {
-        return Err("between 1 byte and 1T".to_owned());
+        return Err("must be between 1 byte and 1T".to_owned());
     }
     Ok(bytes as u64)
 }
 
-/// Milliseconds, with a fraction if need be; at most the five seconds that a session allows.
+/// Parses milliseconds, optionally with a fraction. A session allows at most five seconds.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     let millis = positive(text)?;
     if !(0.01..=5000.0).contains(&millis) {
-        return Err("between 0.01 and 5000 milliseconds".to_owned());
+        return Err("must be between 0.01 and 5000 milliseconds".to_owned());
     }
     Ok(Duration::from_secs_f64(millis / 1000.0))
 }
 
-/// Seconds, with a fraction if need be.
+/// Parses seconds, optionally with a fraction.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = positive(text)?;
     if !(0.001..=1e9).contains(&seconds) {
-        return Err("at least 0.001 seconds".to_owned());
+        return Err("must be between 0.001 and 1e9 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// `127.0.0.1:8080`, or `8080` for the same.
+/// Parses an address such as `127.0.0.1:8080`, or `8080` for the same one.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    port.or_else(|_| text.parse()).map_err(|_| "an address with a port, such as 127.0.0.1:8080".to_owned())
+    let port = text
+        .parse()
+        .map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "expected an address with a port, such as 127.0.0.1:8080".to_owned())
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -70,15 +80,23 @@ mod tests {
         for (text, bytes) in sizes {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for wrong in ["", "0", "-1", "M", "1X", "2T", "1e400", "nan", "inf", "1 M", "0.1"] {
+        for wrong in [
+            "", "0", "-1", "M", "1X", "2T", "1e400", "nan", "inf", "1 M", "0.1",
+        ] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_port_alone_is_one_of_this_machine() {
-        assert_eq!(address("8080"), Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))));
-        assert_eq!(address("[::1]:0").map(|address| address.is_ipv6()), Ok(true));
+    fn a_port_alone_is_a_port_of_this_machine() {
+        assert_eq!(
+            address("8080"),
+            Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))
+        );
+        assert_eq!(
+            address("[::1]:0").map(|address| address.is_ipv6()),
+            Ok(true)
+        );
         for wrong in ["", "localhost", "70000", "127.0.0.1"] {
             assert!(address(wrong).is_err(), "{wrong}");
         }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
 /// The argument for standard input.
 const FROM_INPUT: &str = "-";
-/// Bytes of an address.
+/// The largest length of an address, in bytes.
 const MOST: u64 = 4096;
 
 /// The address that the user gave.
@@ -24,10 +24,13 @@ pub(super) fn of(argument: Option<&str>) -> Result<String> {
     }
 }
 
-/// Reads no more than one line.
+/// Reads at most one line.
 fn first_line(input: impl BufRead) -> Result<String> {
     let mut line = String::new();
-    input.take(MOST).read_line(&mut line).context("there is no address on standard input")?;
+    input
+        .take(MOST)
+        .read_line(&mut line)
+        .context("cannot read the address from standard input")?;
     Ok(line.trim_end().to_owned())
 }
 
@@ -37,10 +40,18 @@ mod tests {
 
     #[test]
     fn an_address_is_an_argument_or_the_first_line() {
-        assert_eq!(of(Some("http://127.0.0.1:1/ab/")).unwrap(), "http://127.0.0.1:1/ab/");
+        assert_eq!(
+            of(Some("http://127.0.0.1:1/ab/")).unwrap(),
+            "http://127.0.0.1:1/ab/"
+        );
         assert_eq!(first_line(&b"http://a/\nmore"[..]).unwrap(), "http://a/");
         assert_eq!(first_line(&b"http://a/"[..]).unwrap(), "http://a/");
         assert!(first_line(&b"\xff\n"[..]).is_err());
-        assert_eq!(first_line(std::io::BufReader::new(std::io::repeat(b'x'))).unwrap().len(), 4096);
+        assert_eq!(
+            first_line(std::io::BufReader::new(std::io::repeat(b'x')))
+                .unwrap()
+                .len(),
+            4096
+        );
     }
 }

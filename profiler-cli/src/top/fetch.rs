@@ -1,4 +1,4 @@
-//! One question to a live page: a request of our own making, over loopback.
+//! Requests to a live page: minimal HTTP over loopback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,50 +8,72 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that an answer may have.
+/// The largest length of an answer, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Where a live page is.
+/// The address of a live page.
 #[derive(Debug)]
 pub(super) struct LivePage {
     address: SocketAddr,
     host: String,
-    /// From the first slash to the last.
+    /// The part from the first slash to the last.
     path: String,
 }
 
 impl LivePage {
-    /// The page of this address, as it was printed.
+    /// Parses the address of a page, as it is printed.
     pub(super) fn at(url: &str) -> Result<Self> {
-        let rest =
-            url.trim().strip_prefix("http://").context("not the address of a live page: no http://")?;
-        let (host, path) = rest.split_once('/').context("not the address of a live page: no token in it")?;
+        let rest = url
+            .trim()
+            .strip_prefix("http://")
+            .context("not the address of a live page: no http://")?;
+        let (host, path) = rest
+            .split_once('/')
+            .context("not the address of a live page: no token in it")?;
         let token = path.split('/').next().unwrap_or_default();
         ensure!(
             !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_hexdigit()),
             "not the address of a live page: no token in it"
         );
-        // Browsers leave this port out.
-        let has_port =
-            host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-        let host = if has_port { host.to_owned() } else { format!("{host}:80") };
+        // Browsers omit port 80.
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let host = if has_port {
+            host.to_owned()
+        } else {
+            format!("{host}:80")
+        };
         let address = host.to_socket_addrs().ok().and_then(|mut all| all.next());
         let address = address.with_context(|| format!("{host} is not an address with a port"))?;
         ensure!(address.ip().is_loopback(), "{host} is not this machine");
-        Ok(Self { address, host, path: format!("/{token}/") })
+        Ok(Self {
+            address,
+            host,
+            path: format!("/{token}/"),
+        })
     }
 
-    /// What `live.json` says.
+    /// Requests `live.json`.
     pub(super) fn ask(&self, query: &[(&str, String)]) -> Result<String> {
-        let pairs: Vec<String> =
-            query.iter().map(|(key, value)| format!("{key}={}", escape(value))).collect();
+        let pairs: Vec<String> = query
+            .iter()
+            .map(|(key, value)| format!("{key}={}", escape(value)))
+            .collect();
         let target = format!("{}live.json?{}", self.path, pairs.join("&"));
-        let answer = self.get(&target).with_context(|| format!("{} does not answer", self.host))?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("it is no web server")?;
+        let answer = self
+            .get(&target)
+            .with_context(|| format!("{} does not answer", self.host))?;
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .context("the answer is not HTTP")?;
         match head.split(' ').nth(1) {
             Some("200") => Ok(body.to_owned()),
             Some("403" | "404") => bail!("there is no live page at this address"),
-            status => bail!("the live page says {}", status.unwrap_or("nothing")),
+            status => bail!(
+                "the live page answers with status {}",
+                status.unwrap_or("none")
+            ),
         }
     }
 
@@ -59,8 +81,13 @@ impl LivePage {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        // HTTP/1.0: the answer ends with the connection, and is in one piece.
-        write!(stream, "GET {target} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host)?;
+        // In one piece: the page does not wait long for the rest of a request.
+        // HTTP/1.0: the answer ends with the connection, and is not chunked.
+        let request = format!(
+            "GET {target} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.host
+        );
+        stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.take(MOST).read_to_string(&mut answer)?;
         Ok(answer)
@@ -71,7 +98,13 @@ impl LivePage {
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }
 
@@ -82,7 +115,10 @@ mod tests {
     #[test]
     fn only_addresses_with_a_token_on_this_machine_are_taken() {
         let page = LivePage::at("http://127.0.0.1:4000/00ff/groups.json").unwrap();
-        assert_eq!((page.host.as_str(), page.path.as_str()), ("127.0.0.1:4000", "/00ff/"));
+        assert_eq!(
+            (page.host.as_str(), page.path.as_str()),
+            ("127.0.0.1:4000", "/00ff/")
+        );
         for (url, host) in [
             ("http://127.0.0.1/ab/", "127.0.0.1:80"),
             ("http://[::1]/ab/", "[::1]:80"),

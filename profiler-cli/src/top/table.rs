@@ -1,4 +1,4 @@
-//! What a live page says, as lines of text.
+//! Formats the answer of a live page as lines of text.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
-/// Letters of a group's name.
+/// The longest shown group name, in characters.
 const NAME: usize = 32;
 
-/// What is used of `live.json`.
+/// The members of `live.json` that are shown.
 #[derive(Debug, Deserialize)]
 pub(super) struct Everything {
     session: Session,
@@ -74,12 +74,22 @@ struct Alert {
 }
 
 impl Everything {
-    /// Lines of at most so many letters; heads stand out if `is_terminal`.
-    pub(super) fn shown(&self, is_terminal: bool, columns: Option<usize>, with_processes: bool) -> String {
+    /// Lines of at most `columns` characters; heads are highlighted if `is_terminal`.
+    pub(super) fn shown(
+        &self,
+        is_terminal: bool,
+        columns: Option<usize>,
+        with_processes: bool,
+    ) -> String {
         let mut lines = vec![(false, self.summary())];
         lines.extend(self.alerts.first().map(|alert| (false, shown_alert(alert))));
         let mut add = |table: Vec<String>| {
-            lines.extend(table.into_iter().enumerate().map(|(number, line)| (number == 0, line)));
+            lines.extend(
+                table
+                    .into_iter()
+                    .enumerate()
+                    .map(|(number, line)| (number == 0, line)),
+            );
         };
         add(self.groups.lines());
         if with_processes {
@@ -87,19 +97,44 @@ impl Everything {
         }
         let mut text = String::new();
         for (is_head, line) in lines {
-            let line: String = line.trim_end().chars().take(columns.unwrap_or(usize::MAX)).collect();
-            let (begin, end) = if is_head && is_terminal { (BOLD, PLAIN) } else { ("", "") };
-            let _ = writeln!(text, "{begin}{line}{end}"); // a string takes everything
+            let line: String = line
+                .trim_end()
+                .chars()
+                .take(columns.unwrap_or(usize::MAX))
+                .collect();
+            let (begin, end) = if is_head && is_terminal {
+                (BOLD, PLAIN)
+            } else {
+                ("", "")
+            };
+            let _ = writeln!(text, "{begin}{line}{end}"); // writing to a string cannot fail
         }
         text
     }
 
     fn summary(&self) -> String {
-        let Session { running, held_bytes, memory_limit } = &self.session;
-        let Groups { window, interval_ns, sort, total, rows } = &self.groups;
-        let noun = if *running == 1 { "process" } else { "processes" };
-        let window =
-            if window == "start" { "since start".to_owned() } else { format!("last {}", time(*interval_ns)) };
+        let Session {
+            running,
+            held_bytes,
+            memory_limit,
+        } = &self.session;
+        let Groups {
+            window,
+            interval_ns,
+            sort,
+            total,
+            rows,
+        } = &self.groups;
+        let noun = if *running == 1 {
+            "process"
+        } else {
+            "processes"
+        };
+        let window = if window == "start" {
+            "since start".to_owned()
+        } else {
+            format!("last {}", time(*interval_ns))
+        };
         format!(
             "{running} {noun} running, {} of {} recorded; {} of {total} groups, {window}, by {sort}",
             bytes(*held_bytes),
@@ -110,21 +145,51 @@ impl Everything {
 }
 
 fn shown_alert(alert: &Alert) -> String {
-    let Alert { group, kind, highest_ns, process_name } = alert;
-    plain(&format!("last alert: {kind} {group} took {} in {process_name}", time(*highest_ns)))
+    let Alert {
+        group,
+        kind,
+        highest_ns,
+        process_name,
+    } = alert;
+    plain(&format!(
+        "last alert: {kind} {group} took {} in {process_name}",
+        time(*highest_ns)
+    ))
 }
 
 impl Groups {
     fn lines(&self) -> Vec<String> {
-        let head =
-            ["GROUP", "KIND", "TIME", "CPU", "BLOCKING", "ENTRIES", "MEDIAN", "99%", "LONGEST", "PROCESSES"];
+        let head = [
+            "GROUP",
+            "KIND",
+            "TIME",
+            "CPU",
+            "BLOCKING",
+            "ENTRIES",
+            "MEDIAN",
+            "99%",
+            "LONGEST",
+            "PROCESSES",
+        ];
         let rows = self.rows.iter().map(|row| {
             let times = [row.wall_ns, row.cpu_ns, row.blocking_ns].map(time);
             let runs = [row.median_ns, row.p99_ns, row.longest_ns].map(time);
             let [wall, cpu, blocking] = times;
             let [median, p99, longest] = runs;
-            let (ticks, processes) = (row.ticks.to_string(), row.processes.to_string());
-            [cut(&row.name), row.kind.clone(), wall, cpu, blocking, ticks, median, p99, longest, processes]
+            let ticks = row.ticks.to_string();
+            let processes = row.processes.to_string();
+            [
+                cut(&row.name),
+                row.kind.clone(),
+                wall,
+                cpu,
+                blocking,
+                ticks,
+                median,
+                p99,
+                longest,
+                processes,
+            ]
         });
         aligned(head, rows.collect())
     }
@@ -132,13 +197,35 @@ impl Groups {
 
 impl Processes {
     fn lines(&self) -> Vec<String> {
-        let head = ["PROCESS", "NUMBER", "STATE", "CPU", "RESIDENT", "RECORDING", "ENTRIES/S", "DROPPED"];
+        let head = [
+            "PROCESS",
+            "NUMBER",
+            "STATE",
+            "CPU",
+            "RESIDENT",
+            "RECORDING",
+            "ENTRIES/S",
+            "DROPPED",
+        ];
         let rows = self.rows.iter().map(|row| {
-            let cpu = row.cpu_pct.map_or_else(none, |share| format!("{share:.1}%"));
+            let cpu = row
+                .cpu_pct
+                .map_or_else(none, |share| format!("{share:.1}%"));
             let rate = row.rate.map_or_else(none, |rate| format!("{rate:.0}"));
             let resident = row.resident_bytes.map_or_else(none, bytes);
-            let (pid, held, dropped) = (row.pid.to_string(), bytes(row.held_bytes), row.dropped.to_string());
-            [cut(&row.name), pid, cut(&row.state), cpu, resident, held, rate, dropped]
+            let pid = row.pid.to_string();
+            let held = bytes(row.held_bytes);
+            let dropped = row.dropped.to_string();
+            [
+                cut(&row.name),
+                pid,
+                cut(&row.state),
+                cpu,
+                resident,
+                held,
+                rate,
+                dropped,
+            ]
         });
         aligned(head, rows.collect())
     }
@@ -148,9 +235,11 @@ fn none() -> String {
     "–".to_owned()
 }
 
-/// Names come from programs: what would control the terminal is taken out.
+/// Removes control characters: names come from programs, and could control the terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    text.chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect()
 }
 
 fn cut(name: &str) -> String {
@@ -163,12 +252,21 @@ fn cut(name: &str) -> String {
 
 /// The head and the rows, each column as wide as its widest text.
 fn aligned<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
-    let all: Vec<[String; N]> = std::iter::once(head.map(ToOwned::to_owned)).chain(rows).collect();
+    let all: Vec<[String; N]> = std::iter::once(head.map(ToOwned::to_owned))
+        .chain(rows)
+        .collect();
     let widths: [usize; N] = std::array::from_fn(|place| {
-        all.iter().filter_map(|row| row.get(place)).map(|text| text.chars().count()).max().unwrap_or(0)
+        all.iter()
+            .filter_map(|row| row.get(place))
+            .map(|text| text.chars().count())
+            .max()
+            .unwrap_or(0)
     });
     let line = |row: [String; N]| {
-        let cells = row.into_iter().zip(widths).map(|(text, width)| format!("{text:<width$}"));
+        let cells = row
+            .into_iter()
+            .zip(widths)
+            .map(|(text, width)| format!("{text:<width$}"));
         cells.collect::<Vec<_>>().join("  ")
     };
     all.into_iter().map(line).collect()
@@ -188,7 +286,11 @@ fn time(ns: u64) -> String {
 }
 
 fn digits(number: f64) -> String {
-    let decimals = if number >= 100.0 { 0 } else { 1 + usize::from(number < 10.0) };
+    let decimals = if number >= 100.0 {
+        0
+    } else {
+        1 + usize::from(number < 10.0)
+    };
     format!("{number:.decimals$}")
 }
 
@@ -221,10 +323,19 @@ mod tests {
             "2 processes running, 1.0 MiB of 8.0 MiB recorded; 1 of 9 groups, since start, by wall"
         );
         assert_eq!(lines[1], "last alert: plugin g took 70.0 ms in worker");
-        assert!(lines[2].starts_with("GROUP ") && lines[2].ends_with("PROCESSES"), "{text}");
-        assert!(lines[3].starts_with("spell?[31m checker of a very lon…  plugin  1.50 ms  –"), "{text}");
+        assert!(
+            lines[2].starts_with("GROUP ") && lines[2].ends_with("PROCESSES"),
+            "{text}"
+        );
+        assert!(
+            lines[3].starts_with("spell?[31m checker of a very lon…  plugin  1.50 ms  –"),
+            "{text}"
+        );
         assert!(lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   2"), "{text}");
-        assert!(lines[5].starts_with("worker   7       recording  12.2%"), "{text}");
+        assert!(
+            lines[5].starts_with("worker   7       recording  12.2%"),
+            "{text}"
+        );
         assert!(!text.contains('\x1b'));
     }
 
@@ -232,7 +343,12 @@ mod tests {
     fn in_a_terminal_lines_fit_and_heads_stand_out() {
         let text = everything().shown(true, Some(20), false);
         assert_eq!(text.matches(BOLD).count(), 1);
-        let widest = text.replace(BOLD, "").replace(PLAIN, "").lines().map(|line| line.chars().count()).max();
+        let widest = text
+            .replace(BOLD, "")
+            .replace(PLAIN, "")
+            .lines()
+            .map(|line| line.chars().count())
+            .max();
         assert_eq!(widest, Some(20));
     }
 }

@@ -1,18 +1,19 @@
-//! `#[label::function]`: a label for the whole of a function. Use it through `profiler-core`.
+//! `#[label::function]` opens a label for a whole function. Use it through `profiler-core`.
 //!
-//! The function is not parsed, only looked over: its name stands behind the first `fn` outside all brackets, its body is
-//! the last brace. That needs no dependency, so whoever embeds the profiler does not build a parser of Rust for it.
-//! Invariant: what comes out is what came in, with one statement more at the start of the body.
+//! The function is not parsed: its name follows the first `fn` outside all brackets, and its body
+//! is the last group in braces. This needs no dependency, so an application that embeds the
+//! profiler does not build a parser of Rust. Invariant: the output is the input with one more
+//! statement at the start of the body.
 
 use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-/// Opens a label for the whole of a function. See `profiler_core::label`.
+/// Opens a label for a whole function. See `profiler_core::label`.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match expand(arguments, item.clone()) {
         Ok(expanded) => expanded,
-        // With the item as it was, so that what uses it brings no further errors.
-        Err(refused) => refused.into_iter().chain(item).collect(),
+        // The item stays as it is, so that its users cause no further errors.
+        Err(error) => error.into_iter().chain(item).collect(),
     }
 }
 
@@ -29,8 +30,12 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Toke
     let text = text.strip_prefix("r#").unwrap_or(&text);
     let label = format!("::core::concat!(::core::module_path!(), \"::{text}\")");
     let opened = format!("let __profiler_label = {core}::label!({label} {category});");
-    let mut inside: TokenStream =
-        opened.parse().map_err(|_| error(Span::call_site(), "not a category: expected `&SOME_CATEGORY`"))?;
+    let mut inside: TokenStream = opened.parse().map_err(|_| {
+        error(
+            Span::call_site(),
+            "not a category: expected `&SOME_CATEGORY`",
+        )
+    })?;
     inside.extend(body.stream());
     let mut block = Group::new(Delimiter::Brace, inside);
     block.set_span(body.span());
@@ -38,20 +43,31 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Toke
     Ok(item.into_iter().collect())
 }
 
-/// The path of `profiler-core`, and the category with a comma before it.
+/// Returns the path of `profiler-core`, and the category with a comma before it.
 fn read_arguments(arguments: TokenStream) -> (String, String) {
     let mut tokens = arguments.into_iter().peekable();
     let mut core = "::profiler_core".to_owned();
     if tokens.next_if(|token| is_word(token, "crate")).is_some() {
-        let equals = tokens.next_if(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '='));
-        let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',');
-        let path: TokenStream = std::iter::from_fn(|| tokens.next_if(|token| !is_comma(token))).collect();
+        let equals = tokens
+            .next_if(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '='));
+        let is_comma =
+            |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',');
+        let path: TokenStream =
+            std::iter::from_fn(|| tokens.next_if(|token| !is_comma(token))).collect();
         tokens.next();
-        // `crate` alone is a path too: the crate that uses the attribute.
-        core = if equals.is_some() { path.to_string() } else { format!("crate{path}") };
+        // `crate` without `=` begins a path in the crate that uses the attribute.
+        core = if equals.is_some() {
+            path.to_string()
+        } else {
+            format!("crate{path}")
+        };
     }
     let category = tokens.collect::<TokenStream>();
-    let comma = if category.is_empty() { String::new() } else { format!(", {category}") };
+    let comma = if category.is_empty() {
+        String::new()
+    } else {
+        format!(", {category}")
+    };
     (core, comma)
 }
 
@@ -61,12 +77,14 @@ fn function_name(item: &[TokenTree]) -> Result<&Ident, TokenStream> {
     let at = at.ok_or_else(|| error(start, "a label is for a function"))?;
     let qualifiers = item.get(..at).unwrap_or_default();
     if let Some(word) = qualifiers.iter().find(|token| is_word(token, "async")) {
-        let why =
-            "a label stays on its thread, and an async function does not: use `label!` between two awaits";
+        let why = "a label stays on its thread, and an async function does not: use `label!` between two awaits";
         return Err(error(word.span(), why));
     }
     if let Some(word) = qualifiers.iter().find(|token| is_word(token, "const")) {
-        return Err(error(word.span(), "a label cannot be opened when the program is compiled"));
+        return Err(error(
+            word.span(),
+            "a label cannot be opened when the program is compiled",
+        ));
     }
     match item.get(at + 1) {
         Some(TokenTree::Ident(name)) => Ok(name),
@@ -78,9 +96,11 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
 }
 
-/// An error of the compiler at this place.
+/// A compiler error at this place.
 fn error(at: Span, text: &str) -> TokenStream {
-    let tokens: TokenStream = format!("::core::compile_error!({text:?});").parse().unwrap_or_default();
+    let tokens: TokenStream = format!("::core::compile_error!({text:?});")
+        .parse()
+        .unwrap_or_default();
     tokens
         .into_iter()
         .map(|mut token| {

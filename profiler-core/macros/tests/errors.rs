@@ -1,4 +1,5 @@
-//! What the compiler says about a wrong use of `#[label::function]`: one plain error at its place.
+//! Tests of the compiler errors for wrong uses of `#[label::function]`: one plain error at the
+//! place of the mistake.
 //!
 //! `TRYBUILD=overwrite cargo test -p profiler-core-macros` writes the expected errors.
 

@@ -1,4 +1,4 @@
-//! The program's memory: a global allocator that counts, and samples.
+//! A global allocator that counts the program's memory and samples its allocations.
 //!
 //! ```
 //! use profiler_core::alloc::ProfilingAllocator;
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! - While a session runs: the counter "malloc", the bytes allocated less the bytes freed since the
-//!   session started (`tally`). Costs about 5 ns per call.
+//!   session started (`byte_counter`). Costs about 5 ns per call.
 //! - With [`crate::session::Features::NATIVE_ALLOCATIONS`]: sampled allocations with their stacks,
-//!   and the frees of those (`gap`, `live`, `sampled`). Costs a subtraction per allocation, a cache
-//!   line per free, and some microseconds per sample.
+//!   and the frees of those (`sampling_interval`, `live`, `sampled`). Costs a subtraction per
+//!   allocation, a cache line per free, and some microseconds per sample.
 //! - While no session runs: costs one relaxed load.
 //!
 //! The allocator fails only where the inner one fails, and changes neither size nor alignment. It
@@ -20,20 +20,20 @@
 //! allocator. The profiler itself allocates on its slow paths: memory that it allocates while it
 //! records is counted but never sampled, so the recording does not recurse.
 
-mod gap;
+mod byte_counter;
 mod live;
 mod sampled;
-mod tally;
+mod sampling_interval;
 
+pub(crate) use byte_counter::flush_counters;
 pub(crate) use sampled::{begin_session, end_session};
-pub(crate) use tally::flush_counters;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::record::gate;
-use gap::Sampling;
+use crate::record::session_state;
+use sampling_interval::Sampling;
 
-/// A global allocator that counts and samples what another one does. See the [module](self).
+/// A global allocator that counts and samples the calls to another one. See the [module](self).
 #[derive(Debug)]
 pub struct ProfilingAllocator<A = System> {
     inner: A,
@@ -41,7 +41,7 @@ pub struct ProfilingAllocator<A = System> {
 }
 
 impl ProfilingAllocator {
-    /// Around the system's allocator.
+    /// Wraps the system's allocator.
     pub const fn new() -> Self {
         Self::around(System)
     }
@@ -54,7 +54,7 @@ impl Default for ProfilingAllocator {
 }
 
 impl<A> ProfilingAllocator<A> {
-    /// Around any allocator.
+    /// Wraps any allocator.
     ///
     /// ```
     /// use std::alloc::System;
@@ -63,7 +63,10 @@ impl<A> ProfilingAllocator<A> {
     /// static ALLOCATOR: ProfilingAllocator<System> = ProfilingAllocator::around(System);
     /// ```
     pub const fn around(inner: A) -> Self {
-        Self { inner, sampling: Sampling::DEFAULT }
+        Self {
+            inner,
+            sampling: Sampling::DEFAULT,
+        }
     }
 
     /// Samples one byte in `bytes` on average; 0 counts as 1: every allocation. By default 65,536.
@@ -73,8 +76,7 @@ impl<A> ProfilingAllocator<A> {
         self
     }
 
-    /// Draws the samples from this seed, for tests. By default the samples differ from thread to
-    /// thread and from run to run.
+    /// Seeds the random samples, for tests. By default they differ by thread and by run.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.sampling = self.sampling.seeded(seed);
@@ -83,25 +85,25 @@ impl<A> ProfilingAllocator<A> {
 
     #[inline]
     fn allocated(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() && !address.is_null() {
-            tally::add(signed(size));
+        if cfg!(feature = "enabled") && session_state::is_active() && !address.is_null() {
+            byte_counter::add(signed(size));
             sampled::allocated(address.addr() as u64, size as u64, &self.sampling);
         }
     }
 
     #[inline]
     fn freed(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() {
-            tally::add(signed(size).saturating_neg());
+        if cfg!(feature = "enabled") && session_state::is_active() {
+            byte_counter::add(signed(size).saturating_neg());
             sampled::freed(address.addr() as u64);
         }
     }
 
-    /// Undoes [`Self::freed`]: the memory was not freed after all.
+    /// Undoes [`Self::freed`] for memory that was not freed after all.
     #[cold]
     fn kept(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() {
-            tally::add(signed(size));
+        if cfg!(feature = "enabled") && session_state::is_active() {
+            byte_counter::add(signed(size));
             sampled::allocated(address.addr() as u64, size as u64, &self.sampling);
         }
     }
@@ -131,7 +133,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilingAllocator<A> {
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // Before: afterwards the address may be another's.
+        // Before the call: afterwards another thread may own the address.
         self.freed(address, layout.size());
         // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.dealloc(address, layout) }

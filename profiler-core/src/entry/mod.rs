@@ -1,14 +1,15 @@
-//! The encoding of one entry, both ways.
+//! Encoding and decoding of one entry.
 //!
-//! Written by `record`, read by `reader`. Everything is in whole 8-byte words, native-endian.
+//! Written by `record`, read by `reader`. All fields are in whole 8-byte words, native-endian.
 //!
 //! ```text
 //! word 0   bits  0…23  length of the entry in words, this one included
 //!          bits 24…25  phase: 0 instant, 1 interval, 2 interval start, 3 interval end
 //!          bit  26     a lengths word, then name and payload bytes, follow
 //!          bit  27     a thread number follows: the entry belongs to another thread
-//!          bits 28…31  kind: 1 marker, 2 marker with a stack, 3 sample, 4 allocation, 5 counters, 6 overhead
-//!          bits 32…63  definition of the call site; 0 for what has none
+//!          bits 28…31  kind: 1 marker, 2 with stack, 3 sample, 4 allocation, 5 counters,
+//!                      6 overhead
+//!          bits 32…63  definition of the call site; 0 if there is none
 //! word 1   time; start of an interval
 //!   then   end time          if the phase is "interval"
 //!   then   thread number     if bit 27
@@ -16,10 +17,10 @@
 //!   then   name bytes, payload bytes, padding to a whole word
 //! ```
 //!
-//! A marker with a stack has the stack before its payload, see [`stack`]. The payloads of the other kinds are
-//! in [`sample`] and [`periodic`]; they are instants without a name.
+//! A marker with a stack has the stack before its payload, see [`stack`]. [`sample`] and
+//! [`periodic`] describe the payloads of the other kinds; those are instants without a name.
 //!
-//! Invariant: [`decode`] accepts any bytes and never reads past the length it checked.
+//! Invariant: [`decode`] accepts any bytes and never reads past the length that it checked.
 
 pub mod periodic;
 pub mod sample;
@@ -40,7 +41,7 @@ const FOREIGN: u64 = 1 << 27;
 const KIND_SHIFT: u32 = 28;
 const LENGTH_MASK: u64 = 0xff_ffff;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Marker = 1,
@@ -52,8 +53,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Marker, Self::MarkerWithStack, Self::Sample, Self::Allocation, Self::Counters, Self::Overhead];
+    const ALL: [Self; 6] = [
+        Self::Marker,
+        Self::MarkerWithStack,
+        Self::Sample,
+        Self::Allocation,
+        Self::Counters,
+        Self::Overhead,
+    ];
 
     fn of(head: u64) -> Option<Self> {
         let number = (head >> KIND_SHIFT) & 0xf;
@@ -68,7 +75,7 @@ pub enum Timing {
     Instant(Timestamp),
     /// From one instant to another.
     Interval(Timestamp, Timestamp),
-    /// Began here; its end is another marker of the same name.
+    /// Started here; its end is another marker of the same name.
     Start(Timestamp),
     /// Ended here; its start is another marker of the same name.
     End(Timestamp),
@@ -84,7 +91,7 @@ impl Timing {
         }
     }
 
-    /// The later of its times.
+    /// The later of the two times.
     pub const fn last(self) -> Timestamp {
         match self {
             Self::Instant(at) | Self::Start(at) | Self::End(at) | Self::Interval(_, at) => at,
@@ -94,7 +101,13 @@ impl Timing {
 
 /// First word of a marker entry of `words` words.
 #[inline(always)]
-pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool, site: DefinitionId) -> u64 {
+pub(crate) const fn head(
+    words: usize,
+    timing: Timing,
+    tail: bool,
+    foreign: bool,
+    site: DefinitionId,
+) -> u64 {
     let flags = if tail { TAIL } else { 0 } | if foreign { FOREIGN } else { 0 };
     (words as u64 & LENGTH_MASK)
         | (timing.phase() << PHASE_SHIFT)
@@ -103,29 +116,30 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
         | ((site.get() as u64) << 32)
 }
 
-/// First word of an entry that is no plain marker; always with a tail.
+/// First word of an entry that is not a plain marker; always with a tail.
 pub(crate) const fn head_of(kind: Kind, timing: Timing, foreign: bool, site: DefinitionId) -> u64 {
     with_kind(head(0, timing, true, foreign, site), kind)
 }
 
-/// The same first word, for an entry of this kind.
+/// Replaces the kind in a first word.
 pub(crate) const fn with_kind(head: u64, kind: Kind) -> u64 {
     head & !(0xf << KIND_SHIFT) | ((kind as u64) << KIND_SHIFT)
 }
 
-/// The same first word, with any length, for an entry of `words` words.
+/// Replaces the length in a first word.
 #[inline(always)]
 pub(crate) const fn with_length(head: u64, words: usize) -> u64 {
     head & !LENGTH_MASK | (words as u64 & LENGTH_MASK)
 }
 
-/// The same first word, made without a site, for an entry of this site.
+/// Adds a site to a first word that was made without one.
 #[inline(always)]
 pub(crate) const fn with_site(head: u64, site: DefinitionId) -> u64 {
     head | ((site.get() as u64) << 32)
 }
 
-/// How many words stand between the first word and the lengths, or the end.
+/// The number of words between the first word and the lengths word, or the end of an entry without
+/// a lengths word.
 #[inline(always)]
 pub(crate) const fn fixed_words(head: u64) -> usize {
     let is_interval = (head >> PHASE_SHIFT) & 3 == 1;
@@ -147,17 +161,17 @@ pub(crate) const fn length_bits(word: u64) -> u64 {
 /// A decoded marker entry, borrowing from the chunk's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerEntry<'a> {
-    /// What all markers of its call site have in common.
+    /// The definition of its call site.
     pub site: DefinitionId,
     /// When it happened.
     pub timing: Timing,
-    /// The thread it belongs to, if not the one that recorded it.
+    /// The thread that it belongs to, if not the recording thread.
     pub foreign: Option<ThreadId>,
-    /// Its own name, if the call site has none.
+    /// The entry's own name, if the call site has none.
     pub name: Option<&'a str>,
     /// Encoded payload; empty if it has none.
     pub payload: &'a [u8],
-    /// Where it was recorded; empty if that was not asked for.
+    /// The stack at which it was recorded; empty if none was requested.
     pub stack: Stack<'a>,
 }
 
@@ -167,20 +181,20 @@ pub struct MarkerEntry<'a> {
 pub enum Entry<'a> {
     /// A marker.
     Marker(MarkerEntry<'a>),
-    /// What a thread was doing at one instant.
+    /// The stack of a thread at one instant.
     Sample(SampleEntry<'a>),
-    /// Memory that was taken or given back.
+    /// Memory allocated or freed.
     Allocation(AllocationEntry<'a>),
     /// The values of counters at one instant.
     Counters(CountersEntry<'a>),
-    /// What one tick of the sampler cost.
+    /// The costs of one tick of the sampler.
     Overhead(OverheadEntry),
     /// An entry of a kind that this build does not know.
     Unknown(u8),
 }
 
 impl Entry<'_> {
-    /// The last instant that it speaks of.
+    /// The latest instant in the entry.
     pub const fn last(&self) -> Option<Timestamp> {
         match self {
             Self::Marker(marker) => Some(marker.timing.last()),
@@ -198,14 +212,16 @@ impl Entry<'_> {
 #[error("damaged entry: {0}")]
 pub struct DamagedEntry(pub &'static str);
 
-/// Decodes the entry at the start of `bytes` and says how many bytes it takes.
+/// Decodes the entry at the start of `bytes`; returns it with its length in bytes.
 ///
 /// # Errors
 /// [`DamagedEntry`] for bytes that no writer of this version writes.
 pub fn decode(bytes: &[u8]) -> Result<(Entry<'_>, usize), DamagedEntry> {
     let mut words = Words { bytes };
     let head = words.next("no room for an entry")?;
-    let len = usize::try_from(head & LENGTH_MASK).unwrap_or(0).saturating_mul(8);
+    let len = usize::try_from(head & LENGTH_MASK)
+        .unwrap_or(0)
+        .saturating_mul(8);
     if len < 16 || len > bytes.len() {
         return Err(DamagedEntry("length"));
     }
@@ -219,12 +235,17 @@ pub fn decode(bytes: &[u8]) -> Result<(Entry<'_>, usize), DamagedEntry> {
 
 fn decode_body(kind: Kind, head: u64, words: Words<'_>) -> Result<Entry<'_>, DamagedEntry> {
     let marker = decode_marker(head, words)?;
-    let (at, body) = (marker.timing.last(), marker.payload);
+    let at = marker.timing.last();
+    let body = marker.payload;
     Ok(match kind {
         Kind::Marker => Entry::Marker(marker),
         Kind::MarkerWithStack => {
             let (stack, payload) = Stack::split(body)?;
-            Entry::Marker(MarkerEntry { stack, payload, ..marker })
+            Entry::Marker(MarkerEntry {
+                stack,
+                payload,
+                ..marker
+            })
         }
         Kind::Sample => Entry::Sample(SampleEntry::decode(at, marker.foreign, body)?),
         Kind::Allocation => Entry::Allocation(AllocationEntry::decode(at, body)?),
@@ -241,24 +262,47 @@ fn decode_marker(head: u64, mut words: Words<'_>) -> Result<MarkerEntry<'_>, Dam
         2 => Timing::Start(at),
         _ => Timing::End(at),
     };
-    let foreign = if head & FOREIGN == 0 { None } else { Some(ThreadId::new(words.next("thread")?)) };
+    let foreign = if head & FOREIGN == 0 {
+        None
+    } else {
+        Some(ThreadId::new(words.next("thread")?))
+    };
     let site = DefinitionId::new(u32::try_from(head >> 32).unwrap_or(0));
-    let (name, payload) = if head & TAIL == 0 { (None, &[][..]) } else { decode_tail(words)? };
-    Ok(MarkerEntry { site, timing, foreign, name, payload, stack: Stack::EMPTY })
+    let (name, payload) = if head & TAIL == 0 {
+        (None, &[][..])
+    } else {
+        decode_tail(words)?
+    };
+    Ok(MarkerEntry {
+        site,
+        timing,
+        foreign,
+        name,
+        payload,
+        stack: Stack::EMPTY,
+    })
 }
 
 fn decode_tail(mut words: Words<'_>) -> Result<(Option<&str>, &[u8]), DamagedEntry> {
     let lengths = words.next("lengths")?;
     let name_len = usize::try_from(lengths & 0xffff_ffff).unwrap_or(usize::MAX);
     let payload_len = usize::try_from(lengths >> 32).unwrap_or(usize::MAX);
-    let name = words.bytes.get(..name_len).ok_or(DamagedEntry("name length"))?;
-    let end = name_len.checked_add(payload_len).ok_or(DamagedEntry("payload length"))?;
-    let payload = words.bytes.get(name_len..end).ok_or(DamagedEntry("payload length"))?;
+    let name = words
+        .bytes
+        .get(..name_len)
+        .ok_or(DamagedEntry("name length"))?;
+    let end = name_len
+        .checked_add(payload_len)
+        .ok_or(DamagedEntry("payload length"))?;
+    let payload = words
+        .bytes
+        .get(name_len..end)
+        .ok_or(DamagedEntry("payload length"))?;
     let name = std::str::from_utf8(name).map_err(|_| DamagedEntry("name"))?;
     Ok(((!name.is_empty()).then_some(name), payload))
 }
 
-/// What is left to decode.
+/// The bytes that are not decoded yet.
 #[derive(Clone, Copy, Debug)]
 struct Words<'a> {
     bytes: &'a [u8],
@@ -266,7 +310,10 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn next(&mut self, what: &'static str) -> Result<u64, DamagedEntry> {
-        let (word, rest) = self.bytes.split_first_chunk::<8>().ok_or(DamagedEntry(what))?;
+        let (word, rest) = self
+            .bytes
+            .split_first_chunk::<8>()
+            .ok_or(DamagedEntry(what))?;
         self.bytes = rest;
         Ok(u64::from_ne_bytes(*word))
     }
@@ -308,7 +355,13 @@ mod tests {
         let raw = bytes(&[head(3, timing, false, false, DefinitionId::NONE), 0]);
         assert_eq!(decode(&raw), Err(DamagedEntry("length")));
         assert!(decode(&raw[..7]).is_err());
-        assert!(decode(&bytes(&[head(1, timing, false, false, DefinitionId::NONE), 0])).is_err());
+        assert!(
+            decode(&bytes(&[
+                head(1, timing, false, false, DefinitionId::NONE),
+                0
+            ]))
+            .is_err()
+        );
     }
 
     proptest! {

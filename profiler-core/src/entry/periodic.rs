@@ -1,12 +1,12 @@
-//! What the sampler writes once per tick for the whole process: counters, and what the tick cost.
+//! The sampler's entries for the whole process, once per tick: counters, and the costs of the tick.
 //!
 //! ```text
 //! counters  per counter: cell, value (signed), how often it was changed
 //! overhead  nanoseconds: waiting for locks, counters, threads, all
 //! ```
 //!
-//! Values are absolute, so that an evicted entry takes nothing from later ones. Only counters that changed since
-//! the tick before are in an entry.
+//! Values are absolute, so that an evicted entry does not affect later ones. An entry contains only
+//! counters that changed since the previous tick.
 
 use super::{DamagedEntry, Words};
 use crate::ids::CounterIndex;
@@ -15,11 +15,11 @@ use crate::time::Timestamp;
 /// One counter at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterValue {
-    /// Which.
+    /// The counter's cell.
     pub cell: CounterIndex,
     /// Its value since the session started.
     pub value: i64,
-    /// How often it was changed since then.
+    /// How often it was changed since the session started.
     pub number: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const COUNTER_VALUE_BYTES: usize = 24;
 /// The values of counters at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountersEntry<'a> {
-    /// When.
+    /// The instant of the reading.
     pub at: Timestamp,
     values: &'a [u8],
 }
@@ -44,24 +44,34 @@ impl<'a> CountersEntry<'a> {
 
     /// The counters in it.
     pub fn values(self) -> impl Iterator<Item = CounterValue> + 'a {
-        self.values.chunks_exact(COUNTER_VALUE_BYTES).filter_map(|bytes| {
-            let mut words = Words { bytes };
-            let cell = u32::try_from(words.next("cell").ok()?).ok()?;
-            let value = words.next("value").ok()?.cast_signed();
-            Some(CounterValue { cell: CounterIndex::new(cell), value, number: words.next("number").ok()? })
-        })
+        self.values
+            .chunks_exact(COUNTER_VALUE_BYTES)
+            .filter_map(|bytes| {
+                let mut words = Words { bytes };
+                let cell = u32::try_from(words.next("cell").ok()?).ok()?;
+                let value = words.next("value").ok()?.cast_signed();
+                Some(CounterValue {
+                    cell: CounterIndex::new(cell),
+                    value,
+                    number: words.next("number").ok()?,
+                })
+            })
     }
 }
 
 /// Writes a counter to the start of `room`.
 pub(crate) fn write_counter(room: &mut [u8; COUNTER_VALUE_BYTES], counter: CounterValue) {
-    let words = [u64::from(counter.cell.get()), counter.value.cast_unsigned(), counter.number];
+    let words = [
+        u64::from(counter.cell.get()),
+        counter.value.cast_unsigned(),
+        counter.number,
+    ];
     for (place, word) in room.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
 }
 
-/// What one tick of the sampler cost, in nanoseconds.
+/// The costs of one tick of the sampler, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadEntry {
     /// When the tick began.
@@ -80,12 +90,23 @@ impl OverheadEntry {
     pub(super) fn decode(at: Timestamp, body: &[u8]) -> Result<Self, DamagedEntry> {
         let mut words = Words { bytes: body };
         let mut next = || words.next("overhead");
-        Ok(Self { at, locking_ns: next()?, counters_ns: next()?, threads_ns: next()?, total_ns: next()? })
+        Ok(Self {
+            at,
+            locking_ns: next()?,
+            counters_ns: next()?,
+            threads_ns: next()?,
+            total_ns: next()?,
+        })
     }
 
-    /// Its body.
+    /// Encodes the entry's body.
     pub(crate) fn encode(&self) -> [u8; 32] {
-        let words = [self.locking_ns, self.counters_ns, self.threads_ns, self.total_ns];
+        let words = [
+            self.locking_ns,
+            self.counters_ns,
+            self.threads_ns,
+            self.total_ns,
+        ];
         let mut body = [0; 32];
         for (place, word) in body.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -100,7 +121,11 @@ mod tests {
 
     #[test]
     fn counters_survive_and_half_a_counter_is_damage() {
-        let counter = CounterValue { cell: CounterIndex::new(7), value: -3, number: 9 };
+        let counter = CounterValue {
+            cell: CounterIndex::new(7),
+            value: -3,
+            number: 9,
+        };
         let mut room = [0; COUNTER_VALUE_BYTES];
         write_counter(&mut room, counter);
         let entry = CountersEntry::decode(Timestamp::from_raw(1), &room).unwrap();
@@ -111,7 +136,13 @@ mod tests {
     #[test]
     fn overhead_survives() {
         let at = Timestamp::from_raw(4);
-        let entry = OverheadEntry { at, locking_ns: 1, counters_ns: 2, threads_ns: 3, total_ns: 6 };
+        let entry = OverheadEntry {
+            at,
+            locking_ns: 1,
+            counters_ns: 2,
+            threads_ns: 3,
+            total_ns: 6,
+        };
         assert_eq!(OverheadEntry::decode(at, &entry.encode()), Ok(entry));
         assert!(OverheadEntry::decode(at, &[0; 31]).is_err());
     }

@@ -1,22 +1,22 @@
 //! Samples of threads, and sampled allocations.
 //!
-//! Written by the sampler's thread into its own chunks, for the thread that the entry names; an allocation by
-//! the thread that allocates.
+//! The sampler's thread writes samples into its own chunks, for the thread that the entry names; an
+//! allocation is written by the allocating thread.
 //!
 //! ```text
-//! sample      word 0  bits 0…15  frames that it shares with the thread's sample before, from the outermost on
+//! sample      word 0  bits 0…15  frames shared with the thread's previous sample, outermost first
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
-//!                     bits 24…55 further ticks that it stands for, without any processor time
-//!             word 1  processor time since the thread's sample before, ns; all ones: not measured
-//!             word 2… stack: the frames that it does not share, see `stack`
-//! allocation  word 0  bytes; negative: given back
+//!                     bits 24…55 further ticks that it stands for, all without processor time
+//!             word 1  processor time since the thread's previous sample, ns; all ones: unknown
+//!             word 2… stack: the frames that are not shared, see `stack`
+//! allocation  word 0  bytes; negative: freed
 //!             word 1  address
 //!             word 2… stack
 //! ```
 //!
-//! Invariant: what a sample shares, it shares with a sample of the same chunk. A chunk begins with whole
-//! samples, so none ever refers to one that was evicted. A sample that shares all its frames and adds none is
-//! "same as before".
+//! Invariant: a sample shares frames only with a sample of the same chunk. A chunk begins with
+//! whole samples, so no sample refers to an evicted one. A sample that shares all its frames and
+//! adds none is "same as before".
 
 use std::collections::HashMap;
 
@@ -30,21 +30,21 @@ const FAILED: u64 = 1 << 17;
 const NOT_MEASURED: u64 = u64::MAX;
 const TICKS_SHIFT: u32 = 24;
 
-/// What a thread was doing at one instant.
+/// The stack of a thread at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleEntry<'a> {
-    /// When.
+    /// The instant of the sample.
     pub at: Timestamp,
     /// The sampled thread, if not the one that recorded it.
     pub foreign: Option<ThreadId>,
-    /// Processor time since its sample before, in nanoseconds.
+    /// Processor time since the thread's previous sample, in nanoseconds.
     pub cpu_ns: Option<u64>,
     /// Whether frames further out are missing.
     pub cut: bool,
-    /// Whether unwinding came to a frame that it could not leave.
+    /// Whether unwinding reached a frame that it could not leave.
     pub failed: bool,
     /// The number of ticks that this sample stands for; the thread did the same at each of them.
-    /// The last one is this sample's. At least 1.
+    /// The last tick is the sample's own. At least 1.
     pub ticks: u64,
     shared: u16,
     own: Stack<'a>,
@@ -72,19 +72,19 @@ impl<'a> SampleEntry<'a> {
         })
     }
 
-    /// How many of the outermost frames are those of the thread's sample before, in the same chunk. No more
-    /// than that one had.
+    /// The number of outermost frames shared with the thread's previous sample in the same chunk;
+    /// at most the number of frames of that sample.
     pub const fn shared(&self) -> usize {
         self.shared as usize
     }
 
-    /// The frames that come after those.
+    /// The frames after the shared ones.
     pub const fn own(&self) -> Stack<'a> {
         self.own
     }
 }
 
-/// What a sample says beside its frames.
+/// The fields of a sample besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleHead {
     pub(crate) cpu_ns: Option<u64>,
@@ -94,8 +94,8 @@ pub(crate) struct SampleHead {
     pub(crate) more_ticks: u32,
 }
 
-/// Writes a sample's body to the start of `room`: `shared` frames are those of the sample before in the same
-/// chunk, `own` come after them. Says how many bytes it took, `None` if there is no room.
+/// Writes a sample's body to the start of `room`: `shared` frames of the previous sample in the
+/// same chunk, followed by `own`. Returns the number of bytes, or `None` if there is no room.
 pub(crate) fn write_sample(
     room: &mut [u8],
     head: SampleHead,
@@ -104,33 +104,34 @@ pub(crate) fn write_sample(
 ) -> Option<usize> {
     let (words, rest) = room.split_first_chunk_mut::<16>()?;
     let flags = if head.cut { CUT } else { 0 } | if head.failed { FAILED } else { 0 };
-    let first = (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
+    let first =
+        (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
     words[8..].copy_from_slice(&head.cpu_ns.unwrap_or(NOT_MEASURED).to_ne_bytes());
     write(rest, own, head.cut).map(|len| len + 16)
 }
 
-/// Threads whose stacks are kept from chunk to chunk.
+/// Maximum number of threads whose stacks' memory is reused from chunk to chunk.
 const MOST_KEPT: usize = 1024;
 
-/// Gives the samples of one chunk, in order, their whole stacks back.
+/// Restores the whole stacks of one chunk's samples, in order.
 #[derive(Debug, Default)]
 pub struct Stacks {
     last: HashMap<Option<ThreadId>, Vec<Frame>>,
 }
 
 impl Stacks {
-    /// A new chunk begins: nothing of the one before counts.
+    /// Begins a new chunk: discards the stacks of the previous one.
     pub fn begin_chunk(&mut self) {
-        // The memory of few threads is used again; of a forged multitude it is given back.
+        // The memory for a few threads is reused. If the pool claims more threads, it is freed.
         if self.last.len() > MOST_KEPT {
             self.last.clear();
         }
         self.last.values_mut().for_each(Vec::clear);
     }
 
-    /// The frames of a sample, outermost first. Every sample of the chunk must be shown, in order. One that
-    /// shares more than there was is taken for what there was.
+    /// The frames of a sample, outermost first. Must be called for every sample of the chunk, in
+    /// order. A sample that claims to share more frames than exist shares those that exist.
     pub fn of(&mut self, sample: &SampleEntry<'_>) -> &[Frame] {
         let frames = self.last.entry(sample.foreign).or_default();
         frames.truncate(usize::from(sample.shared));
@@ -140,16 +141,16 @@ impl Stacks {
     }
 }
 
-/// Memory that was taken or given back.
+/// Memory allocated or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationEntry<'a> {
-    /// When.
+    /// The instant of the call.
     pub at: Timestamp,
-    /// Bytes; negative if given back.
+    /// Bytes; negative if freed.
     pub bytes: i64,
-    /// Where.
+    /// The address of the memory.
     pub address: u64,
-    /// By whom.
+    /// The stack of the allocating call.
     pub stack: Stack<'a>,
 }
 
@@ -159,11 +160,17 @@ impl<'a> AllocationEntry<'a> {
         let bytes = words.next("bytes")?.cast_signed();
         let address = words.next("address")?;
         let (stack, _) = Stack::split(words.bytes)?;
-        Ok(Self { at, bytes, address, stack })
+        Ok(Self {
+            at,
+            bytes,
+            address,
+            stack,
+        })
     }
 }
 
-/// Writes an allocation's body to the start of `room`; how many bytes it took, `None` if there is no room.
+/// Writes an allocation's body to the start of `room`; returns the number of bytes, or `None` if
+/// there is no room.
 pub(crate) fn write_allocation(
     room: &mut [u8],
     bytes: i64,
@@ -188,24 +195,41 @@ mod tests {
 
     fn body(shared: usize, own: &[u64], head: SampleHead) -> Vec<u8> {
         let mut room = vec![0; 1024];
-        let len = write_sample(&mut room, head, shared, own.iter().map(|number| frame(*number))).unwrap();
+        let len = write_sample(
+            &mut room,
+            head,
+            shared,
+            own.iter().map(|number| frame(*number)),
+        )
+        .unwrap();
         room.truncate(len);
         room
     }
 
     fn stack(stacks: &mut Stacks, thread: u64, body: &[u8]) -> Vec<Frame> {
-        let sample = SampleEntry::decode(Timestamp::ZERO, Some(ThreadId::new(thread)), body).unwrap();
+        let sample =
+            SampleEntry::decode(Timestamp::ZERO, Some(ThreadId::new(thread)), body).unwrap();
         stacks.of(&sample).to_vec()
     }
 
     #[test]
-    fn a_sample_shares_with_the_one_before_of_its_own_thread() {
+    fn a_sample_shares_frames_with_the_previous_sample_of_its_thread() {
         let mut stacks = Stacks::default();
         let head = SampleHead::default();
-        assert_eq!(stack(&mut stacks, 1, &body(0, &[1, 2, 3], head)), [frame(1), frame(2), frame(3)]);
+        assert_eq!(
+            stack(&mut stacks, 1, &body(0, &[1, 2, 3], head)),
+            [frame(1), frame(2), frame(3)]
+        );
         assert_eq!(stack(&mut stacks, 2, &body(0, &[9], head)), [frame(9)]);
-        assert_eq!(stack(&mut stacks, 1, &body(2, &[4], head)), [frame(1), frame(2), frame(4)]);
-        assert_eq!(stack(&mut stacks, 1, &body(3, &[], head)), [frame(1), frame(2), frame(4)], "the same");
+        assert_eq!(
+            stack(&mut stacks, 1, &body(2, &[4], head)),
+            [frame(1), frame(2), frame(4)]
+        );
+        assert_eq!(
+            stack(&mut stacks, 1, &body(3, &[], head)),
+            [frame(1), frame(2), frame(4)],
+            "same as before"
+        );
     }
 
     #[test]
@@ -217,18 +241,31 @@ mod tests {
         assert_eq!(
             stack(&mut stacks, 1, &body(2, &[7], head)),
             [frame(7)],
-            "a forged one gets no more than is there"
+            "a forged count shares no more frames than exist"
         );
     }
 
     #[test]
-    fn what_a_sample_says_of_itself_survives() {
-        let head = SampleHead { cpu_ns: Some(12), cut: true, failed: true, more_ticks: u32::MAX };
+    fn the_fields_of_a_sample_survive() {
+        let head = SampleHead {
+            cpu_ns: Some(12),
+            cut: true,
+            failed: true,
+            more_ticks: u32::MAX,
+        };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
-        assert_eq!((sample.cpu_ns, sample.cut, sample.failed), (Some(12), true, true));
+        assert_eq!(
+            (sample.cpu_ns, sample.cut, sample.failed),
+            (Some(12), true, true)
+        );
         let unmeasured = body(0, &[], SampleHead::default());
-        assert_eq!(SampleEntry::decode(Timestamp::ZERO, None, &unmeasured).unwrap().cpu_ns, None);
+        assert_eq!(
+            SampleEntry::decode(Timestamp::ZERO, None, &unmeasured)
+                .unwrap()
+                .cpu_ns,
+            None
+        );
     }
 
     #[test]
@@ -236,7 +273,10 @@ mod tests {
         let mut room = [0; 64];
         let len = write_allocation(&mut room, -64, 0xdead, [frame(1)].into_iter(), false).unwrap();
         let entry = AllocationEntry::decode(Timestamp::from_raw(3), &room[..len]).unwrap();
-        assert_eq!((entry.at, entry.bytes, entry.address), (Timestamp::from_raw(3), -64, 0xdead));
+        assert_eq!(
+            (entry.at, entry.bytes, entry.address),
+            (Timestamp::from_raw(3), -64, 0xdead)
+        );
         assert_eq!(entry.stack.frames().collect::<Vec<_>>(), [frame(1)]);
     }
 }

@@ -1,23 +1,25 @@
 //! Stacks: lists of frames, from the outermost to the innermost.
 //!
-//! Written by `sampler` and by markers and allocations that ask for their stack; read by the profile
-//! writers. A frame is one word and means something without anything else at hand but the pool's
-//! definitions: an address is kept relative to its module, so it stays right when the module is
-//! unloaded and another comes to its place.
+//! Written by `sampler` and by markers and allocations that request their stack; read by the
+//! profile writers. A frame is one word and needs only the pool's definitions to be interpreted: an
+//! address is relative to its module, so it stays correct after the module is unloaded and another
+//! takes its place.
 //!
 //! ```text
-//! frame    bit  63     0: code; bits 62: 0, bits 39…61 definition of the module, bits 0…38 address relative to it
-//!                      0: code; bit  62: 1, bits 0…61 an address in no module that is known
+//! frame    bit  63     0: code; bit 62: 0, bits 39…61 definition of the module,
+//!                                          bits 0…38 address relative to the module
+//!                      0: code; bit 62: 1, bits 0…61 an address in no known module
 //!                      1: label; bits 0…31 its definition
-//! stack    word 0      bits 0…15 number of frames, bit 16 not whole: frames further out are missing
+//! stack    word 0      bits 0…15 number of frames, bit 16 cut: frames further out are missing
 //!          word 1…     frames
 //! ```
 //!
-//! Addresses are as observed: of the innermost frame of a sample the next instruction, of all others the
-//! return address.
+//! Addresses are as observed: for the innermost frame of a sample the next instruction, for all
+//! others the return address.
 
 use super::{DamagedEntry, Words};
 use crate::ids::DefinitionId;
+pub use crate::sample_types::{Frame, MAX_FRAMES};
 
 const LABEL: u64 = 1 << 63;
 const UNKNOWN: u64 = 1 << 62;
@@ -26,27 +28,15 @@ const RELATIVE_MASK: u64 = (1 << MODULE_SHIFT) - 1;
 const COUNT_MASK: u64 = 0xffff;
 const CUT: u64 = 1 << 16;
 
-/// Most frames of one stack. What is further out is cut off, and that is said.
-pub const MAX_FRAMES: usize = 1024;
-
-/// One frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Frame {
-    /// Code of a module, as a byte offset from where the module begins.
-    Code(DefinitionId, u64),
-    /// Code that belongs to no module: made at run time, or of one that came and went unseen.
-    Unknown(u64),
-    /// A label that the program set.
-    Label(DefinitionId),
-}
-
 impl Frame {
-    /// As a word. A module further on than a word has room for is as good as unknown.
+    /// Encodes the frame as a word. A module whose number or offset exceeds the word's fields
+    /// becomes unknown code.
     pub const fn encode(self) -> u64 {
         match self {
             Self::Label(id) => LABEL | id.get() as u64,
             Self::Code(module, relative)
-                if relative <= RELATIVE_MASK && (module.get() as u64) < 1 << (62 - MODULE_SHIFT) =>
+                if relative <= RELATIVE_MASK
+                    && (module.get() as u64) < 1 << (62 - MODULE_SHIFT) =>
             {
                 ((module.get() as u64) << MODULE_SHIFT) | relative
             }
@@ -54,7 +44,7 @@ impl Frame {
         }
     }
 
-    /// From a word; every word is one.
+    /// Decodes a word; every word is a frame.
     pub fn decode(word: u64) -> Self {
         let id = |number| DefinitionId::new(u32::try_from(number).unwrap_or(0));
         if word & LABEL != 0 {
@@ -67,7 +57,7 @@ impl Frame {
     }
 }
 
-/// The frames of a stack, outermost first, as they stand in a chunk's copy.
+/// The frames of a stack, outermost first, in the bytes of a chunk's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'a> {
     frames: &'a [u8],
@@ -76,21 +66,39 @@ pub struct Stack<'a> {
 
 impl<'a> Stack<'a> {
     /// No stack.
-    pub const EMPTY: Self = Self { frames: &[], cut: false };
+    pub const EMPTY: Self = Self {
+        frames: &[],
+        cut: false,
+    };
 
-    /// The stack at the start of `bytes`, and what comes after it.
+    /// Splits `bytes` into the stack at its start and the remaining bytes.
     pub(super) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DamagedEntry> {
         let mut words = Words { bytes };
         let head = words.next("stack")?;
         let len = usize::try_from(head & COUNT_MASK).unwrap_or(0) * 8;
-        let (frames, rest) = words.bytes.split_at_checked(len).ok_or(DamagedEntry("stack length"))?;
-        Ok((Self { frames, cut: head & CUT != 0 }, rest))
+        let (frames, rest) = words
+            .bytes
+            .split_at_checked(len)
+            .ok_or(DamagedEntry("stack length"))?;
+        Ok((
+            Self {
+                frames,
+                cut: head & CUT != 0,
+            },
+            rest,
+        ))
     }
 
     /// Its frames, outermost first.
     pub fn frames(self) -> impl ExactSizeIterator<Item = Frame> + DoubleEndedIterator + 'a {
-        let word = |bytes: &[u8]| bytes.first_chunk::<8>().map_or(0, |word| u64::from_ne_bytes(*word));
-        self.frames.chunks_exact(8).map(move |bytes| Frame::decode(word(bytes)))
+        let word = |bytes: &[u8]| {
+            bytes
+                .first_chunk::<8>()
+                .map_or(0, |word| u64::from_ne_bytes(*word))
+        };
+        self.frames
+            .chunks_exact(8)
+            .map(move |bytes| Frame::decode(word(bytes)))
     }
 
     /// How many frames it has.
@@ -109,13 +117,14 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// Bytes that a stack of so many frames takes.
+/// Bytes that a stack of `frames` frames takes.
 pub(crate) const fn encoded_len(frames: usize) -> usize {
     8 + frames * 8
 }
 
-/// Writes a stack, outermost frame first, to the start of `room`; says how many bytes it took, or `None` if
-/// there is no room. Frames beyond [`MAX_FRAMES`] are left out at the inner end: callers cut at the outer one.
+/// Writes a stack, outermost frame first, to the start of `room`; returns the number of bytes, or
+/// `None` if there is no room. Frames beyond [`MAX_FRAMES`] are cut at the inner end; callers cut
+/// at the outer end before.
 pub(crate) fn write(
     room: &mut [u8],
     frames: impl ExactSizeIterator<Item = Frame>,
@@ -143,7 +152,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_stack_survives_and_leaves_what_comes_after_it() {
+    fn a_stack_survives_and_leaves_the_bytes_after_it() {
         let mut room = [7; 64];
         let len = write(&mut room, FRAMES.into_iter(), true).unwrap();
         let (stack, rest) = Stack::split(&room).unwrap();

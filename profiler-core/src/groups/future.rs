@@ -9,14 +9,18 @@ use std::task::{Context, Poll};
 use super::group::{Group, Registered};
 use super::local::{Entered, enter_registered};
 
-/// Puts futures into groups.
+/// Attaches futures to groups.
 pub trait InGroups: Future + Sized {
-    /// The same future, whose every poll is work for this group: one entry, and, if nothing else is entered, one iteration. For
-    /// several groups, put it into one after the other.
+    /// Wraps the future. Each poll counts as work for this group: one entry, and one iteration if
+    /// no other group is entered. For several groups, wrap the future once for each.
     ///
-    /// The first use of a group's handle waits for a lock for a moment, as [`Group::register`] does; polls never do.
+    /// The first use of a group's handle waits briefly for a lock, as [`Group::register`] does;
+    /// polls never do.
     fn in_group(self, group: &Group) -> InGroup<Self> {
-        InGroup { future: self, group: group.resolve() }
+        InGroup {
+            future: self,
+            group: group.resolve(),
+        }
     }
 }
 
@@ -27,7 +31,7 @@ impl<F: Future> InGroups for F {}
 #[must_use = "futures do nothing unless polled"]
 pub struct InGroup<F> {
     future: F,
-    /// `None` if there were too many.
+    /// `None` if there were too many groups.
     group: Option<&'static Registered>,
 }
 
@@ -35,11 +39,13 @@ impl<F: Future> Future for InGroup<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future inside is not moved out of it: the reference goes straight into a pin, `InGroup` has no `Drop` and
-        // gives nobody else a reference to it. The group is not pinned.
+        // SAFETY: the inner future is not moved: the reference goes straight into a pin, `InGroup`
+        // has no `Drop`, and it hands out no other reference to the future. The group is not
+        // pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let entered = this.group.map_or(Entered::NOTHING, enter_registered);
-        // SAFETY: as above: it lies inside of what is pinned, and stays there until it is dropped in place.
+        // SAFETY: as above: the future lies inside the pinned value and stays there until it is
+        // dropped in place.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let polled = future.poll(context);
         drop(entered);

@@ -1,10 +1,12 @@
-//! From a thread to its stopwatch, and from the stopwatch to the cells.
+//! Connects a thread to its stopwatch, and the stopwatch to the cells.
 //!
-//! One word ([`gate::groups`]) says whether anything is counted: 0 while no session runs and in forked children, else bit 0,
-//! the probes in bits 1 to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in a
-//! session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a thread's stopwatch belongs
-//! to one session; what a session that is over has not committed is forgotten; whatever is not to be had at once
-//! (the thread-local while the thread ends, a lock) makes a guard that does nothing, and never waits.
+//! Called by guards and loops. One word ([`session_state::groups`]) states whether anything is
+//! counted: 0 while no session runs and in forked children; otherwise bit 0, the probes in bits 1
+//! to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in
+//! a session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a
+//! thread's stopwatch belongs to one session; measurements that an ended session has not committed
+//! are discarded; if the thread-local (while the thread ends) or a lock is unavailable, the guard
+//! does nothing and never waits.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +20,7 @@ use super::stopwatch::{Exit, Owned, Stopwatch};
 use crate::group_kind::Probes;
 use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
-use crate::record::{gate, local};
+use crate::record::{local, session_state};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::template::Template;
@@ -27,13 +29,14 @@ use crate::template::Template;
 const ON: u64 = 1;
 const EPOCH_SHIFT: u32 = 8;
 
-/// What is to be measured, in this session and later ones.
+/// The probes requested for this session and later ones.
 static WANTED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The thread's stopwatch, once it has one. Bare and without destructor, so that finding it costs one instruction.
+    /// The thread's stopwatch, once it has one. A bare pointer without destructor, so that finding
+    /// it costs one instruction.
     static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
-    /// The thread has given up its stopwatch and does not make another one.
+    /// Set when the thread has given up its stopwatch; it does not make another one.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -50,26 +53,26 @@ extern "C" fn free_own(_: *mut std::ffi::c_void) {
     }
 }
 
-/// What a thread has.
+/// The state of one thread.
 #[derive(Debug)]
 struct Own {
     watch: Stopwatch,
     epoch: u64,
     /// The group of threads of its name.
     group: Option<&'static Registered>,
-    /// How often the thread had been named when that was found.
+    /// How often the thread had been named when `group` was found.
     named: u32,
 }
 
-/// The initial value of a stopwatch. A template, because it is larger than what may be left of a
-/// small stack.
+/// The initial value of a stopwatch. A template, because a small stack may have no room for the
+/// value.
 // SAFETY: it owns nothing: everything it refers to is static.
 static NEW: Template<RefCell<Own>> = unsafe { Template::new(RefCell::new(Own::new())) };
 
-/// A thread that ends hands over what it has done in a custom loop.
+/// A thread that ends hands over the open iteration of a custom loop.
 impl Drop for Own {
     fn drop(&mut self) {
-        let word = gate::groups();
+        let word = session_state::groups();
         if word != 0 && self.epoch == epoch_of(word) {
             self.settle(word);
         }
@@ -84,29 +87,30 @@ fn probes_of(word: u64) -> Probes {
     Probes::from_bits(u8::try_from(word & 0xff).unwrap_or(0))
 }
 
-/// A session has begun.
+/// Called when a session has begun.
 pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
     super::clock::begin_session(manager.pool().clock());
     group::place_all(manager);
     let wanted = WANTED.load(Ordering::SeqCst);
     manager.pool().set_header(at::PROBES, wanted);
-    gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
-    // Somebody may have asked for something else meanwhile.
+    session_state::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
+    // Another thread may have changed the request meanwhile.
     until_settled(&WANTED, apply);
 }
 
-/// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
-/// the parent, and by the parent for itself; takes effect with the next iteration of each thread.
+/// Sets the probes of this process for this session and later ones. Called by a child's control
+/// thread for the parent, and by the parent for itself. Takes effect with the next iteration of
+/// each thread.
 pub fn set_probes(probes: Probes) {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return;
     }
     WANTED.store(u64::from(probes.bits()), Ordering::SeqCst);
     until_settled(&WANTED, apply);
 }
 
-/// Applies what is wanted, until that is what is wanted: then whoever applies last applies the latest, and nobody
-/// takes back what another one has asked for.
+/// Applies the requested value until it no longer changes. So the last caller applies the latest
+/// value, and no caller undoes another's request.
 fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
     loop {
         let now = wanted.load(Ordering::SeqCst);
@@ -118,19 +122,19 @@ fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
 }
 
 fn apply(wanted: u64) {
-    gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
+    session_state::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
     let _ = local::with_manager(|manager| {
         manager.pool().set_header(at::PROBES, wanted);
         Some(())
     });
 }
 
-/// What is measured in this process now; nothing while no session runs.
+/// The probes in effect in this process; none while no session runs.
 pub fn probes() -> Probes {
-    probes_of(gate::groups())
+    probes_of(session_state::groups())
 }
 
-/// Runs `body` with the calling thread's stopwatch for the session that runs.
+/// Runs `body` with the calling thread's stopwatch for the running session.
 #[inline]
 fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
     let known = OWN.get();
@@ -157,7 +161,12 @@ fn make_own() -> Option<*const RefCell<Own>> {
 
 impl Own {
     const fn new() -> Self {
-        Self { watch: Stopwatch::new(), epoch: 0, group: None, named: 0 }
+        Self {
+            watch: Stopwatch::new(),
+            epoch: 0,
+            group: None,
+            named: 0,
+        }
     }
 
     #[cold]
@@ -174,7 +183,12 @@ impl Own {
         groups: impl Iterator<Item = &'static Registered> + Clone,
         waits: bool,
     ) -> Owned {
-        let Self { watch, group, named, .. } = self;
+        let Self {
+            watch,
+            group,
+            named,
+            ..
+        } = self;
         let implied = || {
             let now = local::times_named();
             if group.is_none() || *named != now {
@@ -192,16 +206,17 @@ impl Own {
         }
     }
 
-    /// Ends the iteration: writes what it came to into the cells.
+    /// Ends the iteration: adds its results to the cells.
     #[inline(never)]
     fn settle(&mut self, word: u64) {
-        let (epoch, watch) = (self.epoch, &mut self.watch);
-        let mut is_told = false;
-        let told = local::with_manager(|manager| {
-            is_told = true;
-            // Since the word was read the session may have ended, and another one begun in the same pool. One that ends from now
-            // on waits for us.
-            let is_same = epoch_of(gate::groups()) == epoch;
+        let epoch = self.epoch;
+        let watch = &mut self.watch;
+        let mut has_manager = false;
+        let settled = local::with_manager(|manager| {
+            has_manager = true;
+            // Since the word was read, the session may have ended and another may have begun in the
+            // same pool. A session that ends from now on waits for this thread.
+            let is_same = epoch_of(session_state::groups()) == epoch;
             watch.settle(&SessionTime, probes_of(word), |group, run| {
                 if is_same {
                     group.commit(manager, run);
@@ -209,18 +224,21 @@ impl Own {
             });
             Some(())
         });
-        if told.is_none() && !is_told {
+        if settled.is_none() && !has_manager {
             // The session is just beginning or ending: only ticks are worth keeping.
-            watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
+            watch.settle(&SessionTime, Probes::NONE, |group, run| {
+                group.keep(run.ticks)
+            });
         }
     }
 }
 
-/// A thread works for one or several groups until this is dropped. Guards may be dropped in any order: a group is left
-/// with the last of its guards on the thread.
+/// The calling thread works for one or several groups until this is dropped. Guards may be dropped
+/// in any order: the thread leaves a group when it drops its last guard of the group.
 ///
-/// Belongs to the thread that made it. One that is never dropped leaves the thread in its groups. Not to be held across an
-/// `.await`: whatever else the thread's executor polls meanwhile would count as work for these groups. For futures there is
+/// Belongs to the thread that made it. A guard that is never dropped leaves the thread in its
+/// groups. Do not hold it across an `.await`: other futures that the thread's executor polls
+/// meanwhile would count as work for these groups. For futures there is
 /// [`InGroups::in_group`](super::InGroups::in_group).
 #[derive(Debug)]
 #[must_use = "the group is left at once"]
@@ -233,7 +251,10 @@ impl Entered {
     pub(super) const NOTHING: Self = Self::new(Owned::NOTHING);
 
     const fn new(owned: Owned) -> Self {
-        Self { owned, _of_thread: PhantomData }
+        Self {
+            owned,
+            _of_thread: PhantomData,
+        }
     }
 }
 
@@ -248,35 +269,45 @@ impl Drop for Entered {
 
 #[inline(never)]
 fn leave(owned: Owned) {
-    let word = gate::groups();
+    let word = session_state::groups();
     if word != 0 {
         with_own(word, |own| own.exit(word, owned));
     }
 }
 
-/// Whether such groups are counted now, by the one word.
+/// Whether groups, or fine groups, are counted now, according to `word`.
 #[inline(always)]
 fn is_on(word: u64, is_fine: bool) -> bool {
-    let wants = if is_fine { u64::from(Probes::FINE.bits()) } else { ON };
+    let wants = if is_fine {
+        u64::from(Probes::FINE.bits())
+    } else {
+        ON
+    };
     cfg!(feature = "enabled") && word & wants != 0
 }
 
 /// Enters one group.
 #[inline(always)]
 pub(super) fn enter(group: &Group) -> Entered {
-    let word = gate::groups();
-    if is_on(word, group.is_fine()) { enter_one(word, group) } else { Entered::NOTHING }
+    let word = session_state::groups();
+    if is_on(word, group.is_fine()) {
+        enter_one(word, group)
+    } else {
+        Entered::NOTHING
+    }
 }
 
 #[inline(never)]
 fn enter_one(word: u64, group: &Group) -> Entered {
-    group.registered().map_or(Entered::NOTHING, |group| enter_found(word, std::iter::once(group), false))
+    group.registered().map_or(Entered::NOTHING, |group| {
+        enter_found(word, std::iter::once(group), false)
+    })
 }
 
-/// Enters one group whose handle is not at hand.
+/// Enters one group whose handle is not yet resolved.
 #[inline]
 pub(super) fn enter_registered(group: &'static Registered) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if is_on(word, group.is_fine()) {
         enter_found(word, std::iter::once(group), false)
     } else {
@@ -285,37 +316,47 @@ pub(super) fn enter_registered(group: &'static Registered) -> Entered {
 }
 
 #[inline]
-fn enter_found(word: u64, groups: impl Iterator<Item = &'static Registered> + Clone, waits: bool) -> Entered {
+fn enter_found(
+    word: u64,
+    groups: impl Iterator<Item = &'static Registered> + Clone,
+    waits: bool,
+) -> Entered {
     Entered::new(with_own(word, |own| own.enter(word, groups, waits)).unwrap_or(Owned::NOTHING))
 }
 
 /// Enters several groups at the same instant.
 #[inline]
 pub(super) fn enter_all<const N: usize>(groups: &[&Group; N]) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if !cfg!(feature = "enabled") || word == 0 {
         return Entered::NOTHING;
     }
-    // Each is asked once: one that is not to be had now counts that.
-    let found = groups.map(|group| if is_on(word, group.is_fine()) { group.registered() } else { None });
+    // Each handle is resolved once, because a failed attempt counts a missed entry.
+    let found = groups.map(|group| {
+        if is_on(word, group.is_fine()) {
+            group.registered()
+        } else {
+            None
+        }
+    });
     enter_found(word, found.iter().copied().flatten(), false)
 }
 
-/// Enters a group that stands for something waited for. If it is not to be had, the wait is one of all others that are
-/// entered.
+/// Enters the group of an awaited resource. If that group is unavailable, the wait counts for all
+/// other entered groups.
 #[inline]
 pub(super) fn enter_blocking(group: &Group) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if !is_on(word, group.is_fine()) {
         return Entered::NOTHING;
     }
     enter_found(word, group.registered().into_iter(), true)
 }
 
-/// Ends the calling thread's iteration now, also inside of groups: what it came to is counted, and what is entered goes on
-/// in the next iteration.
+/// Ends the calling thread's iteration now, also inside groups: its results are counted, and the
+/// entered groups continue in the next iteration.
 pub fn turn() {
-    let word = gate::groups();
+    let word = session_state::groups();
     if cfg!(feature = "enabled") && word != 0 {
         with_own(word, |own| own.settle(word));
     }
@@ -324,22 +365,27 @@ pub fn turn() {
 /// A loop of the thread whose iterations end only by [`CustomLoop::turn`], until this is dropped.
 #[derive(Debug)]
 pub struct CustomLoop {
-    /// In which session it is known, and which loop it is there.
+    /// The session, and the loop's number in it.
     known: Option<(u64, u64)>,
     _of_thread: PhantomData<*const ()>,
 }
 
-/// From now on, an iteration of the calling thread does not end when its outermost group is left, but when the loop says so:
-/// what is done for a group between two turns is one run. Inside of a [`nested_loop`] it is that loop of which this is said, and
-/// nothing of the ones around it.
+/// From now on, an iteration of the calling thread ends when the program calls
+/// [`CustomLoop::turn`], not when the thread leaves its outermost group: the work for a group
+/// between two turns is one run. Inside a [`nested_loop`] this applies to that loop only, not to
+/// the loops around it.
 pub fn custom_loop() -> CustomLoop {
-    let mut made = CustomLoop { known: None, _of_thread: PhantomData };
+    let mut made = CustomLoop {
+        known: None,
+        _of_thread: PhantomData,
+    };
     made.with_own(|_, _, _| ());
     made
 }
 
 impl CustomLoop {
-    /// Ends an iteration. Nothing happens if nothing was done in it, or inside of a loop that is nested in this one.
+    /// Ends an iteration. Does nothing if the iteration is empty, or inside a loop that is nested
+    /// in this one.
     pub fn turn(&mut self) {
         self.with_own(|own, word, serial| {
             if own.watch.is_innermost(serial) {
@@ -348,10 +394,10 @@ impl CustomLoop {
         });
     }
 
-    /// Runs `body` with the thread's stopwatch, what is counted, and the loop's number in it: in a session that has begun
-    /// since, that is the innermost loop.
+    /// Runs `body` with the thread's stopwatch, the word, and the loop's number in the running
+    /// session. If that session began after this loop, the loop becomes its innermost loop.
     fn with_own(&mut self, body: impl FnOnce(&mut Own, u64, u64)) {
-        let word = gate::groups();
+        let word = session_state::groups();
         if !cfg!(feature = "enabled") || word == 0 {
             return;
         }
@@ -368,8 +414,10 @@ impl CustomLoop {
 
 impl Drop for CustomLoop {
     fn drop(&mut self) {
-        let word = gate::groups();
-        let (Some((epoch, serial)), true) = (self.known, word != 0) else { return };
+        let word = session_state::groups();
+        let (Some((epoch, serial)), true) = (self.known, word != 0) else {
+            return;
+        };
         with_own(word, |own| {
             if own.epoch == epoch {
                 own.watch.end_custom(serial);
@@ -381,7 +429,7 @@ impl Drop for CustomLoop {
     }
 }
 
-/// A loop inside of an iteration, until this is dropped: see [`nested_loop`].
+/// A loop inside an iteration, until this is dropped: see [`nested_loop`].
 #[derive(Debug)]
 #[must_use = "the nested loop ends at once"]
 pub struct NestedLoop {
@@ -389,23 +437,28 @@ pub struct NestedLoop {
     _of_thread: PhantomData<*const ()>,
 }
 
-/// Begins a loop inside of what the calling thread does, as `block_on` and modal dialogs do: groups entered before are paused,
-/// each counts that it was, and what is done in the loop is counted in iterations of its own. More than seven loops inside
-/// each other are one.
+/// Begins a loop inside the calling thread's current work, as `block_on` and modal dialogs do.
+/// Groups entered before are paused, and each counts the pause. Work in the loop is counted in
+/// iterations of its own. Loops nested more than seven deep count as one loop.
 pub fn nested_loop() -> NestedLoop {
-    let word = gate::groups();
+    let word = session_state::groups();
     let begun = (cfg!(feature = "enabled") && word != 0)
         .then(|| with_own(word, |own| own.watch.begin_nested(&SessionTime)).flatten());
-    NestedLoop { serial: begun.flatten(), _of_thread: PhantomData }
+    NestedLoop {
+        serial: begun.flatten(),
+        _of_thread: PhantomData,
+    }
 }
 
 impl Drop for NestedLoop {
     fn drop(&mut self) {
-        let word = gate::groups();
-        let (Some(serial), true) = (self.serial, word != 0) else { return };
+        let word = session_state::groups();
+        let (Some(serial), true) = (self.serial, word != 0) else {
+            return;
+        };
         with_own(word, |own| {
             let is_in = own.watch.is_in(serial);
-            // Loops inside of it that are still there end with it.
+            // Loops that are still open inside this one end with it.
             while own.watch.is_in(serial) {
                 own.settle(word);
                 own.watch.end_nested(&SessionTime);
@@ -422,8 +475,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p10_who_applies_what_was_wanted_does_not_take_back_what_is_wanted_now() {
-        let (wanted, mut applied) = (AtomicU64::new(2), Vec::new());
+    fn p10_applying_an_old_request_does_not_undo_a_newer_one() {
+        let wanted = AtomicU64::new(2);
+        let mut applied = Vec::new();
         until_settled(&wanted, |now| {
             applied.push(now);
             if applied.len() == 1 {

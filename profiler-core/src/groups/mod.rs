@@ -1,8 +1,8 @@
-//! Groups: who is slow. Cheap stopwatches that say for whom time is spent, all the time, in every process.
+//! Groups: continuous, cheap stopwatches that measure for whom each process spends its time.
 //!
-//! A unit of work belongs to several groups at once: the plugin whose code it is, the tenant it is done for, the thread and the
-//! process it runs in. Their totals lie in the pool, so the parent reads those of all processes at any time without
-//! asking them.
+//! A unit of work belongs to several groups at once: the plugin whose code runs, the tenant that it
+//! is done for, the thread and the process that it runs in. The totals are in the pool, so the
+//! parent can read them for all processes at any time without asking the processes.
 //!
 //! ```
 //! use profiler_core::groups::{Group, GroupKind, Groups};
@@ -18,24 +18,29 @@
 //! ```
 //!
 //! # What is counted
-//! - **Ticks**: entries from outside. Entering a group again inside of itself counts nothing, so time is never counted twice; it is
-//!   left with the last of its guards.
-//! - An **iteration** of a thread begins when it enters its first group, and ends when it leaves the last. For loops that
-//!   know better: [`custom_loop`], [`turn`]. All totals change only then, all of one thread's at once.
-//! - A **run** is what one iteration came to for one group. Runs have wall time, processor time, buckets and a histogram.
-//! - Inside of [`nested_loop`] the groups around it are paused.
+//! - **Ticks**: entries from outside. Entering a group again inside itself counts nothing, so time
+//!   is never counted twice; the thread leaves the group when it drops its last guard.
+//! - An **iteration** of a thread begins when the thread enters its first group, and ends when it
+//!   leaves the last. A program can set other ends with [`custom_loop`] and [`turn`]. Totals change
+//!   only at the end of an iteration, all totals of the thread at once.
+//! - A **run** is the result of one iteration for one group. Runs have wall time, processor time,
+//!   buckets and a histogram.
+//! - A [`nested_loop`] pauses the groups around it.
 //!
-//! A group is a sum, and no mark in the timeline: nothing is recorded when it is entered, so observers that want the markers of
-//! a group get those of [`SpanOptions::group`](crate::marker::SpanOptions::group), not those recorded inside of a guard.
+//! A group is a sum, not a mark in the timeline: entering it records nothing. So observers of a
+//! group's markers get the markers set with
+//! [`SpanOptions::group`](crate::marker::SpanOptions::group), not the markers recorded inside a
+//! guard.
 //!
 //! # What it costs
-//! While no session runs, and for fine groups while nobody wants them: one relaxed load. With all probes off an entry reads no
-//! clock. Else entering and leaving read the session's clock once each; an iteration reads the thread's processor clock twice if
-//! [`Probes::CPU`] is wanted (a system call each), and adds to each of its groups' cells without a lock. `figures -- groups`
-//! measures all of it.
+//! While no session runs, and for fine groups while they are not requested: one relaxed load. With
+//! all probes off an entry reads no clock. Otherwise entering and leaving read the session's clock
+//! once each; an iteration reads the thread's processor clock twice if [`Probes::CPU`] is requested
+//! (a system call each), and adds to each of its groups' cells without a lock. `figures -- groups`
+//! measures all of these costs.
 //!
 //! ```text
-//! Group ─▶ local (guards, thread-local) ─▶ stopwatch (laps, loops; a pure state machine) ─▶ cells in the pool
+//! Group ─▶ local (guards, thread-local) ─▶ stopwatch (laps, loops; pure) ─▶ cells in the pool
 //!            └─ one word: on, probes          └─ clock, injected in tests
 //! ```
 
@@ -68,21 +73,22 @@ impl Group {
 pub struct Groups<'a, const N: usize>([&'a Group; N]);
 
 impl<'a, const N: usize> Groups<'a, N> {
-    /// All of these.
+    /// All of these groups.
     pub const fn of(groups: [&'a Group; N]) -> Self {
         Self(groups)
     }
 
-    /// Works for all of them until the guard is dropped, from the same instant to the same instant.
+    /// Works for all groups until the guard is dropped. All start and end at the same instants.
     #[inline]
     pub fn enter(&self) -> Entered {
         local::enter_all(&self.0)
     }
 }
 
-/// Waits for something until the guard is dropped: a synchronous call to another process, a lock, the disk, a database. It counts as
-/// blocking time of all groups that are entered, and not as their processor time; `what` is a group of its own, so that it can
-/// be seen how long was waited for it. It may be one that is entered already. [`crate::blocking!`] makes one by name.
+/// Marks the calling thread as waiting until the guard is dropped: for a synchronous call to
+/// another process, a lock, the disk, a database. The time counts as blocking time of all entered
+/// groups, not as their processor time. `what` is a group of its own that measures how long threads
+/// wait for it; it may be entered already. [`crate::blocking!`] makes one by name.
 #[inline]
 pub fn blocking(what: &Group) -> Entered {
     local::enter_blocking(what)

@@ -1,4 +1,4 @@
-//! A global allocator that only calls the one that it is around.
+//! A global allocator that only calls the allocator that it wraps.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ pub struct ProfilingAllocator<A = System> {
 }
 
 impl ProfilingAllocator {
-    /// Around the system's allocator.
+    /// Wraps the system's allocator.
     pub const fn new() -> Self {
         Self::around(System)
     }
@@ -24,7 +24,7 @@ impl Default for ProfilingAllocator {
 }
 
 impl<A> ProfilingAllocator<A> {
-    /// Around any allocator.
+    /// Wraps any allocator.
     pub const fn around(inner: A) -> Self {
         Self { inner }
     }

@@ -1,6 +1,6 @@
-//! The place of a definition's number, which is never needed without a pool.
+//! An empty `DefinitionCell`: without the engine there is no pool, so statics have no numbers.
 
-/// Nothing.
+/// Stores nothing.
 #[derive(Debug)]
 pub(crate) struct DefinitionCell;
 

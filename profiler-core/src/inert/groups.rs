@@ -14,17 +14,17 @@ pub use crate::group_kind::{GroupKind, Probes};
 pub struct Group(());
 
 impl Group {
-    /// A group, for a static.
+    /// A group for use as a static.
     pub const fn new(_kind: GroupKind, _name: &'static str) -> Self {
         Self(())
     }
 
-    /// A group by one text.
+    /// A group from one text.
     pub const fn named(_text: &'static str) -> Self {
         Self(())
     }
 
-    /// A fine group.
+    /// A group that is measured only on request.
     pub const fn fine(_kind: GroupKind, _name: &'static str) -> Self {
         Self(())
     }
@@ -51,12 +51,12 @@ impl Group {
     }
 }
 
-/// Several groups.
+/// Several groups that a unit of work belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'a, const N: usize>(PhantomData<[&'a Group; N]>);
 
 impl<'a, const N: usize> Groups<'a, N> {
-    /// All of these.
+    /// All of these groups.
     pub const fn of(_groups: [&'a Group; N]) -> Self {
         Self(PhantomData)
     }
@@ -68,7 +68,7 @@ impl<'a, const N: usize> Groups<'a, N> {
     }
 }
 
-/// The guard of entered groups. Not `Send`, as the one that does something.
+/// The guard of entered groups. Not `Send`, like the engine's guard.
 #[derive(Debug)]
 #[must_use = "the group is left at once"]
 pub struct Entered(PhantomData<*const ()>);
@@ -106,7 +106,7 @@ impl Drop for CustomLoop {
     fn drop(&mut self) {}
 }
 
-/// A loop inside of an iteration.
+/// A loop inside an iteration.
 #[derive(Debug)]
 #[must_use = "the nested loop ends at once"]
 pub struct NestedLoop(PhantomData<*const ()>);
@@ -121,7 +121,7 @@ impl Drop for NestedLoop {
     fn drop(&mut self) {}
 }
 
-/// Nothing is measured.
+/// [`Probes::NONE`]: nothing is measured.
 pub fn probes() -> Probes {
     Probes::NONE
 }
@@ -129,9 +129,9 @@ pub fn probes() -> Probes {
 /// Does nothing.
 pub fn set_probes(_probes: Probes) {}
 
-/// Puts futures into groups.
+/// Attaches futures to groups.
 pub trait InGroups: Future + Sized {
-    /// The same future.
+    /// Wraps the future, and measures nothing.
     fn in_group(self, _group: &Group) -> InGroup<Self> {
         InGroup(self)
     }
@@ -139,7 +139,7 @@ pub trait InGroups: Future + Sized {
 
 impl<F: Future> InGroups for F {}
 
-/// A future, which is polled as it is.
+/// A future whose polls are not measured.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct InGroup<F>(F);

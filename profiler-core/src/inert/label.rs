@@ -1,4 +1,4 @@
-//! Labels that no sample shows.
+//! Labels that are not stored.
 
 pub use profiler_core_macros::function;
 
@@ -6,18 +6,18 @@ use std::marker::PhantomData;
 
 use crate::category::CategoryPair;
 
-/// The static behind a [`crate::label!`]. Not made by hand.
+/// The static behind a [`crate::label!`]. Not for direct use.
 #[derive(Debug)]
 pub struct Label;
 
 impl Label {
-    /// A label.
+    /// Makes a label that is not shown.
     pub const fn new(_name: &'static str, _file: &'static str, _line: u32) -> Self {
         Self
     }
 }
 
-/// The guard of a label. Not `Send`, as the one that does something.
+/// The guard of a label. Not `Send`, like the engine's guard.
 #[derive(Debug)]
 #[must_use = "a label ends when its guard is dropped; bind it: let _label = label!(…)"]
 pub struct LabelScope(PhantomData<*const ()>);
@@ -29,7 +29,7 @@ impl LabelScope {
         Self::disabled()
     }
 
-    /// A label that does not appear anywhere.
+    /// A label that is not shown.
     pub const fn disabled() -> Self {
         Self(PhantomData)
     }

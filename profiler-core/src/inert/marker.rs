@@ -1,7 +1,7 @@
 //! Markers that are not recorded. Options, payload types and schemas are the real ones.
 
 pub mod schema {
-    //! Marker schemas, as with the engine.
+    //! Marker schemas: how a viewer shows the markers of one type. The same as with the engine.
 
     pub use crate::schema::*;
 }
@@ -14,7 +14,12 @@ use std::marker::PhantomData;
 
 /// Does nothing.
 #[inline(always)]
-pub fn add_untyped_marker(_name: &str, _category: impl Into<CategoryPair>, _options: MarkerOptions) {}
+pub fn add_untyped_marker(
+    _name: &str,
+    _category: impl Into<CategoryPair>,
+    _options: MarkerOptions,
+) {
+}
 
 /// Does nothing.
 #[inline(always)]
@@ -36,12 +41,12 @@ pub fn add_marker<M: ProfilerMarker>(
 ) {
 }
 
-/// The static behind a macro call. Not made by hand.
+/// The static behind a macro call. Not for direct use.
 #[derive(Debug)]
 pub struct MarkerSite;
 
 impl MarkerSite {
-    /// A site.
+    /// Makes a site that records nothing.
     pub const fn new(_name: &'static str) -> Self {
         Self
     }
@@ -62,11 +67,16 @@ impl MarkerSite {
 
     /// Does nothing.
     #[inline(always)]
-    pub fn add_text(&'static self, _category: impl Into<CategoryPair>, _options: MarkerOptions, _text: &str) {
+    pub fn add_text(
+        &'static self,
+        _category: impl Into<CategoryPair>,
+        _options: MarkerOptions,
+        _text: &str,
+    ) {
     }
 }
 
-/// The guard of a scope. Not `Send`, as the one that does something.
+/// The guard of a scope. Not `Send`, like the engine's guard.
 #[derive(Debug)]
 #[must_use = "a scope ends when its guard is dropped; bind it: let _scope = scope!(…)"]
 pub struct MarkerScope<'a>(PhantomData<(*const (), &'a str)>);
@@ -117,7 +127,7 @@ impl MarkerSpan {
     /// Does nothing.
     pub fn detail(&self, _name: &str, _value: &str) {}
 
-    /// `None`.
+    /// Always `None`.
     pub fn id(&self) -> Option<u64> {
         None
     }

@@ -1,11 +1,11 @@
 //! The recording API in builds without the feature `engine`: the same names, which do nothing.
 //!
-//! Called by libraries and applications that record, in programs that do not enable recording. Every
-//! public item has the name and the signature of the item that it stands for; its documentation is
-//! there. Invariants: nothing here reads a clock, stores, allocates or makes a system call, so the
-//! compiler removes every call; the program `tests/recording_api.rs` compiles with the engine and
-//! with this module. Guards implement `Drop`, so that the compiler and clippy say the same about
-//! their users in both builds.
+//! Called by libraries and applications that record, in programs that do not enable recording.
+//! Every public item has the name and the signature of an item of the engine, where it is
+//! documented. Invariants: nothing here reads a clock, stores, allocates or makes a system call, so
+//! the compiler removes every call; the program `tests/recording_api.rs` compiles with the engine
+//! and with this module. Guards implement `Drop`, so that the compiler and clippy report the same
+//! warnings about their users in both builds.
 
 pub mod alloc;
 pub mod counter;

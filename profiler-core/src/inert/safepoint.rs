@@ -5,23 +5,9 @@ use std::time::Duration;
 
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
+pub use crate::sample_types::{FunctionId, FunctionName};
 
-/// The interpreter's number of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FunctionId(pub u64);
-
-/// What a function is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FunctionName<'n> {
-    /// Shown name.
-    pub name: &'n str,
-    /// Source file; empty if unknown.
-    pub file: &'n str,
-    /// Line in it, from 1 on; 0 if unknown.
-    pub line: u32,
-}
-
-/// A stack that is not taken.
+/// A stack that is not recorded.
 #[derive(Debug)]
 pub struct StackRoom<'r>(PhantomData<&'r mut ()>);
 
@@ -35,7 +21,7 @@ impl StackRoom<'_> {
 pub struct SafePointSampler(());
 
 impl SafePointSampler {
-    /// A sampler.
+    /// Makes a sampler that is always off.
     pub fn new(_thread: ThreadId, _interval: Duration) -> Self {
         Self(())
     }
@@ -50,7 +36,7 @@ impl SafePointSampler {
         false
     }
 
-    /// False.
+    /// Always false.
     pub const fn is_on(&self) -> bool {
         false
     }

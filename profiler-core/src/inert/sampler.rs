@@ -1,44 +1,16 @@
-//! A writer of samples that writes none, for programs with a sampler of their own.
+//! A writer that drops all samples, for programs with a sampler of their own.
 
 use crate::category::CategoryPair;
 use crate::ids::{DefinitionId, ThreadId};
+pub use crate::sample_types::{Frame, MAX_FRAMES, ModuleDefinition, Sample};
 use crate::time::Timestamp;
 
-/// Most frames of one stack.
-pub const MAX_FRAMES: usize = 1024;
-
-/// One frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Frame {
-    /// Code of a module, as a byte offset from where the module begins.
-    Code(DefinitionId, u64),
-    /// Code that belongs to no module.
-    Unknown(u64),
-    /// A label that the program set.
-    Label(DefinitionId),
-}
-
-/// A file whose code ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModuleDefinition {
-    /// Its file.
-    pub path: String,
-    /// The linker's identity of its contents; empty if it has none.
-    pub build_id: Vec<u8>,
-    /// Where its address 0 is in the process.
-    pub base: u64,
-    /// Its first mapped address.
-    pub start: u64,
-    /// The address after its last.
-    pub end: u64,
-}
-
-/// `None`.
+/// Always `None`: nothing is defined.
 pub fn define_module(_module: &ModuleDefinition) -> Option<DefinitionId> {
     None
 }
 
-/// `None`.
+/// Always `None`: nothing is defined.
 pub fn define_label(
     _name: &str,
     _about: impl Into<CategoryPair>,
@@ -48,27 +20,12 @@ pub fn define_label(
     None
 }
 
-/// One sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample<'a> {
-    /// When.
-    pub at: Timestamp,
-    /// Processor time since the thread's sample before, in nanoseconds.
-    pub cpu_ns: Option<u64>,
-    /// Outermost first.
-    pub frames: &'a [Frame],
-    /// Whether frames further out are missing.
-    pub cut: bool,
-    /// Whether unwinding came to a frame that it could not leave.
-    pub failed: bool,
-}
-
-/// Drops all samples.
+/// A writer that drops all samples.
 #[derive(Debug, Default)]
 pub struct SampleWriter(());
 
 impl SampleWriter {
-    /// A writer.
+    /// Makes a writer that drops all samples.
     pub fn new() -> Self {
         Self(())
     }

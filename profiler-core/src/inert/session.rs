@@ -12,7 +12,7 @@ pub fn pause() {}
 /// Does nothing.
 pub fn resume() {}
 
-/// False.
+/// Always false.
 pub fn is_paused() -> bool {
     false
 }
@@ -23,7 +23,7 @@ pub fn pause_sampling() {}
 /// Does nothing.
 pub fn resume_sampling() {}
 
-/// False.
+/// Always false.
 pub fn is_sampling_paused() -> bool {
     false
 }

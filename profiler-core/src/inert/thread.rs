@@ -1,10 +1,10 @@
-//! Threads, which are neither named nor numbered.
+//! The functions for threads, which neither name nor number a thread.
 
 pub use crate::thread_filter::ThreadFilter;
 
 use crate::ids::ThreadId;
 
-/// 0.
+/// Always 0.
 pub fn current() -> ThreadId {
     ThreadId::new(0)
 }

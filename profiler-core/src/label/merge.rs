@@ -1,26 +1,34 @@
-//! Native frames and labels, merged into one stack by stack address.
+//! Merges native frames and labels into one stack by stack address.
 //!
-//! Used wherever a stack is taken: by the sampler, and for markers and allocations. Pure; allocates nothing.
+//! Used wherever a stack is taken: by the sampler, and for markers and allocations. Pure; allocates
+//! nothing.
 //!
-//! The stack grows downwards, so a native frame's part of it reaches from its own stack pointer up to that of
-//! the frame outside it. A label belongs to the frame whose part its address lies in, and stands just inside it:
-//! further in than the frame, further out than whatever that frame called.
+//! The stack grows downwards, so a native frame occupies the stack from its own stack pointer up to
+//! that of its caller's frame. A label belongs to the frame that contains its address. It is placed
+//! directly inside that frame and outside all functions that the frame called.
 //!
-//! Invariants: every frame and every label comes out once; frames keep their order and labels theirs, also those
-//! whose addresses say otherwise, as on a stack that a coroutine brought.
+//! Invariants: every frame and every label is returned once. Frames keep their order, and labels
+//! keep theirs, even if the addresses contradict it, as on a coroutine's stack.
 
 pub(crate) use super::stack::Placed;
 use crate::entry::stack::Frame;
 
-/// Merges native frames, each with its stack pointer, and labels, each with an address of the frame that opened it; both
-/// outermost first, and so is what comes out. With `cut` frames further out than the first one are missing, and labels
-/// beyond its stack pointer are taken for theirs.
+/// Merges native frames, each with its stack pointer, and labels, each with an address in the frame
+/// that opened it. Input and output are outermost first. With `cut`, frames further out than the
+/// first one are missing, and labels beyond its stack pointer are assigned to them.
 pub(crate) fn merge<L>(native: &[Placed], labels: L, cut: bool) -> Merged<'_, L>
 where
     L: Iterator<Item = Placed> + Clone,
 {
-    let bound = native.first().filter(|_| cut).map_or(u64::MAX, |(_, outermost)| *outermost);
-    Merged { native, labels, bound }
+    let bound = native
+        .first()
+        .filter(|_| cut)
+        .map_or(u64::MAX, |(_, outermost)| *outermost);
+    Merged {
+        native,
+        labels,
+        bound,
+    }
 }
 
 /// The frames of a merged stack, outermost first.
@@ -28,7 +36,7 @@ where
 pub(crate) struct Merged<'a, L> {
     native: &'a [Placed],
     labels: L,
-    /// Labels from here upwards stand before the next native frame.
+    /// Labels at this address or above come before the next native frame.
     bound: u64,
 }
 
@@ -49,7 +57,10 @@ impl<L: Iterator<Item = Placed> + Clone> Iterator for Merged<'_, L> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.native.len().saturating_add(self.labels.clone().count());
+        let left = self
+            .native
+            .len()
+            .saturating_add(self.labels.clone().count());
         (left, Some(left))
     }
 }
@@ -72,14 +83,19 @@ mod tests {
     }
 
     const NATIVE: [Placed; 3] = [
-        (Frame::Unknown(1), 0x900), // main, whose part reaches up from 0x900
+        (Frame::Unknown(1), 0x900), // main, which occupies the stack from 0x900 up
         (Frame::Unknown(2), 0x500),
         (Frame::Unknown(3), 0x400),
     ];
 
     #[test]
     fn a_label_stands_just_inside_the_frame_that_opened_it() {
-        let labels = [(label(1), 0x980), (label(2), 0x8ff), (label(3), 0x500), (label(4), 0x410)];
+        let labels = [
+            (label(1), 0x980),
+            (label(2), 0x8ff),
+            (label(3), 0x500),
+            (label(4), 0x410),
+        ];
         let expected = [1, 2, 3].map(Frame::Unknown);
         let [main, middle, leaf] = expected;
         assert_eq!(
@@ -95,25 +111,35 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cut_stack_the_labels_further_out_come_first() {
+    fn in_a_cut_stack_the_labels_of_missing_frames_come_first() {
         let labels = [(label(1), 0x980), (label(2), 0x510)];
         let [main, middle, leaf] = [1, 2, 3].map(Frame::Unknown);
-        assert_eq!(merged(&NATIVE, &labels, true), [label(1), main, middle, label(2), leaf]);
+        assert_eq!(
+            merged(&NATIVE, &labels, true),
+            [label(1), main, middle, label(2), leaf]
+        );
     }
 
     #[test]
-    fn a_label_below_all_frames_is_the_innermost_ones() {
+    fn a_label_below_all_frames_belongs_to_the_innermost_frame() {
         let [main, middle, leaf] = [1, 2, 3].map(Frame::Unknown);
-        assert_eq!(merged(&NATIVE, &[(label(1), 0x3f0)], false), [main, middle, leaf, label(1)]);
+        assert_eq!(
+            merged(&NATIVE, &[(label(1), 0x3f0)], false),
+            [main, middle, leaf, label(1)]
+        );
     }
 
-    /// Falling addresses, distinct: what a thread's own stack looks like.
+    /// Distinct, falling addresses, as on a thread's own stack.
     fn falling(most: usize) -> impl Strategy<Value = Vec<u64>> {
-        prop::collection::btree_set(1_u64..1000, 0..most).prop_map(|all| all.into_iter().rev().collect())
+        prop::collection::btree_set(1_u64..1000, 0..most)
+            .prop_map(|all| all.into_iter().rev().collect())
     }
 
     fn placed(addresses: &[u64], frame: impl Fn(u32) -> Frame) -> Vec<Placed> {
-        (0..).zip(addresses).map(|(number, address)| (frame(number), *address)).collect()
+        (0..)
+            .zip(addresses)
+            .map(|(number, address)| (frame(number), *address))
+            .collect()
     }
 
     proptest! {
@@ -123,18 +149,20 @@ mod tests {
         ) {
             let native = placed(&pointers, |number| Frame::Unknown(u64::from(number)));
             let labels = placed(&addresses, label);
-            // A frame owns what lies from its pointer up to the next, so its pointer is moved to the upper end.
+            // A frame occupies the addresses from its pointer up to the next, so move its pointer
+            // to the upper end.
             let upper = |index: usize| if index == 0 { u64::MAX } else { pointers[index - 1] };
             let ends = native.iter().enumerate().map(|(index, (frame, _))| (*frame, upper(index), 0));
             let mut model: Vec<_> = ends.chain(labels.iter().map(|(frame, at)| (*frame, *at, 1))).collect();
-            // At the same address the label is the outer frame's: its part ends just below.
+            // At the same address the label belongs to the outer frame: the inner frame ends just
+            // below.
             model.sort_by_key(|(_, at, is_label)| (std::cmp::Reverse(*at), 1 - *is_label));
             let model: Vec<Frame> = model.into_iter().map(|(frame, ..)| frame).collect();
             prop_assert_eq!(merged(&native, &labels, false), model);
         }
 
         #[test]
-        fn nothing_is_lost_or_reordered_whatever_the_addresses(
+        fn nothing_is_lost_or_reordered_for_any_addresses(
             pointers in prop::collection::vec(any::<u64>(), 0..10),
             addresses in prop::collection::vec(any::<u64>(), 0..10),
             cut in any::<bool>(),
@@ -144,9 +172,9 @@ mod tests {
             let all = merge(&native, labels.iter().copied(), cut);
             prop_assert_eq!(all.len(), native.len() + labels.len());
             let is_label = |frame: &Frame| matches!(frame, Frame::Label(_));
-            let (inner, outer): (Vec<Frame>, Vec<Frame>) = all.partition(is_label);
-            prop_assert_eq!(inner, labels.iter().map(|(frame, _)| *frame).collect::<Vec<_>>());
-            prop_assert_eq!(outer, native.iter().map(|(frame, _)| *frame).collect::<Vec<_>>());
+            let (of_labels, of_code): (Vec<Frame>, Vec<Frame>) = all.partition(is_label);
+            prop_assert_eq!(of_labels, labels.iter().map(|(frame, _)| *frame).collect::<Vec<_>>());
+            prop_assert_eq!(of_code, native.iter().map(|(frame, _)| *frame).collect::<Vec<_>>());
         }
     }
 }

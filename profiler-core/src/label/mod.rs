@@ -1,4 +1,4 @@
-//! Labels: frames that the program names itself, on the stacks of its threads.
+//! Labels: frames on a thread's stack that the program names itself.
 //!
 //! Called by applications. [`crate::label!`] opens a label for the rest of a block,
 //! [`function`](macro@function) for a whole function. Samples and the stacks of markers show the
@@ -41,7 +41,7 @@ mod stack;
 /// that has `profiler-core` under another name, that name comes first:
 /// `#[label::function(crate = profiler_child::core, &category::IO)]`.
 ///
-/// Not for an `async fn`, which may go on on another thread, nor for a `const fn`:
+/// Not for an `async fn`, which may continue on another thread, nor for a `const fn`:
 ///
 /// ```compile_fail
 /// #[profiler_core::label::function]
@@ -56,11 +56,11 @@ use std::marker::PhantomData;
 use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
-use crate::pool::definitions::Definition;
+use crate::pool::definitions::{Definition, LabelDefinition};
 use crate::pool::tag::pool_tag;
-use crate::record::{gate, local};
+use crate::record::{local, session_state};
 
-/// The static behind a [`crate::label!`]. Not made by hand.
+/// The static behind a [`crate::label!`]. Not for direct use.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Label {
@@ -71,52 +71,60 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label with this name, opened at this place of the source.
+    /// A label with this name, opened at this source location.
     pub const fn new(name: &'static str, file: &'static str, line: u32) -> Self {
-        Self { name, file, line, cell: DefinitionCell::new() }
+        Self {
+            name,
+            file,
+            line,
+            cell: DefinitionCell::new(),
+        }
     }
 
-    /// Defines the label in the pool. `None` if that is not possible now; then this scope does not
-    /// appear.
+    /// Defines the label in the pool. `None` if that is not possible now; then this scope is not
+    /// shown.
     #[cold]
     #[inline(never)]
     fn define(&self, category: CategoryPair) -> Option<(u64, DefinitionId)> {
         local::with_manager(|manager| {
             let definition = || {
-                Ok(Definition::Label {
+                Ok(Definition::Label(LabelDefinition {
                     name: self.name.to_owned(),
                     category: category.define(manager)?,
                     subcategory: category.subcategory(),
                     file: self.file.to_owned(),
                     line: self.line,
-                })
+                }))
             };
-            Some((manager.tag(), self.cell.get_or_define(manager, definition).ok()?))
+            Some((
+                manager.tag(),
+                self.cell.get_or_define(manager, definition).ok()?,
+            ))
         })
     }
 }
 
-/// Closes a label when it is dropped. Made by [`crate::label!`]. It stays on its thread.
+/// Closes a label when it is dropped. Made by [`crate::label!`]. Not `Send`.
 #[derive(Debug)]
 #[must_use = "a label ends when its guard is dropped; bind it: let _label = label!(…)"]
 pub struct LabelScope {
-    /// How many labels were open before it.
+    /// The number of labels that were open before it.
     outside: u32,
-    /// Not `Send`: the label is its thread's.
+    /// Not `Send`: the label belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
-/// The label is not stored.
+/// Marks a label that is not stored.
 const NONE: u32 = u32::MAX;
 
 impl LabelScope {
     /// Opens a label if a session runs.
     #[inline(always)]
     pub fn new(label: &'static Label, category: impl Into<CategoryPair>) -> Self {
-        if !gate::is_active() {
+        if !session_state::is_active() {
             return Self::disabled();
         }
-        // In the frame of whoever opens the label, because this is always inlined.
+        // In the frame of the function that opens the label, because this is always inlined.
         let place = 0_u8;
         let address = std::ptr::from_ref(&place).addr() as u64;
         let tag = pool_tag();
@@ -124,18 +132,26 @@ impl LabelScope {
             Some(number) => registry::push(tag, number, address),
             None => Self::first(label, category.into(), address),
         };
-        Self { outside, thread: PhantomData }
+        Self {
+            outside,
+            thread: PhantomData,
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn first(label: &'static Label, category: CategoryPair, address: u64) -> u32 {
-        label.define(category).map_or(NONE, |(tag, number)| registry::push(tag, number, address))
+        label
+            .define(category)
+            .map_or(NONE, |(tag, number)| registry::push(tag, number, address))
     }
 
-    /// A label that does not appear anywhere.
+    /// A label that is not shown.
     pub const fn disabled() -> Self {
-        Self { outside: NONE, thread: PhantomData }
+        Self {
+            outside: NONE,
+            thread: PhantomData,
+        }
     }
 }
 

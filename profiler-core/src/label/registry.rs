@@ -1,12 +1,13 @@
-//! Which thread has which labels: a list that only grows, and its places are used again.
+//! Finds the labels of each thread, in a list that only grows and whose places are reused.
 //!
-//! A thread takes a place when it opens its first label in a session and gives it back when it ends; the sampler finds
-//! it by the thread's number. Lock-free, so nobody ever waits here, also not for a thread that is held up.
+//! A thread takes a place when it opens its first label in a session, and releases it when it ends.
+//! The sampler finds the place by the thread's number. Lock-free: no thread waits here, not even
+//! for a suspended thread.
 //!
-//! Invariants: a place is never freed, so whoever finds one may read it at any time; it is its owner's as long as the
-//! owner's number stands in it. There are as many places as threads had labels at once, of 1 KiB each. The hot
-//! thread-local is a bare pointer without destructor: it may be read at any point of a thread's life, and is
-//! cleared before the place is given back.
+//! Invariants: a place is never freed, so it may be read at any time. It belongs to its owner while
+//! the owner's number is stored in it. The number of places is the largest number of threads that
+//! had labels at once; each takes 1 KiB. The hot thread-local is a bare pointer without destructor:
+//! it may be read at any point of a thread's life, and is cleared before the place is released.
 
 #![allow(unsafe_code)]
 
@@ -32,17 +33,17 @@ struct ThreadLabels {
 }
 
 static FIRST: AtomicPtr<ThreadLabels> = AtomicPtr::new(ptr::null_mut());
-/// How often a thread took a place.
+/// The number of times that a thread took a place.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static OWN: Cell<Option<&'static LabelStack>> = const { Cell::new(None) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    /// The place that `OWN` refers to.
+    /// The place that contains the stack of `OWN`.
     static PLACE: Cell<Option<&'static ThreadLabels>> = const { Cell::new(None) };
 }
 
-/// Gives the place back when the thread ends.
+/// Releases the place when the thread ends.
 static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(give_back);
 
 extern "C" fn give_back(_: *mut std::ffi::c_void) {
@@ -54,7 +55,7 @@ extern "C" fn give_back(_: *mut std::ffi::c_void) {
     }
 }
 
-/// Opens a label of the calling thread; says how many were open before.
+/// Opens a label of the calling thread; returns the number that were open before.
 #[inline(always)]
 pub(super) fn push(tag: u64, label: DefinitionId, address: u64) -> u32 {
     match OWN.get() {
@@ -67,14 +68,14 @@ pub(super) fn push(tag: u64, label: DefinitionId, address: u64) -> u32 {
 #[inline(never)]
 fn push_first(tag: u64, label: DefinitionId, address: u64) -> u32 {
     if MAKING.replace(true) {
-        return NONE; // making a place allocates, and the allocator has labels
+        return NONE; // making a place allocates, and the allocator may open labels
     }
     let own = take_place();
     MAKING.set(false);
     own.push(tag, label, address)
 }
 
-/// Closes the calling thread's labels but the `outside` outermost ones.
+/// Closes the calling thread's labels except the `outside` outermost ones.
 #[inline(always)]
 pub(super) fn leave(outside: u32) {
     if let Some(stack) = OWN.get() {
@@ -82,15 +83,18 @@ pub(super) fn leave(outside: u32) {
     }
 }
 
-/// The labels that the calling thread has open, outermost first.
+/// The open labels of the calling thread, outermost first.
 pub(crate) fn own() -> OpenLabels<'static> {
-    OWN.get().map_or_else(OpenLabels::none, |stack| stack.open(pool_tag()))
+    OWN.get()
+        .map_or_else(OpenLabels::none, |stack| stack.open(pool_tag()))
 }
 
-/// A place for the calling thread.
+/// Takes a place for the calling thread.
 fn take_place() -> &'static LabelStack {
     let tid = sys::current_thread_id().get();
-    let place = all().find(|place| place.claim(tid)).unwrap_or_else(|| add(tid));
+    let place = all()
+        .find(|place| place.claim(tid))
+        .unwrap_or_else(|| add(tid));
     AT_END.arm();
     PLACE.set(Some(place));
     TAKEN.fetch_add(1, Ordering::Release);
@@ -100,7 +104,9 @@ fn take_place() -> &'static LabelStack {
 
 impl ThreadLabels {
     fn claim(&self, tid: u64) -> bool {
-        self.owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.owner
+            .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 }
 
@@ -108,12 +114,16 @@ impl ThreadLabels {
 fn add(tid: u64) -> &'static ThreadLabels {
     let mut first = FIRST.load(Ordering::Acquire);
     let stack = LabelStack::new();
-    let place = Box::leak(Box::new(ThreadLabels { owner: AtomicU64::new(tid), stack, next: None }));
+    let place = Box::leak(Box::new(ThreadLabels {
+        owner: AtomicU64::new(tid),
+        stack,
+        next: None,
+    }));
     loop {
         place.next = deref(first);
         let this = ptr::from_mut(place);
         match FIRST.compare_exchange_weak(first, this, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: from `Box::leak`, and from now on nobody has a unique reference to it.
+            // SAFETY: from `Box::leak`, and no unique reference to it exists from now on.
             Ok(_) => return unsafe { &*this },
             Err(other) => first = other,
         }
@@ -125,25 +135,28 @@ fn all() -> impl Iterator<Item = &'static ThreadLabels> {
 }
 
 fn deref(place: *mut ThreadLabels) -> Option<&'static ThreadLabels> {
-    // SAFETY: null, or put into the list by `add`: initialised before, never freed, never changed but for its atomics.
+    // SAFETY: null, or added by `add`: initialised before, never freed, and changed only through
+    // its atomics.
     unsafe { place.as_ref() }
 }
 
-/// Finds the labels of threads for a sampler, which asks for the same ones again and again.
+/// Finds the labels of threads for a sampler, which needs the same threads repeatedly.
 #[derive(Debug, Default)]
 pub(crate) struct LabelFinder {
     known: HashMap<ThreadId, &'static ThreadLabels>,
-    /// [`TAKEN`] at the last look at the whole list.
+    /// [`TAKEN`] at the last search of the whole list.
     seen: u64,
 }
 
 impl LabelFinder {
-    /// The open labels of a thread; `None` if it never had any. Allocates only when new threads have some.
+    /// The label stack of a thread; `None` if it never had any. Allocates only when new threads
+    /// have labels.
     ///
-    /// The thread may end, and another take the place over, at any time. Whoever has stopped the thread, or runs on it in
-    /// a signal handler, reads its own.
+    /// The thread may end, and another take over the place, at any time. A caller that has stopped
+    /// the thread, or runs on it in a signal handler, reads that thread's own labels.
     pub(crate) fn of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
-        let is_its = |place: &&&'static ThreadLabels| place.owner.load(Ordering::Acquire) == thread.get();
+        let is_its =
+            |place: &&&'static ThreadLabels| place.owner.load(Ordering::Acquire) == thread.get();
         if let Some(place) = self.known.get(&thread).filter(is_its) {
             return Some(&place.stack);
         }
@@ -169,7 +182,11 @@ mod tests {
     use crate::entry::stack::Frame;
 
     fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-        std::thread::Builder::new().spawn(body).unwrap().join().unwrap()
+        std::thread::Builder::new()
+            .spawn(body)
+            .unwrap()
+            .join()
+            .unwrap()
     }
 
     #[test]
@@ -188,11 +205,14 @@ mod tests {
             (tid, TAKEN.load(Ordering::Acquire))
         });
         assert!(taken > 0);
-        assert!(LabelFinder::default().of(tid).is_none(), "a thread that has ended has labels");
+        assert!(
+            LabelFinder::default().of(tid).is_none(),
+            "a thread that has ended has labels"
+        );
     }
 
     #[test]
-    fn threads_one_after_the_other_use_the_same_places() {
+    fn consecutive_threads_reuse_places() {
         for _ in 0..100 {
             on_a_thread(|| {
                 push(1, DefinitionId::new(1), 1);
@@ -204,7 +224,13 @@ mod tests {
     #[test]
     fn a_new_owner_begins_without_labels() {
         for _ in 0..20 {
-            on_a_thread(|| assert_eq!(push(1, DefinitionId::new(1), 1), 0, "left open by another thread"));
+            on_a_thread(|| {
+                assert_eq!(
+                    push(1, DefinitionId::new(1), 1),
+                    0,
+                    "labels left open by another thread"
+                )
+            });
         }
     }
 }

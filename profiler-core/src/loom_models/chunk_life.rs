@@ -1,10 +1,10 @@
-//! A chunk from hand to hand: made ready, taken, filled, handed over, closed, ready again.
+//! Models of a chunk's life: made ready, taken, filled, handed over, closed, ready again.
 
 use loom::sync::Arc;
 use loom::thread;
 
 use crate::ids::ChunkIndex;
-use crate::manager::done::{DoneChunks, Slots};
+use crate::manager::full_chunks::{FullChunks, Slots};
 use crate::manager::ready::ReadyChunks;
 use crate::pool::slot::ChunkSlot;
 use crate::pool::slot::model::Chunk;
@@ -13,34 +13,43 @@ use crate::time::Timestamp;
 const CHUNK: ChunkIndex = ChunkIndex::new(0);
 const PLACE: (u64, u64) = (12_288, 4096);
 
-struct Shared {
+struct ModelledPool {
     chunk: Chunk,
     ready: ReadyChunks,
-    done: DoneChunks,
+    done: FullChunks,
 }
 
-impl Slots for Shared {
+impl Slots for ModelledPool {
     fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
         (index == CHUNK).then_some(&self.chunk.slot)
     }
 }
 
-impl Shared {
+impl ModelledPool {
     fn new() -> Arc<Self> {
-        Arc::new(Self { chunk: Chunk::new(), ready: ReadyChunks::new(), done: DoneChunks::new() })
+        Arc::new(Self {
+            chunk: Chunk::new(),
+            ready: ReadyChunks::new(),
+            done: FullChunks::new(),
+        })
     }
 
-    /// The maintenance thread's part, for a chunk that nobody had before.
+    /// The maintenance thread's step: makes a new chunk ready.
     fn make_ready(&self) {
         self.chunk.slot.describe(PLACE.0, 4096);
         self.ready.offer(0, CHUNK).unwrap();
     }
 
-    /// A recording thread's: takes a chunk if there is one, writes an entry, hands it over.
+    /// A recording thread's step: takes a chunk if one is ready, writes an entry into it, and hands
+    /// it over.
     fn fill(&self, first: u64) -> bool {
         let taken = self.ready.take(0).is_some();
         if taken {
-            assert_eq!((self.chunk.slot.offset(), self.chunk.slot.bytes()), PLACE, "not as described");
+            assert_eq!(
+                (self.chunk.slot.offset(), self.chunk.slot.bytes()),
+                PLACE,
+                "not as described"
+            );
             self.chunk.open(first);
             self.chunk.write(first, 1);
             self.chunk.slot.finish(Timestamp::MAX);
@@ -49,7 +58,8 @@ impl Shared {
         taken
     }
 
-    /// The manager's: what is done is closed and ready again. Gives the entries that went.
+    /// The manager's step: closes done chunks and makes them ready again. Returns the number of
+    /// evicted entries.
     fn recycle(&self) -> u64 {
         let mut evicted = 0;
         for index in self.done.take_all(self) {
@@ -65,7 +75,7 @@ impl Shared {
 #[test]
 fn loom_a_chunk_made_ready_is_seen_as_it_was_described() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         let maker = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.make_ready())
@@ -77,9 +87,9 @@ fn loom_a_chunk_made_ready_is_seen_as_it_was_described() {
 }
 
 #[test]
-fn loom_whoever_counts_a_chunk_handed_over_counts_all_its_entries() {
+fn loom_recycling_a_chunk_handed_over_counts_all_its_entries() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         shared.make_ready();
         let first = {
             let shared = Arc::clone(&shared);
@@ -89,7 +99,11 @@ fn loom_whoever_counts_a_chunk_handed_over_counts_all_its_entries() {
         let filled_again = evicted > 0 && shared.fill(90);
         shared.chunk.check_copy();
         first.join().unwrap();
-        let expected = if filled_again { (90, vec![90]) } else { (10, vec![10]) };
+        let expected = if filled_again {
+            (90, vec![90])
+        } else {
+            (10, vec![10])
+        };
         assert_eq!(shared.chunk.copy(), Some(expected), "evicted {evicted}");
     });
 }

@@ -1,18 +1,19 @@
-//! Models of what several modules do together, under all interleavings. `.ci/run loom` runs them.
+//! Models of protocols between several modules, checked under all interleavings by loom.
+//! `.ci/run loom` runs them.
 //!
-//! A protocol that lives in one module has its model beside it. Invariant of all models: they call
-//! the shipped code; only memory and the course of a thread are the model's own.
+//! The model of a protocol within one module is in that module. Invariant of all models: they call
+//! the shipped code; only the memory and the steps of each thread belong to the model.
 
 mod allowance;
 mod chunk_life;
-mod moved_books;
+mod moved_counts;
 mod put_back;
 mod rows;
 
 use crate::pool::Words;
 use crate::sync::AtomicU64;
 
-/// Memory of which only the pages count.
+/// Memory without contents, for models that only count its pages.
 struct NoWords;
 
 impl Words for NoWords {

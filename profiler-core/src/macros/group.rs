@@ -1,8 +1,10 @@
 //! The macros of [`groups`](crate::groups): one static per call site.
 
-/// A group by a constant text, as a static of the call site: `group!("plugin:foo").enter()`, `group!(Tenant, "acme")`.
+/// A group by a constant text, as a static of the call site: `group!("plugin:foo").enter()`,
+/// `group!(Tenant, "acme")`.
 ///
-/// Gives a `&'static` [`Group`](crate::groups::Group). A known kind may stand before a colon; without one it is a component.
+/// Returns a `&'static` [`Group`](crate::groups::Group). The text may begin with a known kind and a
+/// colon; otherwise the group is a component.
 #[macro_export]
 macro_rules! group {
     ($text:expr $(,)?) => {{
@@ -16,7 +18,8 @@ macro_rules! group {
     }};
 }
 
-/// Waits for something by a constant name until the guard is dropped, see [`crate::groups::blocking()`].
+/// Marks the calling thread as waiting for a resource of this constant name until the guard is
+/// dropped, see [`crate::groups::blocking()`].
 #[macro_export]
 macro_rules! blocking {
     ($what:expr $(,)?) => {

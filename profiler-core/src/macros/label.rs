@@ -1,7 +1,8 @@
-//! The macro: one static per call site. Without the cargo feature `enabled` it compiles to nothing.
+//! The macro `label!`: one static per call site. Without the cargo feature `enabled` it compiles to
+//! nothing.
 
 /// Opens a label for the rest of the block: `label!(name)`, `label!(name, category)`. The name is a
-/// literal or constant. [`crate::label`](mod@crate::label) says what it costs and where it appears.
+/// literal or constant. See [`crate::label`](mod@crate::label) for its costs and where it appears.
 ///
 /// ```
 /// use profiler_core::label;

@@ -8,7 +8,7 @@
 /// `marker!(name, category, options, payload)`. The name is a literal or constant; the payload is
 /// a reference to a [`crate::marker::ProfilerMarker`]. Without a session nothing is evaluated.
 /// A call site keeps the category of its first marker; where it varies, use
-/// [`crate::marker::add_marker`] and its kin.
+/// [`crate::marker::add_marker`] and the similar functions.
 ///
 /// ```
 /// use profiler_core::marker;
@@ -34,7 +34,8 @@ macro_rules! marker {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::session::is_active() {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add($category, $options);
             },
             ()
@@ -43,7 +44,8 @@ macro_rules! marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::session::is_active() {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add_typed($category, $options, $payload);
             },
             ()
@@ -64,7 +66,8 @@ macro_rules! text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::session::is_active() {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add_text($category, $options, $text);
             },
             ()
@@ -90,8 +93,13 @@ macro_rules! scope {
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, ::core::option::Option::None)
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(
+                    &__PROFILER_SITE,
+                    $category,
+                    ::core::option::Option::None,
+                )
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -99,7 +107,8 @@ macro_rules! scope {
     ($name:expr, $category:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
                 $crate::marker::MarkerScope::new(
                     &__PROFILER_SITE,
                     $category,
@@ -140,7 +149,8 @@ macro_rules! span {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::session::is_active() {
-                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                static __PROFILER_SITE: $crate::marker::MarkerSite =
+                    $crate::marker::MarkerSite::new($name);
                 $crate::marker::MarkerSpan::new(&__PROFILER_SITE, $category, $options)
             } else {
                 $crate::marker::MarkerSpan::disabled()

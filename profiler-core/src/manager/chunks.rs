@@ -1,7 +1,8 @@
-//! The books of all chunks: who is where, what is oldest, what is destroyed next.
+//! The accounting of all chunks: the state of each, which one is oldest, and which one is destroyed
+//! next.
 //!
-//! Called with the manager's lock held. Sizes in bytes are whole pages. "Released" means: full
-//! or left by its thread, complete, and the next to go when memory is needed, oldest first.
+//! Called with the manager's lock held. Sizes in bytes are whole pages. "Released" means: full or
+//! left by its thread, complete, and the next to be destroyed when memory is needed, oldest first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +14,7 @@ use crate::pool::Words;
 use crate::pool::layout::{Extent, Layout, Region, SIZE_CLASSES, SLOT_BYTES};
 use crate::time::Timestamp;
 
-/// Why there is no chunk.
+/// Why no chunk is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoChunk {
     /// The allowance is used up and nothing released is left to destroy.
@@ -22,7 +23,7 @@ pub(crate) enum NoChunk {
     NoSpace,
 }
 
-/// Chunks of this process, except those that threads or the ready places hold.
+/// Chunks of this process, except those that threads or the ready slots hold.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     space: ChunkSpace,
@@ -32,19 +33,21 @@ pub(crate) struct Chunks {
     released_bytes: u64,
     /// Done time of the youngest chunk that was ever destroyed.
     destroyed: Timestamp,
-    /// Released since the last update and still there, oldest first; the front is what goes.
+    /// Chunks released since the last update that still exist, oldest first; the front is destroyed
+    /// first.
     newly_released: VecDeque<ReleasedChunk>,
-    /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
+    /// Released chunks per thread row, and rows whose last chunk has been destroyed since the last
+    /// sweep.
     per_row: BTreeMap<u32, u32>,
     emptied: Vec<u32>,
-    /// Done chunks that hold nothing: booked, and about to be destroyed.
+    /// Done chunks without entries: charged, and about to be destroyed.
     useless: Vec<ChunkIndex>,
-    /// Blocks whose pages could not be given back: booked, and reused as they are.
+    /// Blocks whose pages could not be returned: charged, and reused as they are.
     kept: Vec<Vec<ChunkIndex>>,
     changed: bool,
-    /// Chunks opened before belong to an earlier session.
+    /// Chunks opened before this instant belong to an earlier session.
     session_start: Timestamp,
-    /// Bytes that were held when a file system was found full; more is tried for little by little.
+    /// Bytes that were held when a file system was found full; raised gradually to retry.
     room: u64,
 }
 
@@ -68,14 +71,15 @@ impl Chunks {
         }
     }
 
-    /// A session starts: what a thread still holds from before will be destroyed, not listed.
+    /// Called when a session starts: chunks that threads still hold from before will be destroyed,
+    /// not listed.
     pub(crate) fn begin_session(&mut self, now: Timestamp) {
         self.session_start = now;
         self.newly_released.clear();
     }
 
-    /// A chunk of this class, or the oldest released one, which must be destroyed to come nearer.
-    /// Notes once that more was wanted than allowed.
+    /// Returns a chunk of this class, or the oldest released chunk, which the caller must destroy
+    /// before it retries. Notes once that more was requested than allowed.
     pub(crate) fn acquire(
         &mut self,
         manager: &ChunkManager,
@@ -87,38 +91,57 @@ impl Chunks {
             other => return other.map(Acquired::Chunk),
         }
         if !std::mem::replace(wanted, true) {
-            manager.pool().budget().want(manager.pool().layout().class_bytes(class));
+            manager
+                .pool()
+                .budget()
+                .want(manager.pool().layout().class_bytes(class));
         }
         let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
         let fits = bytes == manager.pool().layout().class_bytes(class) && !exceeds(manager);
         // Recycled: the same memory, already made ready.
-        Ok(if fits { Acquired::Chunk(oldest) } else { Acquired::Destroy(oldest) })
+        Ok(if fits {
+            Acquired::Chunk(oldest)
+        } else {
+            Acquired::Destroy(oldest)
+        })
     }
 
-    /// A chunk for a recording thread, from the wished class to the least that will do. No system
-    /// call: without free budget the oldest released chunk is recycled, if it is large enough. But in
-    /// a file a free chunk must be allocated first: one call, rather than the loss of old data.
+    /// Returns a chunk for a recording thread, of the largest class available from `wished` down to
+    /// `least`. Makes no system call: without free budget the oldest released chunk is recycled, if
+    /// it is large enough. But in a file a free chunk must be allocated first: one call, to avoid
+    /// the loss of old data.
     pub(crate) fn acquire_at_once(
         &mut self,
         manager: &ChunkManager,
         least: u8,
         wished: u8,
     ) -> Result<ChunkIndex, NoChunk> {
-        let free = (least..=wished).rev().find_map(|class| self.take_free(manager, class).ok());
+        let free = (least..=wished)
+            .rev()
+            .find_map(|class| self.take_free(manager, class).ok());
         if let Some(index) = free {
             return Ok(index);
         }
-        manager.pool().budget().want(manager.pool().layout().class_bytes(wished));
+        manager
+            .pool()
+            .budget()
+            .want(manager.pool().layout().class_bytes(wished));
         let enough = manager.pool().layout().class_bytes(least);
         let oldest = self.released.first_key_value().map(|(_, bytes)| *bytes);
         if oldest.is_none_or(|bytes| bytes < enough) || exceeds(manager) {
             return Err(NoChunk::NoBudget);
         }
-        self.evict_oldest(manager).map(|(index, _)| index).ok_or(NoChunk::NoBudget)
+        self.evict_oldest(manager)
+            .map(|(index, _)| index)
+            .ok_or(NoChunk::NoBudget)
     }
 
     /// A chunk from free budget and free space, not yet populated.
-    pub(crate) fn take_free(&mut self, manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
+    pub(crate) fn take_free(
+        &mut self,
+        manager: &ChunkManager,
+        class: u8,
+    ) -> Result<ChunkIndex, NoChunk> {
         if let Some(kept) = self.kept.get_mut(usize::from(class)).and_then(Vec::pop) {
             return Ok(kept);
         }
@@ -137,22 +160,30 @@ impl Chunks {
         described.map(|()| index)
     }
 
-    /// Finds addresses for a chunk, and in a file the room behind them: a full file system is met
-    /// like a used-up allowance, from this process's own oldest data.
+    /// Finds addresses for a chunk, and in a file allocates the space behind them. A full file
+    /// system is treated like a used-up allowance: this process's own oldest data is destroyed.
     fn describe_block(
         &mut self,
         manager: &ChunkManager,
         index: ChunkIndex,
         class: u8,
     ) -> Result<(), NoChunk> {
-        let (pool, block) = (manager.pool(), self.space.take(class).ok_or(NoChunk::NoSpace)?);
+        let pool = manager.pool();
+        let block = self.space.take(class).ok_or(NoChunk::NoSpace)?;
         let offset = pool.layout().region(Region::Chunks).offset + block * pool.layout().page;
-        let extent = Extent { offset, len: pool.layout().class_bytes(class) };
+        let extent = Extent {
+            offset,
+            len: pool.layout().class_bytes(class),
+        };
         if !pool.map().secure(extent) {
-            // What was allocated before the room ran out is not booked, so it must not stay.
+            // Pages allocated before the space ran out are not charged, so they must be released.
             let _ = pool.map().release(extent);
             self.space.put(block, class);
-            self.room = pool.budget().used_and_allowed().0.saturating_sub(extent.len);
+            self.room = pool
+                .budget()
+                .used_and_allowed()
+                .0
+                .saturating_sub(extent.len);
             return Err(NoChunk::NoBudget);
         }
         let slot = pool.slot(index).ok_or(NoChunk::NoSpace)?;
@@ -160,15 +191,16 @@ impl Chunks {
         Ok(())
     }
 
-    /// What the pool may hold as far as the file system has room: more than any allowance until it was
-    /// found full. A stock by the allowance alone would cost all that is recorded there.
+    /// The bytes that the pool may hold as far as the file system has room: more than any allowance
+    /// until the file system was found full. Without this limit, making chunks ready up to the
+    /// allowance would destroy everything recorded there.
     pub(crate) const fn room(&mut self) -> u64 {
         let room = self.room;
         self.room = room.saturating_add(room / 16);
         room
     }
 
-    /// Lists what recording threads have left since the last call.
+    /// Lists the chunks that recording threads have left since the last call.
     pub(crate) fn collect_done(&mut self, manager: &ChunkManager) {
         self.collect_done_quietly(manager);
         while let Some(index) = self.useless.pop() {
@@ -176,7 +208,7 @@ impl Chunks {
         }
     }
 
-    /// The same, but what holds nothing is left for the next call of the other.
+    /// Like `collect_done`, but keeps chunks without entries for the next call of `collect_done`.
     pub(crate) fn collect_done_quietly(&mut self, manager: &ChunkManager) {
         for index in manager.done.take_all(manager.pool()) {
             self.release(manager, index);
@@ -184,26 +216,32 @@ impl Chunks {
     }
 
     fn release(&mut self, manager: &ChunkManager, index: ChunkIndex) {
-        let Some(slot) = manager.pool().slot(index) else { return };
+        let Some(slot) = manager.pool().slot(index) else {
+            return;
+        };
         self.changed = true;
         if slot.committed().entries() == 0 || slot.start_time() < self.session_start {
             slot.close();
             self.useless.push(index);
             return;
         }
-        // A thread may have been held up between leaving the chunk and handing it over. Listed as
-        // older than what was destroyed meanwhile, it would bring that back to life for a receiver,
-        // who knows by the oldest chunk alone what has gone.
-        let (done, bytes) = (slot.done_time().max(self.destroyed.next()), slot.bytes());
+        // A thread may have been delayed between leaving the chunk and handing it over. If the
+        // chunk were listed as older than chunks destroyed meanwhile, a receiver would believe that
+        // those still exist: it treats all chunks older than the oldest one as destroyed.
+        let done = slot.done_time().max(self.destroyed.next());
+        let bytes = slot.bytes();
         self.released.insert((done, index), bytes);
         self.released_bytes += bytes;
         *self.per_row.entry(slot.thread().get()).or_default() += 1;
-        let at = self.newly_released.partition_point(|chunk| chunk.done <= done);
-        self.newly_released.insert(at, ReleasedChunk { done, bytes });
+        let at = self
+            .newly_released
+            .partition_point(|chunk| chunk.done <= done);
+        self.newly_released
+            .insert(at, ReleasedChunk { done, bytes });
     }
 
-    /// Takes the oldest released chunk out of the books and counts its entries as evicted.
-    /// Its memory stays booked; the caller recycles or destroys it.
+    /// Removes the oldest released chunk from the lists and counts its entries as evicted. Its
+    /// memory stays charged; the caller recycles or destroys it.
     fn evict_oldest(&mut self, manager: &ChunkManager) -> Option<(ChunkIndex, u64)> {
         let ((done, index), bytes) = self.released.pop_first()?;
         self.released_bytes -= bytes;
@@ -222,20 +260,31 @@ impl Chunks {
         Some((index, bytes))
     }
 
-    /// Gives the memory of a chunk that nobody holds back to the system and to the allowance.
-    /// False if the system does not take it: then it stays booked, and is used again.
+    /// Returns the memory of a chunk that no thread holds to the system and to the allowance. False
+    /// if the system does not take it: then it stays charged, and is used again.
     pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) -> bool {
         let freed = give_pages_back(manager, index);
-        self.book_destroyed(manager, index, freed)
+        self.account_destroyed(manager, index, freed)
     }
 
-    /// The second half of [`Self::destroy`], for who did the first, [`give_pages_back`], without the lock.
-    pub(crate) fn book_destroyed(&mut self, manager: &ChunkManager, index: ChunkIndex, freed: bool) -> bool {
+    /// The second half of [`Self::destroy`], for callers that did the first half,
+    /// [`give_pages_back`], without the lock.
+    pub(crate) fn account_destroyed(
+        &mut self,
+        manager: &ChunkManager,
+        index: ChunkIndex,
+        freed: bool,
+    ) -> bool {
         let pool = manager.pool();
-        let Some(slot) = pool.slot(index) else { return false };
+        let Some(slot) = pool.slot(index) else {
+            return false;
+        };
         let extent = pool.chunk_extent(slot);
-        // The slot lies in shared memory, which a stray write of the host's may have reached.
-        let Some(inside) = extent.offset.checked_sub(pool.layout().region(Region::Chunks).offset) else {
+        // The slot lies in shared memory, which a stray write of the host may have changed.
+        let Some(inside) = extent
+            .offset
+            .checked_sub(pool.layout().region(Region::Chunks).offset)
+        else {
             return false;
         };
         let class = class_of(pool.layout(), extent.len);
@@ -252,18 +301,20 @@ impl Chunks {
         true
     }
 
-    /// The next chunk to be destroyed while more is held than allowed: first what is ready but
-    /// holds nothing, then the oldest released one.
+    /// The next chunk to be destroyed while more is held than allowed: first ready chunks, which
+    /// have no entries, then the oldest released chunk.
     pub(crate) fn take_excess(&mut self, manager: &ChunkManager) -> Option<ChunkIndex> {
         if !exceeds(manager) {
             return None;
         }
-        let ready = (0..SIZE_CLASSES).rev().find_map(|class| manager.ready.take(class));
+        let ready = (0..SIZE_CLASSES)
+            .rev()
+            .find_map(|class| manager.ready.take(class));
         self.changed |= ready.is_some();
         ready.or_else(|| self.evict_oldest(manager).map(|(index, _)| index))
     }
 
-    /// The next chunk to be destroyed of those that were done at or before `at`.
+    /// The next chunk to be destroyed among those done at or before `at`.
     pub(crate) fn take_done_at_or_before(
         &mut self,
         manager: &ChunkManager,
@@ -273,12 +324,12 @@ impl Chunks {
         self.evict_oldest(manager).map(|(index, _)| index)
     }
 
-    /// Notes that something changed of which a report must tell.
+    /// Notes a change that must be reported.
     pub(crate) const fn note_change(&mut self) {
         self.changed = true;
     }
 
-    /// Destroys everything that no thread holds; the session is over.
+    /// Destroys every chunk that no thread holds; the session is over.
     pub(crate) fn clear(&mut self, manager: &ChunkManager) {
         self.collect_done(manager);
         while let Some((index, _)) = self.evict_oldest(manager) {
@@ -308,19 +359,25 @@ impl Chunks {
         self.per_row.contains_key(&row)
     }
 
-    /// Rows whose last chunk has gone since the last call.
+    /// Takes the rows whose last chunk has been destroyed since the last call.
     pub(crate) fn take_emptied(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.emptied)
     }
 
     /// A report that lists every released chunk, for a new listener.
     pub(crate) fn full_update(&mut self, manager: &ChunkManager) -> Update {
-        let all = self.released.iter().map(|((done, _), bytes)| ReleasedChunk { done: *done, bytes: *bytes });
+        let all = self
+            .released
+            .iter()
+            .map(|((done, _), bytes)| ReleasedChunk {
+                done: *done,
+                bytes: *bytes,
+            });
         self.newly_released = all.collect();
         self.make_update(manager)
     }
 
-    /// What changed since the last report, or nothing.
+    /// The changes since the last report, or nothing.
     pub(crate) fn next_update(&mut self, manager: &ChunkManager, always: bool) -> Option<Update> {
         (always || self.changed).then(|| self.make_update(manager))
     }
@@ -342,28 +399,30 @@ impl Chunks {
     }
 }
 
-/// What [`Chunks::acquire`] came to.
+/// Result of [`Chunks::acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     /// A chunk.
     Chunk(ChunkIndex),
-    /// Nothing yet; the caller destroys this chunk and tries again.
+    /// Nothing yet; the caller destroys this chunk and retries.
     Destroy(ChunkIndex),
 }
 
-/// Gives the pages of a chunk that nobody else sees back to the system. Needs no lock. False if the
-/// system does not take them.
+/// Returns the pages of a chunk that no other thread sees to the system. Needs no lock. False if
+/// the system does not take them.
 pub(crate) fn give_pages_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
     let pool = manager.pool();
-    pool.slot(index).is_some_and(|slot| pool.map().release(pool.chunk_extent(slot)).is_ok())
+    pool.slot(index)
+        .is_some_and(|slot| pool.map().release(pool.chunk_extent(slot)).is_ok())
 }
 
+/// Whether the pool holds more than allowed.
 fn exceeds(manager: &ChunkManager) -> bool {
     let (used, allowed) = manager.pool().budget().used_and_allowed();
     used > allowed
 }
 
-/// Pages kept back for names and rows while chunks take the rest.
+/// Bytes reserved for names and rows, which chunks may not take.
 fn metadata_reserve(manager: &ChunkManager) -> u64 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let page = manager.pool().layout().page;
@@ -380,7 +439,7 @@ pub(crate) fn class_of(layout: &Layout, bytes: u64) -> u8 {
 struct Numbers {
     free: BTreeSet<u32>,
     frontier: u32,
-    booked: u64,
+    charged: u64,
 }
 
 impl Numbers {
@@ -393,11 +452,11 @@ impl Numbers {
         if end > pool.layout().region(Region::Directory).len {
             return None;
         }
-        if end > self.booked {
-            if !pool.take_page(Region::Directory, self.booked) {
+        if end > self.charged {
+            if !pool.take_page(Region::Directory, self.charged) {
                 return None;
             }
-            self.booked += pool.layout().page;
+            self.charged += pool.layout().page;
         }
         self.frontier += 1;
         Some(ChunkIndex::new(self.frontier - 1))

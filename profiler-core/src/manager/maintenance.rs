@@ -1,10 +1,10 @@
-//! The maintenance thread: everything about chunks that a recording thread should not do.
+//! The maintenance thread: all work on chunks that a recording thread should not do.
 //!
-//! One per recording process, from start to stop. It sleeps while no chunk is switched (and,
-//! with a duration window, wakes a few times per window). Per pass: take large chunks back from
-//! idle threads, list what is done, obey the allowance, expire what left the window, make the
-//! next chunks ready, tell the listener.
-//! Page work happens without the lock, on chunks that nobody else can see yet.
+//! One per recording process, from start to stop. It sleeps while no chunk is switched (and, with a
+//! duration window, wakes a few times per window). Per pass: take large chunks back from idle
+//! threads, list done chunks, enforce the allowance, destroy chunks outside the window, make the
+//! next chunks ready, inform the listener. Page work happens without the lock, on chunks that no
+//! other thread can see yet.
 
 use std::io;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::chunks::{Acquired, NoChunk};
-use super::{ChunkManager, State};
+use super::{ChunkManager, ChunkManagerState};
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::sys;
 use crate::time::{Anchor, Timestamp};
 
-/// Part of the allowance that ready chunks may take.
+/// Ready chunks may take 1/`READY_SHARE` of the allowance.
 const READY_SHARE: u64 = 8;
-/// Chunks made ready in place of larger ones that are not to be had.
+/// Minimum number of chunks made ready in place of larger ones that are unavailable.
 const MINIMUM_OF_SMALLER: usize = 2;
 /// Passes per duration window.
 const PASSES_PER_WINDOW: u32 = 16;
 
-/// Takes large chunks back from idle threads, and says when it wants to look again. It comes from
-/// above: who holds which chunk is known to `record` alone.
+/// Takes large chunks back from idle threads, and returns when to run again. Supplied by a higher
+/// layer: only `record` knows which thread holds which chunk.
 pub(crate) type Reclaim = Box<dyn FnMut(&ChunkManager) -> Option<Duration> + Send>;
 
 /// The running thread; dropping it without [`Maintenance::stop`] leaves the thread running.
@@ -39,10 +39,10 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    /// Starts the thread, after making the first chunks ready.
+    /// Starts the thread. Its first pass makes the first chunks ready.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// If the system cannot create a thread.
     pub(crate) fn start(
         manager: Arc<ChunkManager>,
         window: Option<Duration>,
@@ -50,11 +50,16 @@ impl Maintenance {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let body = {
-            let (manager, stop) = (Arc::clone(&manager), Arc::clone(&stop));
+            let manager = Arc::clone(&manager);
+            let stop = Arc::clone(&stop);
             move || run(&manager, &stop, window, reclaim)
         };
         let thread = sys::spawn_quiet("profiler-chunks", body)?;
-        Ok(Self { manager, stop, thread })
+        Ok(Self {
+            manager,
+            stop,
+            thread,
+        })
     }
 
     /// Ends the thread and waits for it.
@@ -68,40 +73,48 @@ impl Maintenance {
 fn run(manager: &ChunkManager, stop: &AtomicBool, window: Option<Duration>, mut reclaim: Reclaim) {
     let pause = window.map(|window| (window / PASSES_PER_WINDOW).max(Duration::from_millis(1)));
     while !stop.load(Ordering::Acquire) {
-        let look = reclaim(manager);
+        let next_check = reclaim(manager);
         pass(manager, window);
-        manager.work.wait([pause, look].into_iter().flatten().min());
+        let timeout = [pause, next_check].into_iter().flatten().min();
+        manager.work.wait(timeout);
     }
 }
 
 /// One round of work.
 pub(crate) fn pass(manager: &ChunkManager, window: Option<Duration>) {
-    // Before what is done is collected: whoever ended before has handed everything over.
+    // Before done chunks are collected: a thread that ended before has handed everything over.
     let just_ended = manager.threads.take_ended(manager.pool());
     manager.obey_allowance();
     if let Some(oldest) = window.and_then(|window| window_start(manager, window)) {
         manager.destroy_all(|chunks| chunks.take_done_at_or_before(manager, oldest));
     }
     {
-        let State { chunks, rows } = &mut *manager.lock();
+        let ChunkManagerState { chunks, rows } = &mut *manager.lock();
         rows.sweep(manager, chunks, just_ended);
     }
     restock(manager);
     manager.report(false);
 }
 
-/// The instant before which entries are out of the window.
+/// The instant before which entries are outside the window.
 pub(crate) fn window_start(manager: &ChunkManager, window: Duration) -> Option<Timestamp> {
     let converter = manager.pool().clock().converter(Anchor::take());
     let ticks = converter.ticks_in(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
-    Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw)
+    Timestamp::now()
+        .raw()
+        .checked_sub(ticks)
+        .map(Timestamp::from_raw)
 }
 
-/// Gives back chunks that were made ready in vain, as a look at the threads finds. Says whether any
-/// larger than the smallest are left.
+/// Destroys ready chunks that no thread requested since the last call. Returns whether any larger
+/// than the smallest are left.
 pub(crate) fn clear_left_over_stock(manager: &ChunkManager) -> bool {
     for class in (0..SIZE_CLASSES).filter(|class| manager.ready.is_left_over(*class)) {
-        manager.ready.drain(class).into_iter().for_each(|index| drop_ready(manager, index));
+        manager
+            .ready
+            .drain(class)
+            .into_iter()
+            .for_each(|index| drop_ready(manager, index));
     }
     (1..SIZE_CLASSES).any(|class| manager.ready.count(class) > 0)
 }
@@ -111,8 +124,8 @@ fn drop_ready(manager: &ChunkManager, index: ChunkIndex) {
     manager.lock().chunks.note_change();
 }
 
-/// Makes chunks ready for the next switches. What a class cannot have, because no block of that
-/// size is left in one piece, the next smaller one gets.
+/// Makes chunks ready for the next switches. If no block of a class's size is left in one piece,
+/// the next smaller class gets the chunks instead.
 fn restock(manager: &ChunkManager) {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let mut room = allowed.min(manager.lock().chunks.room()) / READY_SHARE;
@@ -122,9 +135,14 @@ fn restock(manager: &ChunkManager) {
         let plan = manager.ready.plan(class);
         let stock = manager.ready.count(class);
         let affordable = usize::try_from(room / bytes).unwrap_or(usize::MAX);
-        let wanted = plan.target.max(if missed { MINIMUM_OF_SMALLER } else { 0 }).min(affordable);
+        let wanted = plan
+            .target
+            .max(if missed { MINIMUM_OF_SMALLER } else { 0 })
+            .min(affordable);
         let in_demand = plan.in_demand || missed;
-        let made = (stock..wanted).map_while(|_| make_ready(manager, class, in_demand)).count();
+        let made = (stock..wanted)
+            .map_while(|_| make_ready(manager, class, in_demand))
+            .count();
         missed = in_demand && stock + made == 0;
         room = room.saturating_sub(bytes.saturating_mul((stock + made) as u64));
     }
@@ -134,7 +152,12 @@ fn restock(manager: &ChunkManager) {
 fn make_ready(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<()> {
     let index = take_chunk(manager, class, may_evict)?;
     let slot = manager.pool().slot(index)?;
-    if manager.pool().map().populate(manager.pool().chunk_extent(slot)).is_err() {
+    if manager
+        .pool()
+        .map()
+        .populate(manager.pool().chunk_extent(slot))
+        .is_err()
+    {
         manager.destroy(index);
         return None;
     }
@@ -156,7 +179,7 @@ fn take_chunk(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<Chun
     }
 }
 
-/// A chunk, if it must be at the cost of the oldest released ones.
+/// Returns a chunk, if necessary at the cost of the oldest released ones.
 pub(crate) fn acquire(manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
     let mut wanted = false;
     loop {

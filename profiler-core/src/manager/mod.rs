@@ -1,16 +1,17 @@
-//! The chunk manager of one process: who gets which chunk, what is released, what goes first.
+//! The chunk manager of one process: hands out chunks, lists released chunks, destroys the oldest
+//! first.
 //!
-//! Recording threads touch only its lock-free ends ([`ready`], [`done`]) and, when no chunk is
-//! ready, try its lock once. Everything else happens on the maintenance thread ([`maintenance`])
-//! or on the control thread that applies the parent's word.
+//! Recording threads touch only its lock-free ends ([`ready`], [`full_chunks`]) and, when no chunk
+//! is ready, try its lock once. All other work happens on the maintenance thread ([`maintenance`])
+//! or on the control thread that executes the parent's commands.
 //!
-//! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk
-//! is in exactly one state (free, ready, open, done, released); the oldest released chunk is
-//! the first to go; whoever destroys a chunk counts its entries in its thread's row first.
+//! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk is
+//! in exactly one state (free, ready, open, done, released); the oldest released chunk is destroyed
+//! first; the entries of a chunk are counted in its thread's row before it is destroyed.
 
 pub(crate) mod chunks;
-pub(crate) mod done;
 pub(crate) mod event;
+pub(crate) mod full_chunks;
 pub(crate) mod maintenance;
 pub(crate) mod ready;
 pub(crate) mod rows;
@@ -27,8 +28,8 @@ use crate::pool::tag::next_pool_tag;
 use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};
-use done::{DoneChunks, Slots};
 use event::Event;
+use full_chunks::{FullChunks, Slots};
 use ready::ReadyChunks;
 use rows::Rows;
 use threads::ThreadRows;
@@ -37,9 +38,9 @@ use update::ManagerUpdate;
 /// Receives every update, in order. Must not call the manager.
 pub type Listener = Box<dyn FnMut(ManagerUpdate) + Send>;
 
-/// Everything behind the lock.
+/// The state behind the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ChunkManagerState {
     pub(crate) chunks: Chunks,
     pub(crate) rows: Rows,
 }
@@ -49,18 +50,20 @@ pub(crate) struct ChunkManager {
     pool: Pool,
     tag: u64,
     pub(crate) ready: ReadyChunks,
-    pub(crate) done: DoneChunks,
+    pub(crate) done: FullChunks,
     pub(crate) threads: ThreadRows,
     pub(crate) work: Event,
     /// How often a recording thread found no chunk ready and had to ask for one.
     pub(crate) not_ready: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ChunkManagerState>,
     listener: Mutex<Option<Listener>>,
 }
 
 impl std::fmt::Debug for ChunkManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkManager").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("ChunkManager")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,13 +75,16 @@ impl Slots for Pool {
 
 impl ChunkManager {
     pub(crate) fn new(pool: Pool) -> Self {
-        let state = State { chunks: Chunks::new(pool.layout()), rows: Rows::new(pool.layout()) };
+        let state = ChunkManagerState {
+            chunks: Chunks::new(pool.layout()),
+            rows: Rows::new(pool.layout()),
+        };
         let threads = ThreadRows::new(pool.layout().page);
         Self {
             pool,
             tag: next_pool_tag(),
             ready: ReadyChunks::new(),
-            done: DoneChunks::new(),
+            done: FullChunks::new(),
             threads,
             work: Event::new(),
             not_ready: AtomicU64::new(0),
@@ -87,22 +93,29 @@ impl ChunkManager {
         }
     }
 
+    /// Whether the maintenance thread waits for work.
+    pub(crate) fn is_maintenance_idle(&self) -> bool {
+        self.work.is_waited_for()
+    }
+
     pub(crate) const fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Tells this pool from the ones this process had before.
+    /// Distinguishes this pool from earlier pools of this process.
     pub(crate) const fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// The state, waiting for it: for the profiler's own threads and rare calls.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Locks the state and waits for the lock: for the profiler's own threads and rare calls.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ChunkManagerState> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The state, if it is to be had at once: for recording threads.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+    /// Locks the state if the lock is free: for recording threads.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, ChunkManagerState>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -110,8 +123,8 @@ impl ChunkManager {
         }
     }
 
-    /// Sets what the process may hold, and destroys until it holds no more than that. An update
-    /// follows if that is a change.
+    /// Sets the bytes that the process may hold, and destroys chunks until it holds no more. Sends
+    /// an update if the allowance or the chunks changed.
     pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
         let changed = self.pool.budget().set_allowance(allowance);
         let (used, allowed) = self.pool.budget().used_and_allowed();
@@ -123,7 +136,7 @@ impl ChunkManager {
         self.work.notify();
     }
 
-    /// Destroys until no more is held than allowed.
+    /// Destroys chunks until no more is held than allowed.
     pub(crate) fn obey_allowance(&self) {
         self.lock().chunks.collect_done(self);
         self.destroy_all(|chunks| chunks.take_excess(self));
@@ -134,17 +147,19 @@ impl ChunkManager {
     /// can reach.
     pub(crate) fn destroy_all(&self, mut next: impl FnMut(&mut Chunks) -> Option<ChunkIndex>) {
         loop {
-            let Some(index) = next(&mut self.lock().chunks) else { return };
+            let Some(index) = next(&mut self.lock().chunks) else {
+                return;
+            };
             if !self.destroy(index) {
                 return; // destroying more would free nothing
             }
         }
     }
 
-    /// Destroys a chunk that nobody holds. False if the system does not take its pages.
+    /// Destroys a chunk that no thread holds. False if the system does not take its pages.
     pub(crate) fn destroy(&self, index: ChunkIndex) -> bool {
         let freed = give_pages_back(self, index);
-        self.lock().chunks.book_destroyed(self, index, freed)
+        self.lock().chunks.account_destroyed(self, index, freed)
     }
 
     /// Destroys released chunks that were done at or before `at`. Always followed by an update.
@@ -154,10 +169,13 @@ impl ChunkManager {
         self.report(true);
     }
 
-    /// Replaces the listener. The old one hears `Final`; the new one hears at once what is
-    /// held and lists every released chunk.
+    /// Replaces the listener. The old one receives `Final`; the new one receives at once the bytes
+    /// held and a list of every released chunk.
     pub(crate) fn set_listener(&self, listener: Option<Listener>) {
-        let mut current = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut current = self
+            .listener
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(mut old) = current.take() {
             old(ManagerUpdate::Final);
         }
@@ -171,11 +189,18 @@ impl ChunkManager {
         }
     }
 
-    /// Tells the listener what changed since the last report; with `always`, even nothing.
+    /// Reports the changes since the last report to the listener; with `always`, also when there
+    /// are none.
     pub(crate) fn report(&self, always: bool) {
-        // The listener's lock is taken first, so that updates are told in the order made.
-        let mut listener = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(listener) = listener.as_mut() else { return };
+        // The listener's lock is taken first, so that updates arrive in the order in which they are
+        // made.
+        let mut listener = self
+            .listener
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(listener) = listener.as_mut() else {
+            return;
+        };
         let update = self.lock().chunks.next_update(self, always);
         if let Some(update) = update {
             listener(ManagerUpdate::Changed(update));
@@ -183,6 +208,6 @@ impl ChunkManager {
     }
 }
 
-// Needs memory that is really given back.
+// Needs a system that really takes memory back.
 #[cfg(all(test, target_os = "linux", not(any(loom, profiler_portable))))]
 mod tests;

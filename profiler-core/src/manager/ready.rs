@@ -1,40 +1,41 @@
-//! Chunks made ready: what a writer's switch takes from, without a lock.
+//! Ready chunks: a writer that switches takes its next chunk from here, without a lock.
 //!
-//! Filled by the maintenance thread, emptied by recording threads. A few places per size
-//! class, each an atomic that holds a slot number or nothing; taking is one swap. There is no
-//! order among ready chunks, so there is nothing to queue and no ABA to fear.
+//! Filled by the maintenance thread, emptied by recording threads. A few places per size class,
+//! each an atomic that holds a slot number or nothing; taking is one swap. Ready chunks have no
+//! order, so there is no queue and no ABA problem.
 //!
-//! How many are kept ready follows the demand: twice as many each time the class is asked for
-//! again, half as many each time it is not. So a thread that records without a pause soon has a stock that
-//! lasts while the maintenance thread is kept from its core, and one that does not costs little.
+//! The number of ready chunks follows the demand: it doubles each time the class is requested
+//! again, and halves each time it is not. So a thread that records continuously soon has a stock
+//! that lasts while the maintenance thread gets no processor, and an idle thread costs little.
 
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Places per size class: 16 of the largest last 10 ms at the pace of markers without payload.
+/// Places per size class: 16 chunks of the largest class last 10 ms at the rate of markers without
+/// payload.
 pub(crate) const READY_PLACES: usize = 16;
-/// Smallest stock of chunks of the smallest class, so that a new thread finds one.
+/// Minimum stock of chunks of the smallest class, so that a new thread finds one.
 const MINIMUM_STOCK: usize = 2;
 const EMPTY: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Class {
     places: [AtomicU32; READY_PLACES],
-    /// How often a chunk of this class was wished for, ready or not.
+    /// How often a chunk of this class was requested, ready or not.
     demand: AtomicU64,
-    /// How many should be ready. Only the maintenance thread's passes touch it.
+    /// How many chunks should be ready. Touched only by the maintenance thread's passes.
     target: AtomicU64,
-    /// Whether it was in demand since somebody asked for that. Touched by the same.
+    /// Whether the class was requested since this was last read. Touched by the same passes.
     lately: AtomicU32,
 }
 
-/// What a class should have ready.
+/// The desired stock of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// How many chunks should be ready.
     pub(crate) target: usize,
-    /// Whether the class was asked for lately, so that older data may go for it.
+    /// Whether the class was requested lately, so that older data may be destroyed for it.
     pub(crate) in_demand: bool,
 }
 
@@ -52,10 +53,12 @@ impl ReadyChunks {
             target: AtomicU64::new(0),
             lately: AtomicU32::new(0),
         };
-        Self { classes: (0..SIZE_CLASSES).map(class).collect() }
+        Self {
+            classes: (0..SIZE_CLASSES).map(class).collect(),
+        }
     }
 
-    /// Notes that a chunk of this class was wished for.
+    /// Notes that a chunk of this class was requested.
     pub(crate) fn wish(&self, class: u8) {
         if let Some(class) = self.classes.get(usize::from(class)) {
             class.demand.fetch_add(1, Ordering::Relaxed);
@@ -64,14 +67,23 @@ impl ReadyChunks {
 
     /// Takes a ready chunk of this class, if there is one. At most 16 loads and one swap.
     pub(crate) fn take(&self, class: u8) -> Option<ChunkIndex> {
-        self.classes.get(usize::from(class))?.places.iter().find_map(take_place)
+        self.classes
+            .get(usize::from(class))?
+            .places
+            .iter()
+            .find_map(take_place)
     }
 
-    /// Offers a ready chunk; gives it back when all places are taken.
+    /// Offers a ready chunk; returns it if all places are taken.
     pub(crate) fn offer(&self, class: u8, chunk: ChunkIndex) -> Result<(), ChunkIndex> {
-        let places = self.classes.get(usize::from(class)).map_or(&[][..], |class| &class.places);
+        let places = self
+            .classes
+            .get(usize::from(class))
+            .map_or(&[][..], |class| &class.places);
         let is_free = |place: &&AtomicU32| {
-            place.compare_exchange(EMPTY, chunk.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            place
+                .compare_exchange(EMPTY, chunk.get(), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
         };
         places.iter().find(is_free).map(|_| ()).ok_or(chunk)
     }
@@ -79,33 +91,48 @@ impl ReadyChunks {
     /// How many chunks of this class are ready.
     pub(crate) fn count(&self, class: u8) -> usize {
         let taken = |place: &&AtomicU32| place.load(Ordering::Relaxed) != EMPTY;
-        self.classes.get(usize::from(class)).map_or(0, |class| class.places.iter().filter(taken).count())
+        self.classes
+            .get(usize::from(class))
+            .map_or(0, |class| class.places.iter().filter(taken).count())
     }
 
-    /// What this class should have ready, by what was wished for since the last call. Called by
-    /// one thread at a time.
+    /// The desired stock of this class, from the requests since the last call. Called by one thread
+    /// at a time.
     pub(crate) fn plan(&self, class: u8) -> Plan {
         let minimum = if class == 0 { MINIMUM_STOCK } else { 0 };
         let Some(class) = self.classes.get(usize::from(class)) else {
-            return Plan { target: 0, in_demand: false };
+            return Plan {
+                target: 0,
+                in_demand: false,
+            };
         };
-        let demand = usize::try_from(class.demand.swap(0, Ordering::Relaxed)).unwrap_or(READY_PLACES);
+        let demand =
+            usize::try_from(class.demand.swap(0, Ordering::Relaxed)).unwrap_or(READY_PLACES);
         let before = usize::try_from(class.target.load(Ordering::Relaxed)).unwrap_or(0);
         let target = match demand {
             0 => before / 2,
             _ => before.max(demand).saturating_mul(2).min(READY_PLACES),
         };
         class.target.store(target as u64, Ordering::Relaxed);
-        class.lately.fetch_or(u32::from(demand > 0), Ordering::Relaxed);
-        Plan { target: target.max(minimum), in_demand: demand > 0 }
+        class
+            .lately
+            .fetch_or(u32::from(demand > 0), Ordering::Relaxed);
+        Plan {
+            target: target.max(minimum),
+            in_demand: demand > 0,
+        }
     }
 
-    /// Whether this class has a stock that nobody asked for since the last call. Then none is to be
-    /// made either, until somebody asks. Called by the thread that plans.
+    /// Whether this class has more than its minimum stock and was not requested since the last
+    /// call. A class that was not requested gets no chunks until its next request. Called by the
+    /// thread that plans.
     pub(crate) fn is_left_over(&self, number: u8) -> bool {
         let minimum = if number == 0 { MINIMUM_STOCK } else { 0 };
-        let Some(class) = self.classes.get(usize::from(number)) else { return false };
-        let wished = class.lately.swap(0, Ordering::Relaxed) != 0 || class.demand.load(Ordering::Relaxed) > 0;
+        let Some(class) = self.classes.get(usize::from(number)) else {
+            return false;
+        };
+        let wished = class.lately.swap(0, Ordering::Relaxed) != 0
+            || class.demand.load(Ordering::Relaxed) > 0;
         if !wished {
             class.target.store(0, Ordering::Relaxed);
         }
@@ -114,7 +141,10 @@ impl ReadyChunks {
 
     /// Takes every ready chunk of this class without counting a demand.
     pub(crate) fn drain(&self, class: u8) -> Vec<ChunkIndex> {
-        let places = self.classes.get(usize::from(class)).map_or(&[][..], |class| &class.places);
+        let places = self
+            .classes
+            .get(usize::from(class))
+            .map_or(&[][..], |class| &class.places);
         places.iter().filter_map(take_place).collect()
     }
 }
@@ -132,13 +162,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_offered_is_taken_once() {
+    fn an_offered_chunk_is_taken_once() {
         let ready = ReadyChunks::new();
         for index in 0..16 {
             ready.offer(2, ChunkIndex::new(index)).unwrap();
         }
-        assert_eq!(ready.offer(2, ChunkIndex::new(99)), Err(ChunkIndex::new(99)));
-        let mut taken: Vec<u32> = std::iter::from_fn(|| ready.take(2)).map(ChunkIndex::get).collect();
+        assert_eq!(
+            ready.offer(2, ChunkIndex::new(99)),
+            Err(ChunkIndex::new(99))
+        );
+        let mut taken: Vec<u32> = std::iter::from_fn(|| ready.take(2))
+            .map(ChunkIndex::get)
+            .collect();
         taken.sort_unstable();
         assert_eq!(taken, (0..16).collect::<Vec<_>>());
         assert_eq!(ready.take(3), None);
@@ -146,12 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn a_stock_that_nobody_asked_for_between_two_looks_is_left_over() {
+    fn a_stock_without_requests_between_two_checks_is_left_over() {
         let ready = ReadyChunks::new();
         ready.wish(3);
         let target = ready.plan(3).target;
         (0..target as u32).for_each(|index| ready.offer(3, ChunkIndex::new(index)).unwrap());
-        assert!(!ready.is_left_over(3), "it was asked for before the first look");
+        assert!(
+            !ready.is_left_over(3),
+            "it was requested before the first check"
+        );
         assert!(ready.is_left_over(3));
         assert_eq!(ready.drain(3).len(), target);
         assert!(!ready.is_left_over(3) && ready.plan(3).target == 0);
@@ -191,7 +229,10 @@ mod loom_tests {
                 })
                 .collect();
             ready.offer(0, ChunkIndex::new(5)).unwrap();
-            let mut taken: Vec<_> = takers.into_iter().filter_map(|t| t.join().unwrap()).collect();
+            let mut taken: Vec<_> = takers
+                .into_iter()
+                .filter_map(|t| t.join().unwrap())
+                .collect();
             taken.extend(ready.take(0));
             assert_eq!(taken, [ChunkIndex::new(5)]);
         });

@@ -1,8 +1,9 @@
-//! The books of thread rows, counter cells and group cells: which are taken, and who pays for their pages.
+//! The accounting of thread rows, counter cells and group cells: which are taken, and which pages
+//! are charged.
 //!
-//! Called with the manager's lock held. A thread's row outlives the thread until its last chunk
-//! is destroyed; then its books go to row 0, the process's own, and the row is free again. So
-//! the sums of a process are exact for ever, however many threads come and go.
+//! Called with the manager's lock held. A thread's row outlives the thread until its last chunk is
+//! destroyed; then its counts move to row 0, the row of the process, and the row is free again. So
+//! the sums of a process stay exact while threads start and end.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +20,9 @@ pub(crate) struct Rows {
     groups: Table,
     /// Rows of threads that have ended.
     ended: BTreeSet<u32>,
-    /// Rows of threads that another thread has entries of: the sampler, in its own chunks.
+    /// Rows of threads that have entries in the chunks of another thread, the sampler.
     held: BTreeSet<u32>,
-    pauses_booked: bool,
+    pauses_charged: bool,
 }
 
 impl Rows {
@@ -31,30 +32,39 @@ impl Rows {
             groups: Table::new(Region::Groups, GROUP_BYTES, MAX_GROUPS, layout.page),
             ended: BTreeSet::new(),
             held: BTreeSet::new(),
-            pauses_booked: false,
+            pauses_charged: false,
         }
     }
 
-    /// A session starts: all rows are free but the process's own, one for the main thread, and those
-    /// of an earlier session that their threads have not let go of.
+    /// Called when a session starts: all rows are free except the row of the process, one for the
+    /// main thread, and rows of an earlier session that their threads have not released.
     pub(crate) fn begin_session(
         &mut self,
         manager: &ChunkManager,
         main: NewThread<'_>,
     ) -> Option<ThreadIndex> {
-        let (pool, threads) = (manager.pool(), &manager.threads);
+        let pool = manager.pool();
+        let threads = &manager.threads;
         threads.clear(pool);
         self.ended.clear();
         self.held.clear();
-        let process = NewThread { tid: ThreadId::new(0), is_main: false, name: "", at: main.at };
-        threads.keep(pool, process).filter(|row| *row == ThreadIndex::PROCESS)?;
+        let process = NewThread {
+            tid: ThreadId::new(0),
+            is_main: false,
+            name: "",
+            at: main.at,
+        };
+        threads
+            .keep(pool, process)
+            .filter(|row| *row == ThreadIndex::PROCESS)?;
         threads.keep(pool, main)
     }
 
-    /// Frees the rows of ended threads whose last chunk has gone. Costs what changed.
+    /// Frees the rows of ended threads whose last chunk has been destroyed. Visits only the rows
+    /// that have changed.
     ///
-    /// `just_ended` was taken from the thread rows before the done chunks were collected, so a
-    /// row in it has no chunk that is not in the books.
+    /// `just_ended` was taken from the thread rows before the done chunks were collected, so every
+    /// chunk of a row in it is in the lists.
     pub(crate) fn sweep(
         &mut self,
         manager: &ChunkManager,
@@ -71,19 +81,20 @@ impl Rows {
         }
     }
 
-    /// The row stays when its thread has ended and its chunks are gone, until [`Rows::let_go`].
+    /// Keeps the row, after its thread has ended and its chunks are gone, until [`Rows::let_go`].
     pub(crate) fn hold(&mut self, row: ThreadIndex) {
         self.held.insert(row.get());
     }
 
-    /// Nobody else has entries of the row's thread any more.
+    /// Called when the other thread's chunks hold no more entries of the row's thread.
     pub(crate) fn let_go(&mut self, manager: &ChunkManager, chunks: &Chunks, row: ThreadIndex) {
         self.held.remove(&row.get());
         self.retire_if_done(manager, chunks, row.get());
     }
 
     fn retire_if_done(&mut self, manager: &ChunkManager, chunks: &Chunks, number: u32) {
-        if !chunks.row_is_used(number) && !self.held.contains(&number) && self.ended.remove(&number) {
+        if !chunks.row_is_used(number) && !self.held.contains(&number) && self.ended.remove(&number)
+        {
             self.retire(manager, number);
         }
     }
@@ -91,18 +102,22 @@ impl Rows {
     fn retire(&mut self, manager: &ChunkManager, number: u32) {
         let pool = manager.pool();
         let index = ThreadIndex::new(number);
-        if let (Some(process), Some(row)) = (pool.thread_row(ThreadIndex::PROCESS), pool.thread_row(index)) {
+        if let (Some(process), Some(row)) = (
+            pool.thread_row(ThreadIndex::PROCESS),
+            pool.thread_row(index),
+        ) {
             process.absorb(index, row);
             manager.threads.put(index);
         }
     }
 
-    /// Takes a counter cell; cells are never given back.
+    /// Takes a counter cell; cells are never freed.
     pub(crate) fn add_counter(&mut self, manager: &ChunkManager) -> Option<CounterIndex> {
         self.counters.take(manager).map(CounterIndex::new)
     }
 
-    /// The next group cell, which `name` names: it is taken only if that works, so that cells in use have no gaps.
+    /// Takes the next group cell, and calls `name` to define it. If `name` fails, the cell stays
+    /// free, so that the cells in use have no gaps.
     pub(crate) fn add_group(
         &mut self,
         manager: &ChunkManager,
@@ -116,7 +131,7 @@ impl Rows {
         named.map(|()| index)
     }
 
-    /// Sets all groups to zero; a new session begins.
+    /// Sets all groups to zero when a new session begins.
     pub(crate) fn reset_groups(&self, manager: &ChunkManager) {
         for number in 0..self.groups.frontier {
             if let Some(cell) = manager.pool().group(GroupIndex::new(number)) {
@@ -130,7 +145,7 @@ impl Rows {
         usize::try_from(self.counters.frontier).unwrap_or(0)
     }
 
-    /// Sets all counters to zero; a new session begins.
+    /// Sets all counters to zero when a new session begins.
     pub(crate) fn reset_counters(&self, manager: &ChunkManager) {
         for number in 0..self.counters.frontier {
             if let Some(cell) = manager.pool().counter(CounterIndex::new(number)) {
@@ -139,21 +154,21 @@ impl Rows {
         }
     }
 
-    /// Whether the page of paused ranges is there.
-    pub(crate) const fn pauses_booked(&self) -> bool {
-        self.pauses_booked
+    /// Whether the page of paused ranges is charged.
+    pub(crate) const fn pauses_charged(&self) -> bool {
+        self.pauses_charged
     }
 
-    /// Books the page of paused ranges, once.
-    pub(crate) fn book_pauses(&mut self, manager: &ChunkManager) -> bool {
-        if !self.pauses_booked {
-            self.pauses_booked = manager.pool().take_page(Region::Pauses, 0);
+    /// Charges the page of paused ranges, unless it is charged. False if there is no room for it.
+    pub(crate) fn charge_pauses(&mut self, manager: &ChunkManager) -> bool {
+        if !self.pauses_charged {
+            self.pauses_charged = manager.pool().take_page(Region::Pauses, 0);
         }
-        self.pauses_booked
+        self.pauses_charged
     }
 }
 
-/// Rows of one table, never given back: pages booked as they are reached.
+/// Rows of one table, never freed; pages are charged as they are reached.
 #[derive(Debug)]
 struct Table {
     region: Region,
@@ -161,12 +176,19 @@ struct Table {
     most: u64,
     page: u64,
     frontier: u32,
-    booked: u64,
+    charged: u64,
 }
 
 impl Table {
     const fn new(region: Region, bytes: u64, most: u64, page: u64) -> Self {
-        Self { region, bytes, most, page, frontier: 0, booked: 0 }
+        Self {
+            region,
+            bytes,
+            most,
+            page,
+            frontier: 0,
+            charged: 0,
+        }
     }
 
     fn take(&mut self, manager: &ChunkManager) -> Option<u32> {
@@ -174,12 +196,12 @@ impl Table {
             return None;
         }
         let end = (u64::from(self.frontier) + 1) * self.bytes;
-        if end > self.booked {
-            if !manager.pool().take_page(self.region, self.booked) {
+        if end > self.charged {
+            if !manager.pool().take_page(self.region, self.charged) {
                 manager.pool().budget().want(self.page);
                 return None;
             }
-            self.booked += self.page;
+            self.charged += self.page;
         }
         self.frontier += 1;
         Some(self.frontier - 1)

@@ -1,10 +1,10 @@
-//! Who owns which addresses of the chunk region: a buddy allocator over whole pages.
+//! Address allocation in the chunk region: a buddy allocator over whole pages.
 //!
-//! Called with the manager's lock held, never by a recording thread on its fast way. It hands
-//! out addresses only; whether there may be memory behind them is the budget's business. The
-//! pool has addresses for the whole limit, so while the budget lasts a page is always found; a
-//! larger block may not be, and the caller then takes a smaller one. Knowlton, "A fast storage
-//! allocator", 1965. Lowest addresses first, so that a small pool stays dense.
+//! Called with the manager's lock held, never on a recording thread's fast path. It hands out
+//! addresses only; the budget decides whether there may be memory behind them. The pool has
+//! addresses for the whole limit, so a page is always found while the budget lasts. A larger block
+//! may not be found; the caller then takes a smaller one. Lowest addresses come first, so that a
+//! small pool stays dense. See Knowlton, "A fast storage allocator", 1965.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl ChunkSpace {
         let mut free: Vec<BTreeSet<u64>> = (0..SIZE_CLASSES).map(|_| BTreeSet::new()).collect();
         let frontier_end = pages >> LARGEST << LARGEST;
         let mut at = frontier_end;
-        // What is left at the end, as ever smaller blocks: aligned because they shrink.
+        // Splits the remainder at the end into blocks of falling size, which keeps them aligned.
         for class in (0..LARGEST).rev() {
             if pages - at >= 1 << class {
                 if let Some(set) = free.get_mut(usize::from(class)) {
@@ -37,7 +37,11 @@ impl ChunkSpace {
                 at += 1 << class;
             }
         }
-        Self { free, frontier: 0, frontier_end }
+        Self {
+            free,
+            frontier: 0,
+            frontier_end,
+        }
     }
 
     /// A block of this class, as its first page.
@@ -49,7 +53,9 @@ impl ChunkSpace {
             return self.extend();
         }
         let block = self.take(class + 1)?;
-        self.free.get_mut(usize::from(class))?.insert(block + (1 << class));
+        self.free
+            .get_mut(usize::from(class))?
+            .insert(block + (1 << class));
         Some(block)
     }
 
@@ -65,7 +71,9 @@ impl ChunkSpace {
     /// Puts a block back and joins it with its buddy while that is free too.
     pub(crate) fn put(&mut self, block: u64, class: u8) {
         let buddy = block ^ (1 << class);
-        let Some(set) = self.free.get_mut(usize::from(class)) else { return };
+        let Some(set) = self.free.get_mut(usize::from(class)) else {
+            return;
+        };
         if class < LARGEST && set.remove(&buddy) {
             self.put(block.min(buddy), class + 1);
         } else {
@@ -81,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_pages_can_be_taken_whatever_the_size() {
+    fn all_pages_can_be_taken_for_every_region_size() {
         for pages in [1, 2, 3, 255, 256, 257, 1000, 1024] {
             let mut space = ChunkSpace::new(pages);
             let mut taken = BTreeSet::new();

@@ -1,17 +1,17 @@
-//! Which thread rows are taken: lock-free, because recording threads come and go here.
+//! Allocation of thread rows: lock-free, because recording threads call it.
 //!
-//! A thread takes its row when it first records in a session and ends it when it ends, in both
-//! cases without a lock. Rows go back only through [`super::rows`], under the manager's lock,
-//! once the last chunk of an ended thread is gone. Lowest rows first, so that a reader may stop
-//! at the first page that was never touched; pages are booked as they are reached.
+//! A thread takes its row when it first records in a session and ends the row when it ends, in both
+//! cases without a lock. Rows are freed only through [`super::rows`], under the manager's lock,
+//! once the last chunk of an ended thread is gone. Lowest rows first, so that a reader may stop at
+//! the first page that was never touched; pages are charged as they are reached.
 //!
-//! The bits only say where to look. Whose a row is stands in the row itself (`pool::live::row`), and
-//! every step there is a compare-and-swap: a thread that was held up while one session stopped
-//! and another began finds its old row still its own, or takes one that is free.
+//! The bits are only hints. The row itself records its owner (`pool::live::row`), and every step
+//! there is a compare-and-swap: a thread that was delayed while one session stopped and another
+//! began either still owns its old row or takes a free one.
 
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::pool::Pool;
-use crate::pool::budget::BookedPages;
+use crate::pool::budget::ChargedPages;
 use crate::pool::layout::{MAX_THREADS, Region, THREAD_BYTES};
 use crate::pool::live::{NewThread, Occupant, RowUse, ThreadRow};
 use crate::sync::{AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use crate::time::Timestamp;
 
 const WORDS: usize = (MAX_THREADS / 64) as usize;
 
-/// Where rows are found by number, and who pays for them. A trait, so that loom can check this.
+/// Access to rows by number, and charging of their pages. A trait, so that loom can check this.
 pub(crate) trait RowTable {
     /// The row with this number, if there is one.
     fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow>;
-    /// Books the table's pages up to `end`; false if there is no room for them.
-    fn cover(&self, booked: &BookedPages, end: u64) -> bool;
+    /// Charges the table's pages up to `end`. False if there is no room for them.
+    fn cover(&self, charged: &ChargedPages, end: u64) -> bool;
 }
 
 impl RowTable for Pool {
@@ -32,8 +32,13 @@ impl RowTable for Pool {
         Self::thread_row(self, index)
     }
 
-    fn cover(&self, booked: &BookedPages, end: u64) -> bool {
-        booked.cover(self.map(), self.budget(), self.layout().region(Region::Threads), end)
+    fn cover(&self, charged: &ChargedPages, end: u64) -> bool {
+        charged.cover(
+            self.map(),
+            self.budget(),
+            self.layout().region(Region::Threads),
+            end,
+        )
     }
 }
 
@@ -42,12 +47,12 @@ impl RowTable for Pool {
 pub(crate) struct ThreadRows {
     /// One bit per row: taken.
     taken: Box<[AtomicU64]>,
-    /// One bit per row: its thread has ended since the last look.
+    /// One bit per row: its thread has ended since the last call of `take_ended`.
     ended: Box<[AtomicU64]>,
-    /// Rows that were ever taken, all below this.
+    /// All rows that were ever taken are below this.
     frontier: AtomicU64,
-    booked: BookedPages,
-    /// Rows that are kept for threads which the sampler found and which have not recorded yet.
+    charged: ChargedPages,
+    /// Number of rows kept for threads that the sampler found and that have not recorded yet.
     found: AtomicU64,
     /// Grows whenever a thread gets a row.
     changes: AtomicU64,
@@ -58,55 +63,77 @@ impl ThreadRows {
         Self::with_words(WORDS, page)
     }
 
-    /// For 64 rows per word.
+    /// A table of 64 rows per word.
     pub(crate) fn with_words(words: usize, page: u64) -> Self {
         let bits = || (0..words).map(|_| AtomicU64::new(0)).collect();
         Self {
             taken: bits(),
             ended: bits(),
             frontier: AtomicU64::new(0),
-            booked: BookedPages::new(page),
+            charged: ChargedPages::new(page),
             found: AtomicU64::new(0),
             changes: AtomicU64::new(0),
         }
     }
 
-    /// Takes the lowest free row for a thread; gives it and the use of it that this is. `None` if
-    /// no row or no page for one is left, or if the session ended meanwhile.
-    pub(crate) fn add(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<(ThreadIndex, RowUse)> {
+    /// Takes the lowest free row for a thread; returns it and its present use. `None` if no row or
+    /// no page for one is left, or if the session ended meanwhile.
+    pub(crate) fn add(
+        &self,
+        table: &impl RowTable,
+        thread: NewThread<'_>,
+    ) -> Option<(ThreadIndex, RowUse)> {
         self.set_up(table, |row, own| row.register(own, thread))
     }
 
-    /// Takes the lowest free row for a thread that comes later, by `ThreadRow::take_kept`.
+    /// Takes the lowest free row for a future thread, which takes it with `ThreadRow::take_kept`.
     pub(crate) fn keep(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<ThreadIndex> {
-        self.set_up(table, |row, own| row.keep(own, thread)).map(|(row, _)| row)
+        self.set_up(table, |row, own| row.keep(own, thread))
+            .map(|(row, _)| row)
     }
 
-    /// Keeps a row for a thread that has recorded nothing, and may never do.
-    pub(crate) fn keep_found(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<ThreadIndex> {
+    /// Keeps a row for a thread that has recorded nothing, and may never record.
+    pub(crate) fn keep_found(
+        &self,
+        table: &impl RowTable,
+        thread: NewThread<'_>,
+    ) -> Option<ThreadIndex> {
         let row = self.keep(table, thread)?;
         self.found.fetch_add(1, Ordering::AcqRel);
         Some(row)
     }
 
-    /// The row that was kept for a found thread, now its own. Costs a look at all rows, if any is kept.
-    pub(crate) fn take_found(&self, table: &impl RowTable, tid: ThreadId) -> Option<(ThreadIndex, RowUse)> {
+    /// Takes the row that was kept for a found thread. Reads all rows if any is kept.
+    pub(crate) fn take_found(
+        &self,
+        table: &impl RowTable,
+        tid: ThreadId,
+    ) -> Option<(ThreadIndex, RowUse)> {
         if self.found.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let (index, found) = self.alive(table).find(|(_, found)| found.tid == tid && found.is_kept)?;
-        self.take_row(table, index, found.own).map(|own| (index, own))
+        let (index, found) = self
+            .alive(table)
+            .find(|(_, found)| found.tid == tid && found.is_kept)?;
+        self.take_row(table, index, found.own)
+            .map(|own| (index, own))
     }
 
-    /// The row that was seen to be kept for a found thread, unless it is another's by now.
-    pub(crate) fn take_row(&self, table: &impl RowTable, index: ThreadIndex, seen: RowUse) -> Option<RowUse> {
+    /// Takes the row that was seen to be kept for a found thread, unless it belongs to another one
+    /// now.
+    pub(crate) fn take_row(
+        &self,
+        table: &impl RowTable,
+        index: ThreadIndex,
+        seen: RowUse,
+    ) -> Option<RowUse> {
         let own = table.thread_row(index)?.take_kept_by(seen)?;
         self.found.fetch_sub(1, Ordering::AcqRel);
         self.changes.fetch_add(1, Ordering::AcqRel);
         Some(own)
     }
 
-    /// All rows of threads that live, and whose they are.
+    /// All rows of live threads, and their owners.
     pub(crate) fn alive<'a>(
         &'a self,
         table: &'a impl RowTable,
@@ -122,6 +149,8 @@ impl ThreadRows {
         self.changes.load(Ordering::Acquire)
     }
 
+    /// Claims a row and lets `step` assign it. `None` if that fails because the session ended
+    /// meanwhile; then the row is free again.
     fn set_up(
         &self,
         table: &impl RowTable,
@@ -141,7 +170,7 @@ impl ThreadRows {
             let number = self.take()?;
             let index = u32::try_from(number).ok().map(ThreadIndex::new)?;
             let end = number.saturating_add(1);
-            if !table.cover(&self.booked, end.saturating_mul(THREAD_BYTES)) {
+            if !table.cover(&self.charged, end.saturating_mul(THREAD_BYTES)) {
                 self.put(index);
                 return None;
             }
@@ -149,45 +178,59 @@ impl ThreadRows {
             if let Some(own) = table.thread_row(index)?.claim() {
                 return Some((index, own));
             }
-            // Its thread has it still, and its bit got lost between two sessions: now it has it again.
+            // The row's thread still has it; its bit was lost between two sessions and is set again
+            // now.
         }
     }
 
     fn take(&self) -> Option<u64> {
         (0_u64..).zip(&self.taken).find_map(|(word, bits)| {
             let free = |seen: u64| (seen != u64::MAX).then(|| seen | (seen + 1));
-            let before = bits.fetch_update(Ordering::AcqRel, Ordering::Relaxed, free).ok()?;
+            let before = bits
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, free)
+                .ok()?;
             Some(word * 64 + u64::from(before.trailing_ones()))
         })
     }
 
-    /// Frees a row that nobody refers to any more.
+    /// Frees a row that is no longer referred to.
     pub(crate) fn put(&self, index: ThreadIndex) {
         if let Some((bits, bit)) = place(&self.taken, index) {
             bits.fetch_and(!bit, Ordering::AcqRel);
         }
     }
 
-    /// Lets go of a row whose thread has ended, after it handed its chunk over.
-    pub(crate) fn end(&self, table: &impl RowTable, index: ThreadIndex, own: RowUse, at: Timestamp) {
-        let Some(row) = table.thread_row(index) else { return };
+    /// Releases the row of a thread that is ending and has handed its chunk over.
+    pub(crate) fn end(
+        &self,
+        table: &impl RowTable,
+        index: ThreadIndex,
+        own: RowUse,
+        at: Timestamp,
+    ) {
+        let Some(row) = table.thread_row(index) else {
+            return;
+        };
         if !row.end(own, at) {
-            return self.put(index); // of an earlier session: nobody asks for its books
+            return self.put(index); // its session is over: its counts are not used
         }
         if let Some((bits, bit)) = place(&self.ended, index) {
             bits.fetch_or(bit, Ordering::Release);
         }
     }
 
-    /// Lets go of a row that is kept for its thread.
+    /// Makes a row that its thread took by `ThreadRow::take_kept` a kept row again.
     pub(crate) fn step_back(&self, table: &impl RowTable, index: ThreadIndex, own: RowUse) {
-        if table.thread_row(index).is_some_and(|row| !row.step_back(own)) {
+        if table
+            .thread_row(index)
+            .is_some_and(|row| !row.step_back(own))
+        {
             self.put(index);
         }
     }
 
-    /// Rows whose threads have ended since the last call. What those threads handed over before
-    /// is visible to whoever collects done chunks after this call.
+    /// Takes the rows whose threads have ended since the last call. The chunks that those threads
+    /// handed over before are visible to a caller that collects done chunks after this call.
     pub(crate) fn take_ended(&self, table: &impl RowTable) -> Vec<ThreadIndex> {
         let words = usize::try_from(self.frontier().div_ceil(64)).unwrap_or(WORDS);
         let mut ended = Vec::new();
@@ -198,8 +241,8 @@ impl ThreadRows {
                 ended.extend(set.map(|bit| ThreadIndex::new(word * 64 + bit)));
             }
         }
-        // A thread of an earlier session may have been held up before it set its bit: the row is
-        // another's by now, who says itself when it ends.
+        // A thread of an earlier session may have been delayed before it set its bit. The row then
+        // belongs to another thread, which reports its end itself.
         ended.retain(|index| table.thread_row(*index).is_some_and(ThreadRow::has_ended));
         ended
     }
@@ -208,20 +251,29 @@ impl ThreadRows {
         self.frontier.load(Ordering::Acquire)
     }
 
-    /// A session begins: frees all rows but those that their threads have not let go of.
+    /// Called when a session begins: frees all rows except those that their threads have not
+    /// released.
     pub(crate) fn clear(&self, table: &impl RowTable) {
         let frontier = self.frontier();
-        // Not one row further: a look at a page that was never touched makes it.
-        let row =
-            |number: u32| table.thread_row(ThreadIndex::new(number)).filter(|_| u64::from(number) < frontier);
+        // Reads no row beyond the frontier: reading a page that was never touched allocates it.
+        let row = |number: u32| {
+            table
+                .thread_row(ThreadIndex::new(number))
+                .filter(|_| u64::from(number) < frontier)
+        };
         let stays = |number: u32| row(number).is_some_and(ThreadRow::leave_behind);
         let words = usize::try_from(frontier.div_ceil(64)).unwrap_or(WORDS);
         for (first, bits) in (0_u32..).step_by(64).zip(self.taken.iter().take(words)) {
             let staying = (0..64).filter(|bit| stays(first.saturating_add(*bit)));
-            // Only taken away, never set: its thread may let go of a row at this very moment.
-            bits.fetch_and(staying.fold(0, |kept, bit| kept | (1 << bit)), Ordering::AcqRel);
+            // Bits are only cleared, never set, because a thread may release its row concurrently.
+            bits.fetch_and(
+                staying.fold(0, |kept, bit| kept | (1 << bit)),
+                Ordering::AcqRel,
+            );
         }
-        self.ended.iter().for_each(|bits| bits.store(0, Ordering::Release));
+        self.ended
+            .iter()
+            .for_each(|bits| bits.store(0, Ordering::Release));
         self.found.store(0, Ordering::Release);
     }
 }

@@ -1,13 +1,13 @@
-//! What a chunk manager tells about its memory, and how two such reports become one.
+//! A chunk manager's reports about its memory, and the folding of two reports into one.
 //!
-//! Made by the maintenance thread, folded by `profiler-child` while no request waits,
-//! consumed by the parent's global controller. The idea is Gecko's
-//! `ProfileBufferControlledChunkManager::Update`; three of its defects are left out: a report
-//! lists exactly the chunks released since the previous one, "nothing released is left"
-//! clears what was listed, and everything the process holds is counted somewhere.
+//! Made by the maintenance thread, folded by `profiler-child` while no request waits, consumed by
+//! the parent's global controller. The idea is Gecko's
+//! `ProfileBufferControlledChunkManager::Update`, without three of its defects: here a report lists
+//! exactly the chunks released since the previous one, "nothing released is left" clears the list,
+//! and every byte that the process holds is counted.
 //!
-//! Law (property-tested): folding `a` then `b` gives a report that means to the receiver what
-//! `a` followed by `b` would have meant.
+//! Law (property-tested): folding `a` then `b` gives a report that has the same meaning to the
+//! receiver as `a` followed by `b`.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,26 +25,27 @@ pub struct ReleasedChunk {
 
 /// One report of a chunk manager.
 ///
-/// `unreleased_bytes + released_bytes` is everything the process holds of its allowance.
+/// `unreleased_bytes + released_bytes` is everything that the process holds of its allowance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Update {
-    /// Bytes that cannot be given back by destroying released chunks: header, definitions,
-    /// tables, chunks being written, chunks made ready or recycled.
+    /// Bytes that are not in released chunks: header, definitions, tables, chunks being written,
+    /// chunks made ready or recycled.
     pub unreleased_bytes: u64,
     /// Bytes in released chunks.
     pub released_bytes: u64,
     /// Done time of the oldest released chunk, if there is one.
     pub oldest_done: Option<Timestamp>,
-    /// Chunks released since the previous report and still there, oldest first.
+    /// Chunks released since the previous report that still exist, oldest first.
     pub newly_released: Vec<ReleasedChunk>,
-    /// Bytes the process could have used since the previous report, had its allowance allowed.
+    /// Bytes that the process could have used since the previous report if its allowance had been
+    /// larger.
     pub wanted_bytes: u64,
-    /// The allowance that the manager obeyed when it made this report.
+    /// The allowance in effect when the manager made this report.
     pub allowance: ByteLimit,
 }
 
 impl Update {
-    /// Longest list that a report carries; beyond it the oldest neighbours are merged.
+    /// Maximum length of a report's list; beyond it the oldest neighbours are merged.
     ///
     /// 1,024 rows are at most 20 KiB on the wire, well below the message cap.
     pub const MAX_LISTED: usize = 1024;
@@ -78,7 +79,10 @@ impl Update {
             return;
         }
         let mut rest = self.newly_released.split_off(excess + 1);
-        let done = self.newly_released.last().map_or(Timestamp::ZERO, |chunk| chunk.done);
+        let done = self
+            .newly_released
+            .last()
+            .map_or(Timestamp::ZERO, |chunk| chunk.done);
         let bytes = self.newly_released.iter().map(|chunk| chunk.bytes).sum();
         self.newly_released.clear();
         self.newly_released.push(ReleasedChunk { done, bytes });
@@ -86,26 +90,26 @@ impl Update {
     }
 }
 
-/// Keeps `list` ordered by done time; ties go after.
+/// Inserts a chunk into a list ordered by done time, after all chunks of the same time.
 fn insert_by_done(list: &mut Vec<ReleasedChunk>, chunk: ReleasedChunk) {
     let at = list.partition_point(|listed| listed.done <= chunk.done);
     list.insert(at, chunk);
 }
 
-/// What waits to be told: nothing, a report, or that there will be no more reports.
+/// The pending news: nothing, a report, or that there will be no more reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagerUpdate {
-    /// Nothing to tell.
+    /// Nothing pending.
     #[default]
     None,
     /// The folded reports so far.
     Changed(Update),
-    /// The manager is gone; nothing follows but another `Final`.
+    /// The manager is gone; only another `Final` may follow.
     Final,
 }
 
 impl ManagerUpdate {
-    /// Makes `self` mean what `self` followed by `newer` means.
+    /// Combines `self` and `newer` into one update with the same meaning to the receiver.
     pub fn fold(&mut self, newer: Self) {
         match (&mut *self, newer) {
             (Self::Final, _) | (_, Self::None) => {}
@@ -115,7 +119,7 @@ impl ManagerUpdate {
         }
     }
 
-    /// Takes what waits, leaving nothing; `Final` stays, because it is told for ever.
+    /// Takes the pending news, leaving nothing; `Final` stays, because it is permanent.
     pub fn take(&mut self) -> Self {
         match self {
             Self::Final => Self::Final,
@@ -123,7 +127,7 @@ impl ManagerUpdate {
         }
     }
 
-    /// Whether there is something to tell.
+    /// Whether anything is pending.
     pub const fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }

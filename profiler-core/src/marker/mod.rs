@@ -1,8 +1,8 @@
-//! Markers: something that happened, with a name, a time, and perhaps a payload.
+//! Markers: named events with a time and an optional payload.
 //!
 //! Called by applications. The macros ([`crate::marker!`], [`crate::scope!`]) keep a static per
-//! call site and are the cheapest way; the functions here take names made at run time. All check
-//! first whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
+//! call site and are cheapest; the functions here take names made at run time. While no session
+//! runs, they evaluate nothing and cost one relaxed load.
 
 pub(crate) mod payload;
 pub mod schema {
@@ -10,8 +10,8 @@ pub mod schema {
     //!
     //! A marker type builds its [`MarkerSchema`] once, in
     //! [`ProfilerMarker::schema`](super::ProfilerMarker::schema). Field keys are those of the
-    //! payload's struct. A schema that passes [`MarkerSchema::check`] has a free name and each key
-    //! once.
+    //! payload's struct. A schema that passes [`MarkerSchema::check`] has a valid name and unique
+    //! keys.
 
     pub use crate::schema::*;
 }

@@ -1,9 +1,9 @@
-//! The bytes of a marker's payload.
+//! Encodes and decodes the payload of a marker.
 //!
-//! A payload is a struct of plain fields that implements [`serde::Serialize`]. The recording
-//! API encodes it with [`encode`] straight into the chunk; a profile writer reads it back
-//! with [`PayloadReader`], given nothing but the field keys that [`field_keys`] collected when
-//! the type was registered.
+//! A payload is a struct of plain fields that implements [`serde::Serialize`]. The recording API
+//! encodes it with [`encode`] directly into the chunk. A profile writer decodes it with
+//! [`PayloadReader`], and needs only the field keys that [`field_keys`] collected when the type was
+//! registered.
 //!
 //! ```text
 //! payload := value*                      one per field, in the order of the struct
@@ -21,7 +21,7 @@
 //! options, newtypes of these, and sequences or tuples of them, up to a sequence of
 //! sequences. Maps (hence `#[serde(flatten)]`), nested structs, variants with data, bytes and
 //! 128-bit integers are refused. Encoding allocates nothing, unless the payload's own
-//! `Serialize` does or fails.
+//! `Serialize` allocates or fails.
 
 use std::fmt;
 
@@ -34,10 +34,10 @@ mod read;
 mod value;
 mod write;
 
-/// How deep lists may be nested.
+/// Maximum depth of nested lists.
 const MAX_LIST_DEPTH: u8 = 2;
 
-/// What a value is; see the [module](self).
+/// The kind of a value; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Tag {
@@ -65,11 +65,11 @@ impl Tag {
     }
 }
 
-/// Why a payload could not be encoded or decoded.
+/// The reason why a payload could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The room given does not suffice.
+    /// The room is too small.
     #[error("no room for the payload")]
     NoRoom,
     /// The payload has a part that no viewer can show.
@@ -90,9 +90,9 @@ impl serde::ser::Error for PayloadError {
     }
 }
 
-/// Encodes `payload` into `room` and says how many bytes were written.
+/// Encodes `payload` into `room` and returns the number of bytes written.
 ///
-/// After an error the content of `room` is meaningless.
+/// After an error the content of `room` is unspecified.
 ///
 /// # Errors
 /// [`PayloadError::NoRoom`], [`PayloadError::Unsupported`], [`PayloadError::Custom`].
@@ -105,11 +105,11 @@ pub fn encode<T: Serialize + ?Sized>(payload: &T, room: &mut [u8]) -> Result<usi
 
 /// The keys of a payload's fields, in the order of the encoded values.
 ///
-/// The order is the same for every value of a type with derived `Serialize`; fields with
-/// `skip_serializing_if` are there whether skipped or not.
+/// The order is the same for every value of a type with derived `Serialize`. Fields with
+/// `skip_serializing_if` are included, whether skipped or not.
 ///
 /// # Errors
-/// [`PayloadError::Unsupported`] if the payload is no struct.
+/// [`PayloadError::Unsupported`] if the payload is not a struct.
 pub fn field_keys<T: Serialize + ?Sized>(payload: &T) -> Result<Vec<&'static str>, PayloadError> {
     let mut keys = fields::KeyCollector::default();
     payload.serialize(fields::FieldSerializer(&mut keys))?;

@@ -1,8 +1,8 @@
-//! From a marker call to entry words.
+//! Writes a marker call as entry words.
 //!
-//! Called by the macros and by user code. The static ways resolve their site with two relaxed
-//! loads; the functions with names made at run time keep the name in the entry and find their
-//! site (category and type) in a lock-free table.
+//! Called by the macros and by user code. Macros resolve their site with two relaxed loads. The
+//! functions with names made at run time store the name in the entry and find their site (category
+//! and type) in a lock-free table.
 
 use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
@@ -11,13 +11,13 @@ use super::{MarkerOptions, MarkerStack, ProfilerMarker, Text};
 use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionTable;
 use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
+use crate::entry_counts::DropReason;
 use crate::ids::{DefinitionId, ThreadId};
-use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Home, Room, Tail};
-use crate::record::{gate, local};
+use crate::record::writer::{Front, PayloadBuffer, Tail, ThreadContext};
+use crate::record::{local, session_state};
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
@@ -25,24 +25,37 @@ static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
 /// Records a marker with a name made at run time and no payload.
 #[inline(never)]
 pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions) {
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return;
     }
     let category = category.into();
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        return add_with_stack(options, Some(address_of(&own)), name, site, |_: Room<'_>| Ok(Some(0)));
+        return add_with_stack(
+            options,
+            Some(address_of(&own)),
+            name,
+            site,
+            |_: PayloadBuffer<'_>| Ok(Some(0)),
+        );
     }
     let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |_: Room<'_>| Ok(Some(0)));
+        add_named(recorder, site, front, name, |_: PayloadBuffer<'_>| {
+            Ok(Some(0))
+        });
     });
 }
 
 /// Records a marker with a name made at run time and a text.
 #[inline(always)]
-pub fn add_text_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions, text: &str) {
+pub fn add_text_marker(
+    name: &str,
+    category: impl Into<CategoryPair>,
+    options: MarkerOptions,
+    text: &str,
+) {
     add_marker(name, category, options, &Text { name: text });
 }
 
@@ -54,31 +67,37 @@ pub fn add_marker<M: ProfilerMarker>(
     options: MarkerOptions,
     payload: &M,
 ) {
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return;
     }
     let category = category.into();
     let site = |manager: &ChunkManager| {
-        dynamic_site(manager, category, M::TYPE_NAME, |manager| define_type(manager, payload))
+        dynamic_site(manager, category, M::TYPE_NAME, |manager| {
+            define_type(manager, payload)
+        })
     };
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        let encode = |room: Room<'_>| encoded(payload, room.bytes);
+        let encode = |room: PayloadBuffer<'_>| encoded(payload, room.bytes);
         return add_with_stack(options, Some(address_of(&own)), name, site, encode);
     }
     let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |room| encoded(payload, room.bytes));
+        add_named(recorder, site, front, name, |room| {
+            encoded(payload, room.bytes)
+        });
     });
 }
 
 impl MarkerSite {
-    /// Records a marker of this site without payload. The gate was found open.
+    /// Records a marker of this site without payload. The caller has checked that a session runs.
     #[inline(always)]
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
         if options.stack != MarkerStack::None {
             let define = |manager: &ChunkManager| self.define(manager, category.into(), no_type);
-            return add_with_stack(options, None, "", define, |_: Room<'_>| Ok(Some(0)));
+            return add_with_stack(options, None, "", define, |_: PayloadBuffer<'_>| {
+                Ok(Some(0))
+            });
         }
         let timing = options.timing.resolve();
         let tag = pool_tag();
@@ -98,7 +117,8 @@ impl MarkerSite {
         );
     }
 
-    /// Records a marker of this site with a typed payload. The gate was found open.
+    /// Records a marker of this site with a typed payload. The caller has checked that a session
+    /// runs.
     #[inline(always)]
     pub fn add_typed<M: ProfilerMarker>(
         &'static self,
@@ -111,7 +131,9 @@ impl MarkerSite {
             let define = |manager: &ChunkManager| {
                 self.define(manager, category, |manager| define_type(manager, payload))
             };
-            return add_with_stack(options, None, "", define, |room: Room<'_>| encoded(payload, room.bytes));
+            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| {
+                encoded(payload, room.bytes)
+            });
         }
         self.add_typed_plain(category, options, payload);
     }
@@ -123,7 +145,10 @@ impl MarkerSite {
         options: MarkerOptions,
         payload: &M,
     ) {
-        let Front { head, fixed: [first, second, third] } = front(options.timing.resolve(), options.thread);
+        let Front {
+            head,
+            fixed: [first, second, third],
+        } = front(options.timing.resolve(), options.thread);
         let tag = pool_tag();
         let Some(number) = self.known(tag) else {
             return self.add_typed_first(category.into(), head, [first, second, third], payload);
@@ -141,22 +166,28 @@ impl MarkerSite {
         [first, second, third]: [u64; 3],
         payload: &M,
     ) {
-        let define =
-            |manager: &ChunkManager| self.define(manager, category, |manager| define_type(manager, payload));
+        let define = |manager: &ChunkManager| {
+            self.define(manager, category, |manager| define_type(manager, payload))
+        };
         with_site(define, |recorder, site| {
             add_encoded(recorder, site.complete(head), first, second, third, payload);
         });
     }
 
-    /// Records a marker of this site with a text. The gate was found open.
+    /// Records a marker of this site with a text. The caller has checked that a session runs.
     #[inline(always)]
-    pub fn add_text(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions, text: &str) {
+    pub fn add_text(
+        &'static self,
+        category: impl Into<CategoryPair>,
+        options: MarkerOptions,
+        text: &str,
+    ) {
         self.add_typed(category, options, &Text { name: text });
     }
 }
 
-/// The way of a site that the pool does not know yet: joins the session, makes the site known,
-/// then records. What hinders it is counted, also a panic of the payload or its schema.
+/// Records a marker of a site that is not defined in the pool yet: joins the session, defines the
+/// site, then records. Any failure is counted, also a panic of the payload or its schema.
 #[inline(never)]
 pub(super) fn with_site(
     define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
@@ -168,11 +199,18 @@ pub(super) fn with_site(
                 return None;
             }
             let panicked = CountOnDrop(home, DropReason::Unencodable);
-            let paused = gate::word() & gate::PAUSED != 0;
-            let site = if paused { Err(DropReason::Paused) } else { define(&home.manager) };
+            let paused = session_state::word() & session_state::PAUSED != 0;
+            let site = if paused {
+                Err(DropReason::Paused)
+            } else {
+                define(&home.manager)
+            };
             std::mem::forget(panicked);
             let counted = site.map_err(|reason| CountOnDrop(home, reason));
-            counted.ok().map(|number| Site { number, tag: home.manager.tag() })
+            counted.ok().map(|number| Site {
+                number,
+                tag: home.manager.tag(),
+            })
         });
         if let Some(site) = site.flatten() {
             add(recorder, site);
@@ -180,8 +218,8 @@ pub(super) fn with_site(
     });
 }
 
-/// Counts an entry that is given up here.
-struct CountOnDrop<'a>(&'a Home, DropReason);
+/// Counts a dropped entry, for this reason, when the guard itself is dropped.
+struct CountOnDrop<'a>(&'a ThreadContext, DropReason);
 
 impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
@@ -191,7 +229,7 @@ impl Drop for CountOnDrop<'_> {
     }
 }
 
-/// A call site's number, and the tag of the pool in which it means something.
+/// A call site's number, and the tag of its pool.
 #[derive(Clone, Copy)]
 pub(super) struct Site {
     number: DefinitionId,
@@ -199,8 +237,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The first word of an entry with a tail, with its site. Until the length is known, the pool's
-    /// tag stands in its place, which costs no register more.
+    /// The first word of an entry with a tail, with its site. The pool's tag is stored in place of
+    /// the length until that is known, which saves a register.
     #[inline(always)]
     const fn complete(self, head: u64) -> u64 {
         with_site_number(head, self.number) | length_bits(self.tag)
@@ -209,15 +247,25 @@ impl Site {
 
 #[inline(always)]
 fn add_fixed(recorder: &Recorder, site: Site, timing: Timing, thread: Option<ThreadId>) {
-    let Some(thread) = thread else { return add_plain(recorder, site, timing) };
+    let Some(thread) = thread else {
+        return add_plain(recorder, site, timing);
+    };
     match timing {
         Timing::Interval(start, end) => {
             let first = head(4, timing, false, true, site.number);
-            recorder.fixed([first, start.raw(), end.raw(), thread.get()], true, site.tag);
+            recorder.fixed(
+                [first, start.raw(), end.raw(), thread.get()],
+                true,
+                site.tag,
+            );
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
             recorder.fixed(
-                [head(3, timing, false, true, site.number), at.raw(), thread.get()],
+                [
+                    head(3, timing, false, true, site.number),
+                    at.raw(),
+                    thread.get(),
+                ],
                 true,
                 site.tag,
             );
@@ -230,18 +278,26 @@ fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
     match timing {
         Timing::Interval(start, end) => {
             recorder.fixed(
-                [head(3, timing, false, false, site.number), start.raw(), end.raw()],
+                [
+                    head(3, timing, false, false, site.number),
+                    start.raw(),
+                    end.raw(),
+                ],
                 false,
                 site.tag,
             );
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed([head(2, timing, false, false, site.number), at.raw()], false, site.tag);
+            recorder.fixed(
+                [head(2, timing, false, false, site.number), at.raw()],
+                false,
+                site.tag,
+            );
         }
     }
 }
 
-/// The fixed words of an entry with a tail; the site comes later.
+/// The fixed words of an entry with a tail, without the site.
 #[inline(always)]
 pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
     let thread_word = thread.map_or(0, ThreadId::get);
@@ -249,21 +305,27 @@ pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
         Timing::Interval(start, end) => [start.raw(), end.raw(), thread_word],
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => [at.raw(), thread_word, 0],
     };
-    Front { head: head(0, timing, true, thread.is_some(), DefinitionId::NONE), fixed }
+    Front {
+        head: head(0, timing, true, thread.is_some(), DefinitionId::NONE),
+        fixed,
+    }
 }
 
 pub(super) fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
-    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+    F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 {
-    let front = Front { head: site.complete(front.head), ..front };
+    let front = Front {
+        head: site.complete(front.head),
+        ..front
+    };
     recorder.with_tail(front, Tail { name, encode });
 }
 
 /// Adds an entry with a payload: one function per type of payload, not one per call.
 ///
-/// Its arguments are words, which travel in registers. As a struct they would go through the
-/// stack, stored one by one and loaded in pairs, and such a load waits for all stores before it.
+/// Its arguments are single words, which are passed in registers. A struct would be passed on the
+/// stack, stored word by word and loaded in pairs, and such a load waits for all stores before it.
 #[inline(never)]
 fn add_encoded<M: ProfilerMarker>(
     recorder: &Recorder,
@@ -273,8 +335,17 @@ fn add_encoded<M: ProfilerMarker>(
     third: u64,
     payload: &M,
 ) {
-    let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: Room<'_>| encoded(payload, room.bytes) });
+    let front = Front {
+        head,
+        fixed: [first, second, third],
+    };
+    recorder.with_tail(
+        front,
+        Tail {
+            name: "",
+            encode: |room: PayloadBuffer<'_>| encoded(payload, room.bytes),
+        },
+    );
 }
 
 #[inline]
@@ -286,7 +357,7 @@ fn encoded<M: ProfilerMarker>(payload: &M, room: &mut [u8]) -> Result<Option<usi
     }
 }
 
-/// Where something lies on the stack.
+/// The address of a local variable on the stack.
 pub(super) fn address_of(local: &u8) -> u64 {
     std::ptr::from_ref(local).addr() as u64
 }
@@ -297,6 +368,12 @@ fn dynamic_site(
     type_name: &str,
     marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
 ) -> Result<DefinitionId, DropReason> {
-    let key = (category.category().name(), category.subcategory(), type_name);
-    DYNAMIC_SITES.get_or_define(manager, &key, || site_definition(manager, "", category, marker_type))
+    let key = (
+        category.category().name(),
+        category.subcategory(),
+        type_name,
+    );
+    DYNAMIC_SITES.get_or_define(manager, &key, || {
+        site_definition(manager, "", category, marker_type)
+    })
 }

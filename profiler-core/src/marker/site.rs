@@ -1,19 +1,19 @@
-//! A call site: what all its markers have in common, known to the pool by one number.
+//! A call site: the common properties of its markers, defined in the pool under one number.
 //!
 //! The macros make one static per call; the functions look one up by content. Invariant: the
-//! payload type of a site never changes, because it is part of the site's static type use.
+//! payload type of a site never changes, because each static is used with one type.
 
 use super::ProfilerMarker;
 use super::payload::field_keys;
 use crate::category::CategoryPair;
 use crate::codec;
 use crate::definition_cell::DefinitionCell;
+use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::pool::definitions::Definition;
+use crate::pool::definitions::{Definition, SiteDefinition};
 
-/// The static behind a macro call. Not made by hand.
+/// The static behind a macro call. Not for direct use.
 #[derive(Debug)]
 pub struct MarkerSite {
     name: &'static str,
@@ -23,23 +23,28 @@ pub struct MarkerSite {
 impl MarkerSite {
     /// A site whose markers have this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, cell: DefinitionCell::new() }
+        Self {
+            name,
+            cell: DefinitionCell::new(),
+        }
     }
 
-    /// The site's number in the pool with this tag, if it is known already.
+    /// The site's number in the pool with this tag, if it is defined there.
     #[inline(always)]
     pub(super) fn known(&self, tag: u64) -> Option<DefinitionId> {
         self.cell.get(tag)
     }
 
-    /// The site's number; makes it known first.
+    /// The site's number; defines the site if it is new.
     pub(super) fn define(
         &self,
         manager: &ChunkManager,
         category: CategoryPair,
         marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
     ) -> Result<DefinitionId, DropReason> {
-        self.cell.get_or_define(manager, || site_definition(manager, self.name, category, marker_type))
+        self.cell.get_or_define(manager, || {
+            site_definition(manager, self.name, category, marker_type)
+        })
     }
 }
 
@@ -50,15 +55,15 @@ pub(super) fn site_definition(
     category: CategoryPair,
     marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
 ) -> Result<Definition, DropReason> {
-    Ok(Definition::Site {
+    Ok(Definition::Site(SiteDefinition {
         name: name.to_owned(),
         category: category.define(manager)?,
         subcategory: category.subcategory(),
         marker_type: marker_type(manager)?,
-    })
+    }))
 }
 
-/// Defines a payload type from its schema and a first value, which shows the keys.
+/// Defines a payload type from its schema and a first value, which supplies the keys.
 pub(super) fn define_type<M: ProfilerMarker>(
     manager: &ChunkManager,
     payload: &M,
@@ -67,7 +72,10 @@ pub(super) fn define_type<M: ProfilerMarker>(
     let keys = keys.into_iter().map(str::to_owned).collect();
     let schema = codec::encode(&M::schema()).map_err(|_| DropReason::NoDefinitions)?;
     let marker_type = Definition::MarkerType { schema, keys };
-    manager.pool().define(&marker_type).map_err(|_| DropReason::NoDefinitions)
+    manager
+        .pool()
+        .define(&marker_type)
+        .map_err(|_| DropReason::NoDefinitions)
 }
 
 /// The type of a marker without payload.

@@ -1,11 +1,13 @@
-//! Spans: intervals that are there from their first moment, and know which end belongs to which start.
+//! Spans: intervals that are visible while open, with numbered starts and ends.
 //!
-//! A [`MarkerScope`](super::MarkerScope) records one entry, when it ends. A span records two, a start and an end
-//! with the same number, so whoever watches sees it while it is open, a killed process leaves what it was
-//! doing, and the two are never confused with others of the same name. It may end on another thread: the
-//! end then belongs to the thread on which it began. Made by [`crate::span!`].
+//! A [`MarkerScope`](super::MarkerScope) records one entry, when it ends. A span records two, a
+//! start and an end with the same number. So an observer sees it while it is open, the profile of a
+//! killed process contains its open spans, and spans of the same name are not confused. It may end
+//! on another thread: the end then belongs to the thread on which it began. Made by
+//! [`crate::span!`].
 //!
-//! Invariant: numbers are drawn once per process, in blocks per thread, so drawing one is no contended store.
+//! Invariant: numbers are unique in a process and drawn in blocks per thread, so drawing one needs
+//! no contended store.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,21 +19,21 @@ use super::site::MarkerSite;
 use super::{MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::sys;
 
-/// Numbers that a thread draws at once.
+/// The count of numbers that a thread draws at once.
 const BLOCK: u64 = 4096;
 /// The first number that no thread has drawn.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The thread's number, 0 before it is known; its next span and the end of its block.
+    /// The thread's number (0 before it is known), its next span, and the end of its block.
     static THREAD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
 }
 
-/// Draws a number for a span, and says on which thread.
+/// Draws a number for a span, and returns it with the calling thread.
 #[inline]
 fn draw() -> (u64, ThreadId) {
     THREAD
@@ -45,12 +47,21 @@ fn draw() -> (u64, ThreadId) {
             thread.set((tid, next.wrapping_add(1), end));
             (next, ThreadId::new(tid))
         })
-        .unwrap_or_else(|_| (NEXT_BLOCK.fetch_add(1, Ordering::Relaxed), sys::current_thread_id()))
+        .unwrap_or_else(|_| {
+            (
+                NEXT_BLOCK.fetch_add(1, Ordering::Relaxed),
+                sys::current_thread_id(),
+            )
+        })
 }
 
 /// The calling thread, if it has drawn a number.
 fn here() -> Option<ThreadId> {
-    THREAD.try_with(|thread| thread.get().0).ok().filter(|tid| *tid != 0).map(ThreadId::new)
+    THREAD
+        .try_with(|thread| thread.get().0)
+        .ok()
+        .filter(|tid| *tid != 0)
+        .map(ThreadId::new)
 }
 
 /// Start or end of a span.
@@ -58,9 +69,9 @@ fn here() -> Option<ThreadId> {
 pub struct SpanMark<'a> {
     /// Its number in this process: the same in its start, its end, and its details.
     pub span: u64,
-    /// A text beside its name; only at the start.
+    /// A text beside its name; only in the start.
     pub name: Option<&'a str>,
-    /// The group that everything belongs to which its thread records while it is open; only at the start.
+    /// The group of everything that its thread records while it is open; only in the start.
     pub group: Option<&'a str>,
 }
 
@@ -72,18 +83,22 @@ impl ProfilerMarker for SpanMark<'_> {
             .tooltip_label("{marker.name}")
             .chart_label("{marker.name} {marker.data.name}")
             .table_label("{marker.name} {marker.data.name}")
-            .field(MarkerField::new("span", Format::Integer).label("Span").not_searchable())
+            .field(
+                MarkerField::new("span", Format::Integer)
+                    .label("Span")
+                    .not_searchable(),
+            )
             .key_label_format("name", "Details", Format::String)
             .key_label_format("group", "Group", Format::UniqueString)
     }
 }
 
-/// Something that a span wants to be known of it while it is open.
+/// A detail of an open span.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SpanDetail<'a> {
     /// The number of the span.
     pub span: u64,
-    /// What it is about.
+    /// The text of the detail.
     pub value: &'a str,
 }
 
@@ -93,12 +108,16 @@ impl ProfilerMarker for SpanDetail<'_> {
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
             .all_labels("{marker.name}: {marker.data.value}")
-            .field(MarkerField::new("span", Format::Integer).label("Span").not_searchable())
+            .field(
+                MarkerField::new("span", Format::Integer)
+                    .label("Span")
+                    .not_searchable(),
+            )
             .key_label_format("value", "Details", Format::String)
     }
 }
 
-/// An open span; its end is recorded when it is dropped, on whatever thread.
+/// An open span; its end is recorded when it is dropped, on any thread.
 #[derive(Debug)]
 #[must_use = "a span ends when its guard is dropped; bind it: let _span = span!(…)"]
 pub struct MarkerSpan(Option<Open>);
@@ -119,13 +138,26 @@ impl MarkerSpan {
         category: impl Into<CategoryPair>,
         options: impl Into<SpanOptions<'a>>,
     ) -> Self {
-        if !gate::is_active() {
+        if !session_state::is_active() {
             return Self(None);
         }
         let (category, SpanOptions { label, group }) = (category.into(), options.into());
         let (id, thread) = draw();
-        site.add_typed(category, MarkerOptions::interval_start(), &SpanMark { span: id, name: label, group });
-        Self(Some(Open { site, category, id, thread }))
+        site.add_typed(
+            category,
+            MarkerOptions::interval_start(),
+            &SpanMark {
+                span: id,
+                name: label,
+                group,
+            },
+        );
+        Self(Some(Open {
+            site,
+            category,
+            id,
+            thread,
+        }))
     }
 
     /// A span that records nothing.
@@ -133,11 +165,20 @@ impl MarkerSpan {
         Self(None)
     }
 
-    /// Says something more of the span: a marker of its own in a profile, a part of the span for who observes it.
+    /// Adds a detail to the span: a marker of its own in a profile, a part of the span for
+    /// observers.
     pub fn detail(&self, name: &str, value: &str) {
         let Some(open) = &self.0 else { return };
         let options = open.options(MarkerTiming::InstantNow);
-        add_marker(name, open.category, options, &SpanDetail { span: open.id, value });
+        add_marker(
+            name,
+            open.category,
+            options,
+            &SpanDetail {
+                span: open.id,
+                value,
+            },
+        );
     }
 
     /// Its number in this process; `None` if it records nothing.
@@ -147,10 +188,17 @@ impl MarkerSpan {
 }
 
 impl Open {
-    /// Where its markers belong: to the thread on which it began.
+    /// The options of a marker of this span. It belongs to the thread on which the span began.
     fn options(&self, timing: MarkerTiming) -> MarkerOptions {
-        let thread = if here() == Some(self.thread) { None } else { Some(self.thread) };
-        MarkerOptions { thread, ..MarkerOptions::from(timing) }
+        let thread = if here() == Some(self.thread) {
+            None
+        } else {
+            Some(self.thread)
+        };
+        MarkerOptions {
+            thread,
+            ..MarkerOptions::from(timing)
+        }
     }
 }
 
@@ -158,9 +206,14 @@ impl Drop for MarkerSpan {
     #[inline]
     fn drop(&mut self) {
         let Some(open) = &self.0 else { return };
-        if gate::is_active() {
-            let end = SpanMark { span: open.id, name: None, group: None };
-            open.site.add_typed(open.category, open.options(MarkerTiming::IntervalEnd), &end);
+        if session_state::is_active() {
+            let end = SpanMark {
+                span: open.id,
+                name: None,
+                group: None,
+            };
+            open.site
+                .add_typed(open.category, open.options(MarkerTiming::IntervalEnd), &end);
         }
     }
 }
@@ -172,8 +225,13 @@ mod tests {
     #[test]
     fn no_number_is_drawn_twice_on_several_threads() {
         let many = || (0..3 * BLOCK).map(|_| draw().0).collect::<Vec<_>>();
-        let threads: Vec<_> = (0..4).map(|_| std::thread::Builder::new().spawn(many).unwrap()).collect();
-        let mut all: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        let threads: Vec<_> = (0..4)
+            .map(|_| std::thread::Builder::new().spawn(many).unwrap())
+            .collect();
+        let mut all: Vec<u64> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect();
         let drawn = all.len();
         all.sort_unstable();
         all.dedup();

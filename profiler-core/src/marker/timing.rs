@@ -1,10 +1,11 @@
-//! From the time that a caller states to the time of an entry.
+//! Converts the timing in a marker's options to the time of its entry.
 
 use super::MarkerTiming;
 use crate::entry::Timing;
 use crate::time::Timestamp;
 
 impl MarkerTiming {
+    /// The time of the entry. Reads the clock if the timing depends on the present time.
     #[inline(always)]
     pub(crate) fn resolve(self) -> Timing {
         match self {

@@ -1,14 +1,16 @@
-//! The header page: who the pool belongs to, what clock it uses, where its parts lie.
+//! The header page: the owner of the pool, its clock, and the location of its parts.
 //!
-//! Written once by the maker (the parent, with `pwrite`, before the child exists) and read by
-//! the child when it attaches and by every reader. The process itself writes only its identity
-//! (once, by compare-and-swap on the pid word), the pool's life and the session words.
+//! The maker (the parent, with `pwrite`, before the child exists) writes it once. The child reads
+//! it when it attaches; every reader of the pool reads it too. The process itself writes only its
+//! identity (once, by compare-and-swap on the pid word), the pool's life and the session words.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::layout::{self, Backing, Extent, Layout, Life, MAX_NAME_BYTES, MAX_PARAMS_BYTES, header as at};
+use super::layout::{
+    self, Backing, Extent, Layout, Life, MAX_NAME_BYTES, MAX_PARAMS_BYTES, header as at,
+};
 use crate::codec;
 use crate::ids::{BootId, ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use crate::params::SessionParams;
@@ -27,9 +29,9 @@ pub enum HeaderError {
     /// A pool of another version or byte order.
     #[error("pool has ABI word {theirs:#x}, this build reads {ours:#x}")]
     WrongAbi {
-        /// What the pool says.
+        /// ABI word of the pool.
         theirs: u64,
-        /// What this build reads.
+        /// ABI word of this build.
         ours: u64,
     },
     /// The header contradicts itself or the length of the file.
@@ -37,10 +39,10 @@ pub enum HeaderError {
     Damaged(&'static str),
 }
 
-/// What a header says, checked.
+/// The contents of a header, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the parts lie.
+    /// Location of the parts.
     pub layout: Layout,
     /// The pool's random identity.
     pub id: PoolId,
@@ -50,11 +52,11 @@ pub struct Header {
     pub made: LineAnchor,
     /// Process that attached; 0 if none did.
     pub pid: ProcessId,
-    /// Its start time.
+    /// Start time of that process.
     pub start: ProcessStart,
-    /// How far the pool has come.
+    /// Stage of the pool's life.
     pub life: Life,
-    /// Allowance that the maker granted at first.
+    /// Allowance that the maker granted first.
     pub allowance: ByteLimit,
     /// Epoch of the running session, 0 = none.
     pub epoch: u64,
@@ -62,9 +64,9 @@ pub struct Header {
     pub recording_start: Timestamp,
     /// Shown name of the process.
     pub name: String,
-    /// What the bytes lie in.
+    /// What holds the bytes.
     pub backing: Backing,
-    /// Boot of the machine in which a pool in a file was made; 0 where unknown.
+    /// Boot of the machine in which a pool in a file was made; 0 if unknown.
     pub boot: BootId,
     /// Parameters, unless they are too long for a header.
     pub params: Option<SessionParams>,
@@ -73,21 +75,30 @@ pub struct Header {
 impl Header {
     /// Identity of the process that the pool belongs to.
     pub const fn key(&self) -> ProcessKey {
-        ProcessKey { pid: self.pid, start: self.start, pool: self.id }
+        ProcessKey {
+            pid: self.pid,
+            start: self.start,
+            pool: self.id,
+        }
     }
 
     /// Writes a new header page.
     ///
     /// # Errors
-    /// What writing says.
+    /// Errors of the write.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         let mut page = HeaderPage::default();
         page.put_numbers(self);
         page.put_bytes(at::NAME, cut(&self.name, MAX_NAME_BYTES).as_bytes());
-        let params = self.params.as_ref().and_then(|params| codec::encode(params).ok());
+        let params = self
+            .params
+            .as_ref()
+            .and_then(|params| codec::encode(params).ok());
         page.put_bytes(
             at::PARAMS,
-            &params.filter(|bytes| bytes.len() <= MAX_PARAMS_BYTES).unwrap_or_default(),
+            &params
+                .filter(|bytes| bytes.len() <= MAX_PARAMS_BYTES)
+                .unwrap_or_default(),
         );
         file.write_all_at(&page.0, 0)
     }
@@ -102,7 +113,8 @@ impl Header {
         if magic != layout::MAGIC {
             return Err(HeaderError::NotAPool(magic));
         }
-        let (theirs, ours) = (word(at::ABI)?, abi_word());
+        let theirs = word(at::ABI)?;
+        let ours = abi_word();
         if theirs != ours {
             return Err(HeaderError::WrongAbi { theirs, ours });
         }
@@ -118,9 +130,13 @@ impl Header {
             allowance: ByteLimit::new(word(at::INITIAL_ALLOWANCE)?),
             epoch: word(at::EPOCH)?,
             recording_start: Timestamp::from_raw(word(at::RECORDING_START)?),
-            backing: Backing::from_u64(word(at::BACKING)?).ok_or(HeaderError::Damaged("backing"))?,
-            boot: BootId::new(u128::from(word(at::BOOT_LOW)?) | (u128::from(word(at::BOOT_HIGH)?) << 64)),
-            name: String::from_utf8_lossy(counted_bytes(page, at::NAME, MAX_NAME_BYTES)?).into_owned(),
+            backing: Backing::from_u64(word(at::BACKING)?)
+                .ok_or(HeaderError::Damaged("backing"))?,
+            boot: BootId::new(
+                u128::from(word(at::BOOT_LOW)?) | (u128::from(word(at::BOOT_HIGH)?) << 64),
+            ),
+            name: String::from_utf8_lossy(counted_bytes(page, at::NAME, MAX_NAME_BYTES)?)
+                .into_owned(),
             params: parse_params(page)?,
         })
     }
@@ -137,7 +153,8 @@ impl Default for HeaderPage {
 impl HeaderPage {
     fn put_numbers(&mut self, header: &Header) {
         let clock = &header.clock;
-        let (id, boot) = (header.id.get(), header.boot.get());
+        let id = header.id.get();
+        let boot = header.boot.get();
         let words = [
             (at::MAGIC, layout::MAGIC),
             (at::ABI, abi_word()),
@@ -161,8 +178,15 @@ impl HeaderPage {
             (at::BOOT_LOW, low_half(boot)),
             (at::BOOT_HIGH, low_half(boot >> 64)),
         ];
-        words.into_iter().for_each(|(offset, value)| self.put(offset, value));
-        for (extent, offset) in header.layout.regions().into_iter().zip((at::REGIONS..).step_by(16)) {
+        words
+            .into_iter()
+            .for_each(|(offset, value)| self.put(offset, value));
+        for (extent, offset) in header
+            .layout
+            .regions()
+            .into_iter()
+            .zip((at::REGIONS..).step_by(16))
+        {
             self.put(offset, extent.offset);
             self.put(offset + 8, extent.len);
         }
@@ -200,13 +224,19 @@ fn parse_layout(page: &[u8], file_len: u64) -> Result<Layout, HeaderError> {
     }
     let mut regions = [Extent::default(); layout::REGIONS];
     for (extent, offset) in regions.iter_mut().zip((at::REGIONS..).step_by(16)) {
-        *extent = Extent { offset: word_at(page, offset)?, len: word_at(page, offset + 8)? };
+        *extent = Extent {
+            offset: word_at(page, offset)?,
+            len: word_at(page, offset + 8)?,
+        };
     }
-    Layout::from_parts(word_at(page, at::PAGE)?, pool_len, regions).ok_or(HeaderError::Damaged("regions"))
+    Layout::from_parts(word_at(page, at::PAGE)?, pool_len, regions)
+        .ok_or(HeaderError::Damaged("regions"))
 }
 
 fn parse_clock(page: &[u8]) -> Result<SessionClock, HeaderError> {
-    let kind = u8::try_from(word_at(page, at::CLOCK_KIND)?).ok().and_then(ClockKind::from_u8);
+    let kind = u8::try_from(word_at(page, at::CLOCK_KIND)?)
+        .ok()
+        .and_then(ClockKind::from_u8);
     Ok(SessionClock {
         kind: kind.ok_or(HeaderError::Damaged("clock"))?,
         start: Anchor {
@@ -231,27 +261,35 @@ fn parse_params(page: &[u8]) -> Result<Option<SessionParams>, HeaderError> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let params: SessionParams = codec::decode(bytes).map_err(|_| HeaderError::Damaged("parameters"))?;
+    let params: SessionParams =
+        codec::decode(bytes).map_err(|_| HeaderError::Damaged("parameters"))?;
     Ok(Some(params.normalized()))
 }
 
 fn counted_bytes(page: &[u8], offset: u64, most: usize) -> Result<&[u8], HeaderError> {
     let len = usize::try_from(word_at(page, offset)?).unwrap_or(usize::MAX);
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(8);
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .saturating_add(8);
     if len > most {
         return Err(HeaderError::Damaged("a length in the header"));
     }
-    page.get(start..start.saturating_add(len)).ok_or(HeaderError::Damaged("short header"))
+    page.get(start..start.saturating_add(len))
+        .ok_or(HeaderError::Damaged("short header"))
 }
 
 /// The native-endian word at `offset`.
 fn word_at(page: &[u8], offset: u64) -> Result<u64, HeaderError> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
-    let bytes = page.get(start..start.saturating_add(8)).and_then(|bytes| bytes.try_into().ok());
-    bytes.map(u64::from_ne_bytes).ok_or(HeaderError::Damaged("short header"))
+    let bytes = page
+        .get(start..start.saturating_add(8))
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes
+        .map(u64::from_ne_bytes)
+        .ok_or(HeaderError::Damaged("short header"))
 }
 
-/// `text` cut at `most` bytes, at a character.
+/// Returns `text`, cut at a character boundary to at most `most` bytes.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
@@ -294,14 +332,28 @@ mod tests {
     #[test]
     fn a_header_survives_the_page() {
         let header = header();
-        assert_eq!(Header::parse(&page_of(&header), header.layout.pool_len).unwrap(), header);
+        assert_eq!(
+            Header::parse(&page_of(&header), header.layout.pool_len).unwrap(),
+            header
+        );
     }
 
     #[test]
     fn parameters_too_long_for_the_page_are_left_out() {
-        let params = SessionParams { filters: vec!["x".repeat(250); 100], ..SessionParams::default() };
-        let header = Header { params: Some(params), ..header() };
-        assert_eq!(Header::parse(&page_of(&header), header.layout.pool_len).unwrap().params, None);
+        let params = SessionParams {
+            filters: vec!["x".repeat(250); 100],
+            ..SessionParams::default()
+        };
+        let header = Header {
+            params: Some(params),
+            ..header()
+        };
+        assert_eq!(
+            Header::parse(&page_of(&header), header.layout.pool_len)
+                .unwrap()
+                .params,
+            None
+        );
     }
 
     #[test]
@@ -315,8 +367,14 @@ mod tests {
                 let _ = Header::parse(&damaged, header.layout.pool_len);
             }
         }
-        assert!(matches!(Header::parse(&[0; 4096], 1 << 30), Err(HeaderError::NotAPool(0))));
-        assert!(matches!(Header::parse(&page, header.layout.pool_len - 1), Err(HeaderError::Damaged(_))));
+        assert!(matches!(
+            Header::parse(&[0; 4096], 1 << 30),
+            Err(HeaderError::NotAPool(0))
+        ));
+        assert!(matches!(
+            Header::parse(&page, header.layout.pool_len - 1),
+            Err(HeaderError::Damaged(_))
+        ));
         assert!(Header::parse(&page[..50], header.layout.pool_len).is_err());
     }
 

@@ -1,8 +1,8 @@
-//! Where everything lies in a pool. The one description of the shared bytes.
+//! The layout of a pool: the only description of the shared bytes.
 //!
 //! Used by the writer (`pool::mapping`), by the parent when it makes a pool, and by the reader,
-//! which trusts nothing of it. All numbers are native-endian `u64` words unless said otherwise;
-//! the header says which endianness that is.
+//! which does not trust the bytes. All numbers are native-endian `u64` words unless stated
+//! otherwise; the header names the endianness.
 //!
 //! ```text
 //! offset 0        HEADER            1 page   magic, ABI, identity, clock, regions, parameters
@@ -15,32 +15,32 @@
 //! …               CHUNKS            the rest: blocks of PAGE << class, class 0..=8
 //! ```
 //!
-//! The file is sparse: a table costs memory only where it is used, page by page, and each page
-//! is taken from the allowance before it is touched.
+//! The file is sparse: a table costs memory only for the pages in use, and each page is taken from
+//! the allowance before it is touched.
 //!
-//! Life cycle and orderings are drawn where they happen: entries and chunks in `pool::slot`,
-//! definitions in `pool::definitions`, rows in `pool::live`.
+//! Life cycles and orderings are drawn in the modules that implement them: entries and chunks in
+//! `pool::slot`, definitions in `pool::definitions`, rows in `pool::live`.
 
 /// First word of a pool: "MPROFPOL" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
 /// Version of everything in this file. A reader refuses any other.
 pub const ABI_VERSION: u32 = 2;
-/// Reads as itself only on a machine of the same byte order.
+/// Byte-order mark: a reader of the other byte order sees another number.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
 
 /// Number of chunk size classes: class `c` is `page << c` bytes.
 pub const SIZE_CLASSES: u8 = 9;
 /// Bytes of a counter cell.
 pub const COUNTER_BYTES: u64 = 64;
-/// Most counters of a process.
+/// Maximum number of counters of a process.
 pub const MAX_COUNTERS: u64 = 1024;
 /// Bytes of a group's cell.
 pub const GROUP_BYTES: u64 = 1024;
-/// Most groups of a process.
+/// Maximum number of groups of a process.
 pub const MAX_GROUPS: u64 = 4096;
 /// Bytes of a thread row.
 pub const THREAD_BYTES: u64 = 256;
-/// Most threads of a process whose rows are alive at the same time.
+/// Maximum number of threads of a process whose rows are alive at the same time.
 pub const MAX_THREADS: u64 = 65_536;
 /// Bytes of a directory slot.
 pub const SLOT_BYTES: u64 = 128;
@@ -75,7 +75,7 @@ pub mod header {
     pub const PROCESS_START: u64 = 88;
     /// Life of the pool, see [`super::Life`].
     pub const LIFE: u64 = 96;
-    /// Allowance in bytes that the maker grants at first.
+    /// Allowance in bytes that the maker grants first.
     pub const INITIAL_ALLOWANCE: u64 = 104;
     /// Epoch of the running session (0 = none), raised at each start.
     pub const EPOCH: u64 = 112;
@@ -85,18 +85,18 @@ pub mod header {
     pub const RECORDING_START: u64 = 128;
     /// Whether the pool is sealed memory (0) or a private file (1), see [`super::Backing`].
     pub const BACKING: u64 = 136;
-    /// Boot of the machine that made a pool in a file, low half; 0 where unknown.
+    /// Boot of the machine that made a pool in a file, low half; 0 if unknown.
     pub const BOOT_LOW: u64 = 144;
-    /// Its high half.
+    /// Boot of the machine, high half.
     pub const BOOT_HIGH: u64 = 152;
-    /// What of groups is measured, see `groups::Probes`. Written by the process.
+    /// The group probes in effect, see `groups::Probes`. Written by the process.
     pub const PROBES: u64 = 160;
-    /// How many groups found no room when they were used first. Written by the process.
+    /// Number of groups that found no room at their first use. Written by the process.
     pub const GROUPS_LEFT_OUT: u64 = 168;
     /// Time namespace of the maker; 0 if unknown. This field and the next three are a
     /// [`crate::time::LineAnchor`], taken when the pool was made.
     pub const MADE_NAMESPACE: u64 = 176;
-    /// What the maker adds to its system clock, signed.
+    /// The maker's offset to its system clock, signed.
     pub const MADE_SHIFT: u64 = 184;
     /// When the pool was made, on the session's line.
     pub const MADE_LINE: u64 = 192;
@@ -104,11 +104,11 @@ pub mod header {
     pub const MADE_UNIX: u64 = 200;
     /// Seven pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
-    /// Length of the process name in bytes, then up to [`super::MAX_NAME_BYTES`] of it.
+    /// Length of the process name in bytes, then the name, up to [`super::MAX_NAME_BYTES`].
     pub const NAME: u64 = 384;
-    /// Length of the encoded parameters, then up to [`super::MAX_PARAMS_BYTES`] of them.
+    /// Length of the encoded parameters, then the parameters, up to [`super::MAX_PARAMS_BYTES`].
     pub const PARAMS: u64 = 640;
-    /// Bytes of the header that have a meaning; the smallest page holds them all.
+    /// Number of header bytes in use; the smallest page holds them all.
     pub const LEN: u64 = 4096;
 }
 
@@ -118,18 +118,18 @@ pub const MAX_NAME_BYTES: usize = 240;
 pub const MAX_THREAD_NAME_BYTES: usize = 112;
 /// Longest encoded parameters in the header. Longer ones arrive with the `Start` message only.
 pub const MAX_PARAMS_BYTES: usize = 3448;
-/// Paused ranges that are kept; the oldest is overwritten.
+/// Maximum number of paused ranges that are kept; a new one overwrites the oldest.
 pub const MAX_PAUSES: u64 = 255;
 
-/// How far a pool has come.
+/// Stage of a pool's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Life {
     /// Made by the parent; no process has attached.
     Created = 0,
-    /// A process writes into it, or died doing so.
+    /// A process writes into it, or died while it did.
     Attached = 1,
-    /// The process said that it writes no more.
+    /// The process has announced that it writes no more.
     Closed = 2,
 }
 
@@ -145,13 +145,13 @@ impl Life {
     }
 }
 
-/// What a pool's bytes lie in.
+/// What holds a pool's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Backing {
-    /// Memory that is sealed against shrinking and goes with the last process that has it.
+    /// Memory that is sealed against shrinking and freed with the last process that holds it.
     Memory = 0,
-    /// A file with a name, which outlives all processes. It cannot be sealed.
+    /// A named file, which outlives all processes. It cannot be sealed.
     File = 1,
 }
 
@@ -202,9 +202,17 @@ impl Extent {
 
     /// Offset of row `index` of a table of rows of `bytes` each, if it lies inside.
     pub const fn row(&self, index: u64, bytes: u64) -> Option<u64> {
-        let Some(relative) = index.checked_mul(bytes) else { return None };
-        let Some(end) = relative.checked_add(bytes) else { return None };
-        if end > self.len { None } else { self.offset.checked_add(relative) }
+        let Some(relative) = index.checked_mul(bytes) else {
+            return None;
+        };
+        let Some(end) = relative.checked_add(bytes) else {
+            return None;
+        };
+        if end > self.len {
+            None
+        } else {
+            self.offset.checked_add(relative)
+        }
     }
 
     /// Whether `other` lies inside.
@@ -248,11 +256,15 @@ impl Layout {
             offset = offset.saturating_add(len);
             extent
         });
-        Self { page, pool_len: offset, regions }
+        Self {
+            page,
+            pool_len: offset,
+            regions,
+        }
     }
 
-    /// A layout from the numbers of a header; `None` unless every part lies inside the file,
-    /// starts at a page, comes after the one before, and no table is longer than any pool's.
+    /// A layout from the numbers of a header; `None` unless every part lies inside the file, starts
+    /// at a page and follows the part before it, and no table exceeds the maximum size of its kind.
     pub fn from_parts(page: u64, pool_len: u64, regions: [Extent; REGIONS]) -> Option<Self> {
         let sane_page = page.is_power_of_two() && (4096..=1 << 20).contains(&page);
         let mut previous_end = page.max(header::LEN);
@@ -264,14 +276,19 @@ impl Layout {
             }
             previous_end = end;
         }
-        let layout = Self { page, pool_len, regions };
+        let layout = Self {
+            page,
+            pool_len,
+            regions,
+        };
         layout.tables_are_sane().then_some(layout)
     }
 
-    /// Whether no table is longer than `for_limit` would make it, so that reading one costs no
-    /// more for a forged header than for a true one.
+    /// Whether no table is longer than `for_limit` would make it, so that reading a forged header
+    /// costs no more than reading a valid one.
     fn tables_are_sane(&self) -> bool {
-        let most = |region, bytes: u64| self.region(region).len <= bytes.next_multiple_of(self.page);
+        let most =
+            |region, bytes: u64| self.region(region).len <= bytes.next_multiple_of(self.page);
         let slots = self.region(Region::Chunks).len / self.page;
         self.region(Region::Pauses).len == self.page
             && most(Region::Counters, COUNTER_BYTES * MAX_COUNTERS)
@@ -281,9 +298,12 @@ impl Layout {
             && most(Region::Groups, GROUP_BYTES * MAX_GROUPS)
     }
 
-    /// Where a part lies.
+    /// The location of a part.
     pub fn region(&self, region: Region) -> Extent {
-        self.regions.get(region as usize).copied().unwrap_or_default()
+        self.regions
+            .get(region as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// All parts, in the order of [`Region`].
@@ -312,7 +332,10 @@ mod tests {
             }
             assert_eq!(end, layout.pool_len);
             assert!(layout.region(Region::Chunks).len >= limit);
-            assert_eq!(Layout::from_parts(4096, layout.pool_len, layout.regions()), Some(layout));
+            assert_eq!(
+                Layout::from_parts(4096, layout.pool_len, layout.regions()),
+                Some(layout)
+            );
         }
     }
 
@@ -334,10 +357,16 @@ mod tests {
         let longer = |region: usize| {
             let mut regions = good.regions();
             regions[region].len = 128 << 20;
-            regions.iter_mut().skip(region + 1).for_each(|extent| extent.offset += 128 << 20);
+            regions
+                .iter_mut()
+                .skip(region + 1)
+                .for_each(|extent| extent.offset += 128 << 20);
             Layout::from_parts(4096, good.pool_len + (128 << 20), regions)
         };
-        assert!((0..6).all(|table| longer(table).is_none()), "a table longer than any pool's");
+        assert!(
+            (0..6).all(|table| longer(table).is_none()),
+            "a table longer than any pool's"
+        );
         assert!(longer(6).is_some());
         assert!(Layout::from_parts(0, good.pool_len, good.regions()).is_none());
         assert!(Layout::from_parts(1 << 40, good.pool_len, good.regions()).is_none());
@@ -345,7 +374,10 @@ mod tests {
 
     #[test]
     fn a_row_outside_its_table_has_no_offset() {
-        let table = Extent { offset: 4096, len: 1024 };
+        let table = Extent {
+            offset: 4096,
+            len: 1024,
+        };
         assert_eq!(table.row(3, 256), Some(4096 + 768));
         assert_eq!(table.row(4, 256), None);
         assert_eq!(table.row(u64::MAX, 256), None);

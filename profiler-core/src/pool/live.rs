@@ -1,21 +1,21 @@
 //! The small live tables: thread rows, counter cells, group cells, paused ranges.
 //!
-//! Written by the process (rows by their thread and by whoever destroys its chunks, cells by
+//! Written by the process (a row by its thread and by the threads that destroy its chunks, cells by
 //! any thread), read through the file at any time without asking the process.
 //!
 //! ```text
 //! thread row  see `row`
 //! group       see `group`
 //! counter     word 0   value   1  number of changes   2  definition, 0 = free
-//! pauses      word 0   how many there ever were; then pairs (start, end), end 0 = open
+//! pauses      word 0   ranges ever written; then pairs (start, end), end 0 = open
 //! ```
 //!
-//! A row is published by the step that makes it its thread's, and reused only after all chunks of
-//! its thread are gone and its books were added to row 0, the process's own.
+//! The step that assigns a row to its thread publishes the row. A row is reused only after all
+//! chunks of its thread are gone and its counts were added to row 0, the row of the process.
 
 #![allow(unsafe_code)]
 
-pub(crate) mod gone;
+pub(crate) mod exited_threads;
 pub(crate) mod group;
 pub(crate) mod row;
 
@@ -51,21 +51,27 @@ impl CounterCell {
     /// Adds to the value, which wraps like two's complement.
     #[inline]
     pub(crate) fn add(&self, delta: i64) {
-        self.value.fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
+        self.value
+            .fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
         self.number.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The same, for so many changes at once.
+    /// Adds `delta` for `changes` changes at once.
     pub(crate) fn add_many(&self, delta: i64, changes: u64) {
-        self.value.fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
+        self.value
+            .fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
         self.number.fetch_add(changes, Ordering::Relaxed);
     }
 
-    /// What the cell with this number says now; `None` before it is published.
+    /// The present value of the cell, whose number is `cell`; `None` before it is published.
     pub(crate) fn value(&self, cell: CounterIndex) -> Option<CounterValue> {
         let is_there = self.definition.load(Ordering::Acquire) != 0;
         let number = self.number.load(Ordering::Relaxed);
-        is_there.then(|| CounterValue { cell, value: self.get(), number })
+        is_there.then(|| CounterValue {
+            cell,
+            value: self.get(),
+            number,
+        })
     }
 
     /// Sets the value.
@@ -75,7 +81,7 @@ impl CounterCell {
         self.number.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Zero again; a new session begins.
+    /// Resets the cell to zero when a new session begins.
     pub(crate) fn reset(&self) {
         self.value.store(0, Ordering::Relaxed);
         self.number.store(0, Ordering::Relaxed);
@@ -85,9 +91,10 @@ impl CounterCell {
         self.value.load(Ordering::Relaxed).cast_signed()
     }
 
-    /// Makes the cell known under its definition.
+    /// Publishes the cell under its definition.
     pub(crate) fn publish(&self, definition: DefinitionId) {
-        self.definition.store(u64::from(definition.get()), Ordering::Release);
+        self.definition
+            .store(u64::from(definition.get()), Ordering::Release);
     }
 }
 
@@ -122,7 +129,7 @@ impl PauseTable {
         }
     }
 
-    /// Forgets all ranges.
+    /// Removes all ranges.
     pub(crate) fn clear(&self) {
         self.count.store(0, Ordering::Release);
     }

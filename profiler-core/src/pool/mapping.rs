@@ -1,10 +1,10 @@
 //! The writer's view of its own pool: a shared mapping, handed out as atomic words only.
 //!
-//! Called by everything that writes (header, definitions, rows, slots, chunks). Invariants:
-//! no reference other than to atomics is ever made into the mapping, except a chunk's
-//! uncommitted room, which its one owner borrows as bytes while it encodes an entry; every
-//! offset is checked against the mapping's length before it becomes an address; the mapping
-//! outlives every pointer because whoever holds one holds the `Arc` of its pool.
+//! Called by all code that writes (header, definitions, rows, slots, chunks). Invariants: all
+//! references into the mapping are to atomics, except a chunk's uncommitted room, which its owner
+//! borrows as bytes while it encodes an entry; every offset is checked against the mapping's length
+//! before it becomes an address; the mapping outlives every pointer, because every holder of a
+//! pointer holds the `Arc` of its pool.
 //!
 //! Only the process that owns the pool maps it. The parent reads with `pread`.
 
@@ -28,10 +28,10 @@ use crate::sys;
 /// pattern is a valid value and concurrent access is defined.
 pub(crate) unsafe trait SharedWords {}
 
-// SAFETY: it is the word itself.
+// SAFETY: an `AtomicU64` is one such word.
 unsafe impl SharedWords for AtomicU64 {}
 
-/// Words by their offset in a pool. A trait, so that loom can check what is done with them.
+/// Words by their offset in a pool. A trait, so that loom can check the code that uses them.
 pub(crate) trait Words {
     /// The word at `offset`, if it is aligned and inside.
     fn word(&self, offset: u64) -> Option<&AtomicU64>;
@@ -51,7 +51,8 @@ pub(crate) trait Words {
             for (to, from) in word.iter_mut().zip(chunk) {
                 *to = *from;
             }
-            self.word(at)?.store(u64::from_ne_bytes(word), crate::sync::Ordering::Relaxed);
+            self.word(at)?
+                .store(u64::from_ne_bytes(word), crate::sync::Ordering::Relaxed);
             at = at.checked_add(8)?;
         }
         Some(())
@@ -73,7 +74,8 @@ impl Words for Mapping {
 #[derive(Debug)]
 pub(crate) struct Mapping {
     map: MmapRaw,
-    /// The memory is a file: a page that it has no room for kills whoever touches it.
+    /// Whether the memory is a file: touching a page that the file system has no room for kills the
+    /// process.
     may_fault: bool,
 }
 
@@ -81,23 +83,32 @@ impl Mapping {
     /// Maps all of `file` for reading and writing, hidden from forked children.
     ///
     /// # Errors
-    /// What `mmap` says.
+    /// Errors of `mmap`.
     pub(crate) fn new(file: &File, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let map = MmapOptions::new().len(len).map_raw(file)?;
         // SAFETY: the mapping was just made and is owned by `map`.
         unsafe { sys::advise_mapping(map.as_mut_ptr(), len) }?;
-        Ok(Self { map, may_fault: false })
+        Ok(Self {
+            map,
+            may_fault: false,
+        })
     }
 
     /// Maps all of `file`, which lies in a file system that may become full: every page is
     /// allocated by [`Words::secure`] before it is touched.
     ///
     /// # Errors
-    /// What `mmap` says; `Unsupported` where the system cannot allocate pages ahead.
+    /// Errors of `mmap`; `Unsupported` where the system cannot allocate pages ahead.
     pub(crate) fn of_file(file: &File, len: u64) -> io::Result<Self> {
-        let map = Self { may_fault: true, ..Self::new(file, len)? };
-        map.populate(Extent { offset: 0, len: super::layout::header::LEN })?;
+        let map = Self {
+            may_fault: true,
+            ..Self::new(file, len)?
+        };
+        map.populate(Extent {
+            offset: 0,
+            len: super::layout::header::LEN,
+        })?;
         Ok(map)
     }
 
@@ -109,7 +120,10 @@ impl Mapping {
     /// The struct of words at `offset`, if it is aligned and inside.
     #[inline]
     pub(crate) fn view<T: SharedWords>(&self, offset: u64) -> Option<&T> {
-        let address = self.address(Extent { offset, len: size_of::<T>() as u64 })?;
+        let address = self.address(Extent {
+            offset,
+            len: size_of::<T>() as u64,
+        })?;
         if !address.addr().get().is_multiple_of(align_of::<T>()) {
             return None;
         }
@@ -120,7 +134,10 @@ impl Mapping {
 
     /// Address of a range, if it lies inside.
     pub(crate) fn address(&self, range: Extent) -> Option<NonNull<u8>> {
-        let whole = Extent { offset: 0, len: self.map.len() as u64 };
+        let whole = Extent {
+            offset: 0,
+            len: self.map.len() as u64,
+        };
         if !whole.contains(range) {
             return None;
         }
@@ -129,14 +146,15 @@ impl Mapping {
         NonNull::new(unsafe { self.map.as_mut_ptr().add(offset) })
     }
 
-    /// Allocates the pages of a range, leaving what is there. The caller has booked its bytes.
+    /// Allocates the pages of a range and keeps their contents. The caller has charged the bytes.
     pub(crate) fn populate(&self, range: Extent) -> io::Result<()> {
         let (address, len) = self.checked(range)?;
         // SAFETY: the range lies inside the mapping, which lives as long as `self`.
         unsafe { sys::populate(address.as_ptr(), len, self.may_fault) }
     }
 
-    /// Gives the pages of a range back. The caller owns the range; it reads as zero after.
+    /// Returns the pages of a range to the system. The caller owns the range; it reads as zero
+    /// afterwards.
     pub(crate) fn release(&self, range: Extent) -> io::Result<()> {
         let (address, len) = self.checked(range)?;
         // SAFETY: the range lies inside the mapping, and the caller owns it exclusively.
@@ -163,7 +181,13 @@ mod tests {
         assert!(map.word(8185).is_none());
         assert!(map.word(8192).is_none());
         assert!(map.word(u64::MAX - 7).is_none());
-        assert!(map.address(Extent { offset: 8, len: u64::MAX }).is_none());
+        assert!(
+            map.address(Extent {
+                offset: 8,
+                len: u64::MAX
+            })
+            .is_none()
+        );
     }
 
     #[test]

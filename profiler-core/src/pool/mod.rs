@@ -1,13 +1,13 @@
-//! The pool: all memory of one process that a profile is made from.
+//! The pool: all memory of one process from which a profile is made.
 //!
-//! [`create`] is called by whoever makes the memory (the parent for its children, or a process
-//! for itself), [`Pool::attach`] by the process that will write into it. The file outlives the
-//! process: whoever holds it can read everything committed, whatever became of the writer.
+//! [`create`] is called by the maker of the memory (the parent for its children, or a process for
+//! itself), [`Pool::attach`] by the process that will write into it. The file outlives the process:
+//! every holder can read everything committed, also after the writer has died.
 //!
-//! Invariants: every page that is touched was taken from the [`budget`] before, so the file never
-//! occupies more than the allowance; in a file that a full disk may refuse pages to, every page
-//! was also allocated before ([`Words::secure`]), so that a full disk is a counted drop and never
-//! a signal.
+//! Invariants: every page is taken from the [`budget`] before it is touched, so the file never
+//! occupies more than the allowance; in a file on a disk that may be full, every page is also
+//! allocated before it is touched ([`Words::secure`]), so that a full disk causes a counted drop
+//! and never a signal.
 
 pub(crate) mod budget;
 pub mod definitions;
@@ -25,8 +25,8 @@ use std::os::unix::fs::FileExt;
 pub(crate) use mapping::{Mapping, SharedWords, Words};
 
 use crate::ids::{
-    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, GroupIndex, PoolId, ProcessId, ProcessStart,
-    ThreadIndex,
+    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, GroupIndex, PoolId, ProcessId,
+    ProcessStart, ThreadIndex,
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
@@ -47,16 +47,16 @@ pub const FLOOR_PAGES: u64 = 8;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The header is not one this build understands.
+    /// This build does not understand the header.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Another process (or an earlier life of this one) has the pool.
+    /// Another process (or a previous process with the same number) has the pool.
     #[error("the pool already belongs to process {0}")]
     Taken(ProcessId),
     /// The memory could shrink under the mapping.
     #[error("the pool's memory is not sealed against shrinking")]
     NotSealed,
-    /// The file is not this user's alone, so anybody could make it shorter under the mapping.
+    /// The file is not private to this user, so others could shorten it under the mapping.
     #[error("the pool's file is not this user's alone")]
     NotPrivate,
     /// The memory could not be mapped.
@@ -64,14 +64,14 @@ pub enum AttachError {
     Map(#[from] io::Error),
 }
 
-/// What the maker of a pool decides.
+/// The parameters that the maker of a pool chooses.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
     /// Random identity, from [`new_id`].
     pub id: PoolId,
-    /// Bytes of chunks that the pool has addresses for: the session's limit.
+    /// Bytes of chunks that the pool reserves addresses for: the session's limit.
     pub limit: ByteLimit,
-    /// Allowance at first; may be changed at any time.
+    /// Initial allowance; may be changed at any time.
     pub allowance: ByteLimit,
     /// The session's clock.
     pub clock: SessionClock,
@@ -84,7 +84,7 @@ pub struct PoolSpec {
 /// Makes the memory of a pool and writes its header. Costs one page of memory.
 ///
 /// # Errors
-/// What the system says when it has no memory file.
+/// If the system provides no memory file.
 pub fn create(spec: &PoolSpec) -> io::Result<File> {
     let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
     let file = sys::create_pool_file(layout.pool_len)?;
@@ -92,11 +92,11 @@ pub fn create(spec: &PoolSpec) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a pool in `file`, which is new, empty and this user's alone (mode 0600): it survives the
-/// death of all processes. Costs one page.
+/// Makes a pool in `file`, which is new, empty and private to this user (mode 0600): it survives
+/// the death of all processes. Costs one page.
 ///
 /// # Errors
-/// What the file system says: it is full, or has no files so large.
+/// Errors of the file system: it is full, or does not support files of this size.
 pub fn create_in(file: &File, spec: &PoolSpec) -> io::Result<()> {
     let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
     sys::stretch(file, layout.pool_len)?;
@@ -118,16 +118,21 @@ fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
         recording_start: Timestamp::ZERO,
         name: spec.name.clone(),
         backing,
-        boot: if in_file { sys::boot_id() } else { BootId::default() },
+        boot: if in_file {
+            sys::boot_id()
+        } else {
+            BootId::default()
+        },
         params: Some(spec.params.clone()),
     }
 }
 
-/// Maps a pool for writing, if nobody can make it shorter meanwhile.
+/// Maps a pool for writing, if no other user can shorten it.
 ///
-/// Memory is sealed. A file cannot be: there the rule is that only this user may write it, so that
-/// whoever could make it shorter (another process of the same user, or root) could as well kill
-/// this process. The header says which of both it is; memory that is neither is refused.
+/// Memory is sealed. A file cannot be sealed; it is accepted if only this user may write it,
+/// because a process that could shorten it (another process of the same user, or root) could
+/// equally kill this process. The header states which of the two it is; memory that is neither is
+/// refused.
 fn map(file: &File, header: &Header) -> Result<Mapping, AttachError> {
     let len = header.layout.pool_len;
     match header.backing {
@@ -141,7 +146,7 @@ fn map(file: &File, header: &Header) -> Result<Mapping, AttachError> {
 /// Draws the random identity of a new pool.
 ///
 /// # Errors
-/// When the system has no randomness.
+/// If the system provides no random numbers.
 pub fn new_id() -> io::Result<PoolId> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -160,7 +165,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Takes a pool for this process, for good.
+    /// Takes a pool for this process, permanently.
     pub(crate) fn attach(file: File) -> Result<(Self, Header), AttachError> {
         let mut page = vec![0; 4096];
         file.read_exact_at(&mut page, 0)?;
@@ -168,13 +173,21 @@ impl Pool {
         let map = map(&file, &header)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
-        let (layout, clock) = (header.layout, header.clock);
-        let pool = Self { map, file: OwnFile::from(file), layout, clock, budget, definitions };
+        let layout = header.layout;
+        let clock = header.clock;
+        let pool = Self {
+            map,
+            file: OwnFile::from(file),
+            layout,
+            clock,
+            budget,
+            definitions,
+        };
         (header.pid, header.start) = pool.claim()?;
         Ok((pool, header))
     }
 
-    /// Books the page at `at` of a table and makes sure that it can be touched.
+    /// Charges the page at `at` of a table, and makes sure that touching it cannot fault.
     pub(crate) fn take_page(&self, table: Region, at: u64) -> bool {
         let page = self.layout.page;
         if !self.budget.take(page, 0) {
@@ -189,22 +202,29 @@ impl Pool {
     }
 
     fn claim(&self) -> Result<(ProcessId, ProcessStart), AttachError> {
-        let (pid, start) = (sys::process_id(), sys::own_process_start());
+        let pid = sys::process_id();
+        let start = sys::own_process_start();
         let word = self.header(at::PID)?;
         let mine = u64::from(pid.get());
         if let Err(owner) = word.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
-            return Err(AttachError::Taken(ProcessId::new(u32::try_from(owner).unwrap_or(0))));
+            return Err(AttachError::Taken(ProcessId::new(
+                u32::try_from(owner).unwrap_or(0),
+            )));
         }
-        self.header(at::PROCESS_START)?.store(start.get(), Ordering::Release);
-        self.header(at::LIFE)?.store(Life::Attached as u64, Ordering::Release);
+        self.header(at::PROCESS_START)?
+            .store(start.get(), Ordering::Release);
+        self.header(at::LIFE)?
+            .store(Life::Attached as u64, Ordering::Release);
         Ok((pid, start))
     }
 
     fn header(&self, offset: u64) -> Result<&AtomicU64, HeaderError> {
-        self.map.word(offset).ok_or(HeaderError::Damaged("short header"))
+        self.map
+            .word(offset)
+            .ok_or(HeaderError::Damaged("short header"))
     }
 
-    /// Stores a word of the header; the header page is always there.
+    /// Stores a word of the header. The header page always exists.
     pub(crate) fn set_header(&self, offset: u64, value: u64) {
         if let Some(word) = self.map.word(offset) {
             word.store(value, Ordering::Release);
@@ -220,7 +240,7 @@ impl Pool {
         &self.map
     }
 
-    /// Whether it outlives all processes.
+    /// Whether the pool outlives all processes.
     pub(crate) const fn is_file(&self) -> bool {
         self.map.may_fault()
     }
@@ -246,15 +266,27 @@ impl Pool {
     }
 
     pub(crate) fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
-        self.row(Region::Directory, u64::from(index.get()), layout::SLOT_BYTES)
+        self.row(
+            Region::Directory,
+            u64::from(index.get()),
+            layout::SLOT_BYTES,
+        )
     }
 
     pub(crate) fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow> {
-        self.row(Region::Threads, u64::from(index.get()), layout::THREAD_BYTES)
+        self.row(
+            Region::Threads,
+            u64::from(index.get()),
+            layout::THREAD_BYTES,
+        )
     }
 
     pub(crate) fn counter(&self, index: CounterIndex) -> Option<&CounterCell> {
-        self.row(Region::Counters, u64::from(index.get()), layout::COUNTER_BYTES)
+        self.row(
+            Region::Counters,
+            u64::from(index.get()),
+            layout::COUNTER_BYTES,
+        )
     }
 
     pub(crate) fn group(&self, index: GroupIndex) -> Option<&GroupCell> {
@@ -278,6 +310,9 @@ impl Pool {
 
     /// Memory of a chunk.
     pub(crate) fn chunk_extent(&self, slot: &ChunkSlot) -> Extent {
-        Extent { offset: slot.offset(), len: slot.bytes() }
+        Extent {
+            offset: slot.offset(),
+            len: slot.bytes(),
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A chunk's slot in the directory: the protocol by which one thread writes entries and
-//! anybody reads them, while the process may die at any instruction.
+//! A chunk's slot in the directory: the protocol by which one thread writes entries and any process
+//! reads them, while the writer may die at any instruction.
 //!
-//! Written by the chunk's owner (hot line) and by whoever hands the chunk over (cold line);
+//! Written by the chunk's owner (hot line) and by the thread that hands the chunk over (cold line);
 //! read by `reader::snapshot` through the file. Model-checked with loom below.
 //!
 //! ```text
@@ -26,13 +26,14 @@
 //! |---|---|---|
 //! | fields 1–6, commit, begun before *open* | relaxed | the release of *open* |
 //! | generation in *open* | release | the reader's acquire of an odd generation |
-//! | begun | relaxed, before the entry's bytes | program order is enough for a killed process on x86; elsewhere `commit` bounds it |
+//! | begun | relaxed, before the entry's bytes | killed process: x86 program order; else `commit` |
 //! | entry bytes | plain | the release of `commit` |
 //! | commit | release | the reader's acquire |
-//! | generation in *close* | release, then a full fence before the memory is reused | the reader's second look |
+//! | generation in *close* | release, then a full fence before reuse | the reader's second read |
 //!
-//! A reader copies, then looks at the generation again: the same odd number means that
-//! everything it copied belongs to one life of the chunk.
+//! A reader copies, then reads the generation again: the same odd number means that everything it
+//! copied belongs to one life of the chunk. The order of `begun` only matters if the process is
+//! killed between two stores: program order suffices on x86; elsewhere `commit` bounds it.
 
 #![allow(unsafe_code)]
 
@@ -88,7 +89,7 @@ impl Commit {
     }
 }
 
-/// What a slot says about the thread that opens it.
+/// The fields of a slot that describe the thread that opens it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) thread: ThreadIndex,
@@ -106,35 +107,38 @@ impl ChunkSlot {
         self.size_thread.store(u64::from(bytes), Ordering::Relaxed);
     }
 
-    /// Makes the chunk hold entries of one thread. The caller took it from the ready slots.
+    /// Opens the chunk for entries of one thread. The caller took it from the ready slots.
     pub(crate) fn open(&self, opening: Opening) {
         let size = self.size_thread.load(Ordering::Relaxed) & 0xffff_ffff;
         let thread = u64::from(opening.thread.get()) << 32;
         self.size_thread.store(size | thread, Ordering::Relaxed);
         self.start.store(opening.start.raw(), Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
-        self.first_entry.store(opening.first_entry, Ordering::Relaxed);
+        self.first_entry
+            .store(opening.first_entry, Ordering::Relaxed);
         self.flags.store(0, Ordering::Relaxed);
         self.begun.store(0, Ordering::Relaxed);
         self.commit.store(0, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
-        self.generation.store(generation.wrapping_add(1), Ordering::Release);
+        self.generation
+            .store(generation.wrapping_add(1), Ordering::Release);
     }
 
-    /// Which of its lives the chunk is in. For its owner.
+    /// The number of the chunk's present life. For its owner.
     pub(crate) fn life(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Says that the owner has left the chunk.
+    /// Notes that the owner has left the chunk.
     pub(crate) fn finish(&self, done: Timestamp) {
         self.done.store(done.raw(), Ordering::Release);
     }
 
-    /// Makes the chunk hold nothing. After it the memory may be reused or given back.
+    /// Empties the chunk. Afterwards the memory may be reused or returned to the system.
     pub(crate) fn close(&self) {
         let generation = self.generation.load(Ordering::Relaxed);
-        self.generation.store(generation.wrapping_add(1), Ordering::Release);
+        self.generation
+            .store(generation.wrapping_add(1), Ordering::Release);
         // The memory's next bytes must not become visible before the new generation.
         crate::sync::full_fence();
     }
@@ -142,10 +146,11 @@ impl ChunkSlot {
     /// Notes that one more entry is being written.
     #[inline(always)]
     pub(crate) fn begin(&self, committed: Commit) {
-        self.begun.store(committed.entries().wrapping_add(1), Ordering::Relaxed);
+        self.begun
+            .store(committed.entries().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Takes the note back: the entry was given up.
+    /// Withdraws the note after the entry was abandoned.
     pub(crate) fn abandon(&self, committed: Commit) {
         self.begun.store(committed.entries(), Ordering::Relaxed);
     }
@@ -156,7 +161,7 @@ impl ChunkSlot {
         self.commit.store(commit.0, Ordering::Release);
     }
 
-    /// Sets a flag bit. Only the owner does.
+    /// Sets a flag bit. Called only by the owner.
     pub(crate) fn set_flag(&self, flag: u64) {
         let flags = self.flags.load(Ordering::Relaxed);
         self.flags.store(flags | flag, Ordering::Relaxed);
@@ -213,7 +218,7 @@ mod tests {
     }
 }
 
-/// A chunk in a loom model: its slot and its memory, and what owner and reader do with them.
+/// A chunk in a loom model: its slot, its memory, and the operations of owner and reader.
 #[cfg(all(test, loom))]
 pub(crate) mod model {
     use super::*;
@@ -239,12 +244,20 @@ pub(crate) mod model {
                 begun: word(),
                 spare: [word(), word(), word(), word(), word(), word()],
             };
-            Self { slot, data: [word(), word()] }
+            Self {
+                slot,
+                data: [word(), word()],
+            }
         }
 
         pub(crate) fn open(&self, first_entry: u64) {
-            let (thread, start) = (ThreadIndex::new(1), Timestamp::ZERO);
-            self.slot.open(Opening { thread, start, first_entry });
+            let thread = ThreadIndex::new(1);
+            let start = Timestamp::ZERO;
+            self.slot.open(Opening {
+                thread,
+                start,
+                first_entry,
+            });
         }
 
         /// Commits `count` entries that are `base`, `base + 1`, ….
@@ -258,24 +271,35 @@ pub(crate) mod model {
             }
         }
 
-        /// What the reader does over the file: generation, fields, data, generation.
+        /// The reader's steps over the file: generation, fields, data, generation.
         pub(crate) fn copy(&self) -> Option<(u64, Vec<u64>)> {
             let before = self.slot.generation.load(Ordering::Acquire);
             let first = self.slot.first_entry.load(Ordering::Relaxed);
             let commit = self.slot.committed();
             let count = usize::try_from(commit.entries()).unwrap();
-            let data = self.data.iter().take(count).map(|w| w.load(Ordering::Relaxed)).collect();
+            let data = self
+                .data
+                .iter()
+                .take(count)
+                .map(|w| w.load(Ordering::Relaxed))
+                .collect();
             crate::sync::full_fence();
             let after = self.slot.generation.load(Ordering::Relaxed);
             (before == after && before & 1 == 1).then_some((first, data))
         }
 
-        /// Copies, and fails unless every entry is committed and of the life that its first
-        /// number tells.
+        /// Copies, and fails unless every entry is committed and belongs to the life that the first
+        /// number indicates.
         pub(crate) fn check_copy(&self) {
-            let Some((first, data)) = self.copy() else { return };
+            let Some((first, data)) = self.copy() else {
+                return;
+            };
             for (index, value) in data.iter().enumerate() {
-                assert_eq!(*value, first + index as u64, "an entry of another life or not committed");
+                assert_eq!(
+                    *value,
+                    first + index as u64,
+                    "an entry of another life or not committed"
+                );
             }
         }
     }
@@ -289,12 +313,13 @@ mod loom_tests {
     use super::model::Chunk;
     use super::*;
 
-    /// Runs a writer and, twice, a reader; what the writer leaves is what is there in the end.
+    /// Runs a writer and, twice, a reader; checks that the chunk finally holds `last`.
     fn against_a_reader(writer: fn(&Chunk), last: (u64, Vec<u64>)) {
         loom::model(move || {
             let chunk = Arc::new(Chunk::new());
             chunk.open(10);
-            let (writing, reading) = (Arc::clone(&chunk), Arc::clone(&chunk));
+            let writing = Arc::clone(&chunk);
+            let reading = Arc::clone(&chunk);
             let reader = thread::spawn(move || reading.check_copy());
             let writer = thread::spawn(move || writer(&writing));
             writer.join().unwrap();

@@ -1,8 +1,8 @@
 //! The tag of the pool that this process records into.
 //!
-//! A number of a definition is only valid in the pool that it was made for. Statics therefore store
-//! it with the tag of that pool. The chunk manager draws the tag of a new pool, the session puts it
-//! in use, and the recording code compares. Invariants: no two pools of a process have the same
+//! A definition's number is valid only in the pool that it was made for. Statics therefore store it
+//! with the tag of that pool. The chunk manager draws the tag of a new pool, the session activates
+//! it, and the recording code compares tags. Invariants: no two pools of a process have the same
 //! tag; 0 is no pool's tag.
 
 use crate::sync::fixed::{AtomicU64, Ordering};

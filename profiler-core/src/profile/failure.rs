@@ -1,8 +1,8 @@
-//! Why a profile could not be written: the first reason, known to all who write a part.
+//! The first reason why a profile could not be written, shared by all its writers.
 //!
-//! Whoever asks for a profile makes a [`FailureLatch`]; writers, the output and the reader of
-//! the pool hold clones of it. Invariants: the first failure sticks; after it nothing more is
-//! written; a cancelled capture counts as failed the next time anyone looks.
+//! The code that requests a profile makes a [`FailureLatch`]; the writers, the output and the
+//! reader of the pool hold clones of it. Invariants: the first failure is kept; nothing is written
+//! after it; a cancelled capture counts as failed from the next check on.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Whoever asked does not want it any more.
+    /// The capture was cancelled.
     #[error("cancelled")]
     Cancelled,
     /// The output failed.
     #[error("output failed: {message}")]
     Output {
-        /// What kind of error it was.
+        /// Kind of the error.
         kind: io::ErrorKind,
-        /// Its text.
+        /// Text of the error.
         message: String,
     },
     /// The data could not be read.
@@ -31,7 +31,10 @@ pub enum Failure {
 
 impl From<&io::Error> for Failure {
     fn from(error: &io::Error) -> Self {
-        Self::Output { kind: error.kind(), message: error.to_string() }
+        Self::Output {
+            kind: error.kind(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -45,28 +48,28 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// "Never mind", said from another thread. All clones are one flag.
+/// A request to cancel a capture, raised on any thread. All clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// A flag that nobody has raised.
+    /// A flag that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Raises the flag, for good.
+    /// Raises the flag permanently.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was raised. One relaxed load: the flag carries no data with it.
+    /// Whether the flag was raised. One relaxed load, because the flag publishes no other data.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Holds the first failure; see the [module](self). All clones are one latch.
+/// Holds the first failure; see the [module](self). All clones share one latch.
 #[derive(Clone, Debug, Default)]
 pub struct FailureLatch {
     first: Arc<OnceLock<Failure>>,
@@ -76,12 +79,15 @@ pub struct FailureLatch {
 impl FailureLatch {
     /// A latch that fails with [`Failure::Cancelled`] once `cancelled` is raised.
     pub fn new(cancelled: CancelFlag) -> Self {
-        Self { first: Arc::default(), cancelled }
+        Self {
+            first: Arc::default(),
+            cancelled,
+        }
     }
 
     /// Reports a failure; only the first one counts.
     pub fn fail(&self, failure: Failure) {
-        // Refused: another failure came first, which is the rule.
+        // Fails if another failure was reported first; that one is kept.
         let _ = self.first.set(failure);
     }
 
@@ -93,22 +99,23 @@ impl FailureLatch {
         self.first.get()
     }
 
-    /// Whether there is no use in going on. Cheap enough to be asked per row.
+    /// Whether there was a failure, so that writing more is useless. Cheap enough for every row.
     pub fn is_failed(&self) -> bool {
         self.failure().is_some()
     }
 
-    /// For the `?` of whoever goes on only without a failure.
+    /// Returns the first failure as an error, for the operator `?`.
     ///
     /// # Errors
     /// The first failure, if there was any.
     pub fn check(&self) -> Result<(), Failure> {
-        self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
+        self.failure()
+            .map_or(Ok(()), |failure| Err(failure.clone()))
     }
 }
 
-/// An output that reports its first error to a latch and writes nothing after a failure,
-/// whoever reported it.
+/// An output that reports its first error to a latch, and writes nothing after any failure in the
+/// latch.
 pub struct LatchedWriter<W> {
     out: W,
     latch: FailureLatch,
@@ -120,7 +127,7 @@ impl<W> LatchedWriter<W> {
         Self { out, latch }
     }
 
-    /// Gives the output back.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -137,7 +144,9 @@ impl<W> LatchedWriter<W> {
 
 impl<W> fmt::Debug for LatchedWriter<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LatchedWriter").field("latch", &self.latch).finish_non_exhaustive()
+        f.debug_struct("LatchedWriter")
+            .field("latch", &self.latch)
+            .finish_non_exhaustive()
     }
 }
 
@@ -211,7 +220,13 @@ mod tests {
         json.string("too long for four bytes");
         let error = json.finish().map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WriteZero);
-        assert!(matches!(latch.failure(), Some(Failure::Output { kind: io::ErrorKind::WriteZero, .. })));
+        assert!(matches!(
+            latch.failure(),
+            Some(Failure::Output {
+                kind: io::ErrorKind::WriteZero,
+                ..
+            })
+        ));
     }
 
     #[test]
@@ -230,7 +245,9 @@ mod tests {
             }
         }
         let latch = FailureLatch::default();
-        LatchedWriter::new(Once(false), latch.clone()).write_all(b"x").unwrap();
+        LatchedWriter::new(Once(false), latch.clone())
+            .write_all(b"x")
+            .unwrap();
         assert!(!latch.is_failed());
     }
 }

@@ -1,25 +1,33 @@
-//! What stands in a profile for frames that have no name of their own. The same words in all formats.
+//! The names that all profile formats use for frames, modules and threads without a known name.
 
 use crate::category::Category;
 use crate::profile::spec::CategoryRow;
 use crate::schema::CategoryColor;
 
-/// Outermost frame of a stack whose frames further out are missing: cut off, or unwinding could not go on.
+/// Name of the outermost frame of a stack whose frames further out are missing: the stack was cut,
+/// or unwinding failed.
 pub const TRUNCATED_STACK: &str = "(truncated stack)";
 
 /// Name of a module that the pool does not define.
 pub const UNKNOWN_MODULE: &str = "(unknown module)";
 
-/// What code is about that no label says more of. In viewers the default category means "nothing known".
+/// The category of code outside all labels. The default category would mean "unknown" in viewers.
 pub static USER: Category = Category::new("User", CategoryColor::Yellow, &[]);
 
 /// The row of [`USER`] in a category list.
 pub(super) fn user_row() -> CategoryRow {
-    let (name, color) = (USER.name().to_owned(), CategoryColor::Yellow.name().to_owned());
-    CategoryRow { name, color, subcategories: vec!["Other".to_owned()] }
+    let (name, color) = (
+        USER.name().to_owned(),
+        CategoryColor::Yellow.name().to_owned(),
+    );
+    CategoryRow {
+        name,
+        color,
+        subcategories: vec!["Other".to_owned()],
+    }
 }
 
-/// Name of a thread of which there are samples and nothing else.
+/// Name of a thread that is known from samples only.
 pub fn thread_without_row(tid: crate::ids::ThreadId) -> String {
     format!("(ended thread {tid})")
 }

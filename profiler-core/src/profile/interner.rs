@@ -1,4 +1,4 @@
-//! Values that are stored once and have numbers in the order in which they came.
+//! Stores each distinct value once, and numbers the values in order of first use.
 //!
 //! [`Interner`] holds values of a fixed size: frames, stacks, functions. [`ItemIndex`] finds a
 //! value by its hash and holds numbers only, so every value is in memory once; a map would hold it
@@ -9,7 +9,7 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// Finds the numbers of items, which lie elsewhere, by their hashes.
+/// Finds the numbers of items by their hashes. The items are stored elsewhere.
 #[derive(Debug, Default)]
 pub struct ItemIndex {
     /// Open addressing with linear probing. A slot holds a number plus one, and 0 if it is free.
@@ -33,18 +33,19 @@ impl ItemIndex {
         None
     }
 
-    /// Adds item `number`, which is the next one. `hash_of` gives the hashes of all items up to it.
+    /// Adds item `number`, the next free number. `hash_of` returns the hashes of all items up to
+    /// it.
     pub fn add(&mut self, number: u32, hash_of: impl Fn(u32) -> u64) {
         if (number as usize).saturating_mul(4) >= self.slots.len().saturating_mul(3) {
             let length = self.slots.len().saturating_mul(2).max(Self::FIRST_SLOTS);
-            self.slots = Vec::new(); // gives its memory back before the larger one is there
+            self.slots = Vec::new(); // frees the old memory before the larger one is allocated
             self.slots = vec![0; length];
             (0..number).for_each(|number| self.place(hash_of(number), number));
         }
         self.place(hash_of(number), number);
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the index takes.
     pub fn bytes(&self) -> usize {
         size_of_val(self.slots.as_slice())
     }
@@ -74,13 +75,17 @@ impl ItemIndex {
 pub struct Interner<T> {
     all: Vec<T>,
     index: ItemIndex,
-    /// Keyed, because values come from processes that may want all of them to collide.
+    /// Keyed at random, because values come from processes that may try to make them collide.
     hasher: RandomState,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), index: ItemIndex::default(), hasher: RandomState::new() }
+        Self {
+            all: Vec::new(),
+            index: ItemIndex::default(),
+            hasher: RandomState::new(),
+        }
     }
 }
 
@@ -90,17 +95,22 @@ impl<T: Eq + Hash> Interner<T> {
         &self.all
     }
 
-    /// The number of a value, a new one if the value is new; `None` if `limit` values are there
-    /// already and this is another.
+    /// Returns the number of a value, and adds the value if it is new. `None` if the value is new
+    /// and there are `limit` values already.
     pub fn intern(&mut self, value: T, limit: usize) -> Option<u32> {
         let Self { all, index, hasher } = self;
         let is_equal = |number: u32| all.get(number as usize) == Some(&value);
         if let Some(known) = index.find(hasher.hash_one(&value), is_equal) {
             return Some(known);
         }
-        let number = u32::try_from(all.len()).ok().filter(|_| all.len() < limit)?;
+        let number = u32::try_from(all.len())
+            .ok()
+            .filter(|_| all.len() < limit)?;
         all.push(value);
-        index.add(number, |number| all.get(number as usize).map_or(0, |value| hasher.hash_one(value)));
+        index.add(number, |number| {
+            all.get(number as usize)
+                .map_or(0, |value| hasher.hash_one(value))
+        });
         Some(number)
     }
 }
@@ -110,11 +120,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_things_have_one_number_and_no_more_are_taken_than_fit() {
+    fn equal_values_share_a_number_and_the_limit_is_kept() {
         let mut things = Interner::default();
         for round in 0..2 {
             for number in 0..10_000_u32 {
-                assert_eq!(things.intern(number * 3, 5000), (number < 5000).then_some(number), "{round}");
+                assert_eq!(
+                    things.intern(number * 3, 5000),
+                    (number < 5000).then_some(number),
+                    "round {round}"
+                );
             }
         }
         assert_eq!(things.all().len(), 5000);

@@ -1,14 +1,12 @@
-//! Streaming JSON writer: the bottom of every profile writer.
+//! A streaming JSON writer, used by all profile writers.
 //!
-//! All writers of profiles call it; it knows nothing of them. Its whole state is a 64 KiB
-//! buffer and one flag, "a comma is due", so it neither recurses nor keeps a stack, and no
-//! order of calls can make it panic. Calls do not fail: the first error of the output is
-//! kept, everything after it is thrown away, and [`JsonWriter::finish`] returns it; long
-//! loops ask [`JsonWriter::is_failed`] now and then.
+//! Its whole state is a 64 KiB buffer and one flag, "a comma is due", so it neither recurses nor
+//! keeps a stack, and no order of calls can make it panic. Calls do not fail: the writer keeps the
+//! first error of the output, discards everything after it, and returns the error from
+//! [`JsonWriter::finish`]. Long loops call [`JsonWriter::is_failed`] from time to time.
 //!
-//! Invariants: strings are valid UTF-8 and fully escaped; numbers are finite (what is not
-//! becomes `null`). That every `begin` has its `end` and that keys stand only in objects is
-//! the caller's part.
+//! Invariants: strings are valid UTF-8 and fully escaped; numbers are finite (others become
+//! `null`). The caller must call an `end` for every `begin`, and write keys only in objects.
 
 use std::io::{self, Write};
 
@@ -20,7 +18,7 @@ mod number;
 #[cfg(test)]
 mod tests;
 
-/// Bytes that are collected before they go to the output.
+/// Size of the buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Writes JSON into `W`, see the [module](self).
@@ -45,8 +43,14 @@ impl PreparedKey {
         let mut writer = JsonWriter::new(Vec::new());
         writer.comma_due = true;
         writer.key(key);
-        // A vector takes everything and the writer puts nothing but UTF-8 in it.
-        Self(writer.finish().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default())
+        // Writing to a vector never fails, and the writer writes only UTF-8.
+        Self(
+            writer
+                .finish()
+                .ok()
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .unwrap_or_default(),
+        )
     }
 }
 
@@ -54,20 +58,28 @@ impl<W: Write> JsonWriter<W> {
     /// A writer at the beginning of a JSON text.
     pub fn new(out: W) -> Self {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Self { out, buffer, filled: 0, comma_due: false, flushed: 0, failure: None }
+        Self {
+            out,
+            buffer,
+            filled: 0,
+            comma_due: false,
+            flushed: 0,
+            failure: None,
+        }
     }
 
-    /// Whether the output has failed; nothing reaches it any more.
+    /// Whether the output has failed. Nothing more is written to it.
     pub const fn is_failed(&self) -> bool {
         self.failure.is_some()
     }
 
     /// Bytes written so far, the buffered ones included.
     pub fn bytes_written(&self) -> u64 {
-        self.flushed.saturating_add(u64::try_from(self.filled).unwrap_or(u64::MAX))
+        self.flushed
+            .saturating_add(u64::try_from(self.filled).unwrap_or(u64::MAX))
     }
 
-    /// Writes what is buffered and gives the output back.
+    /// Writes the buffered bytes and returns the output.
     ///
     /// # Errors
     /// The first error that the output returned at any time.
@@ -164,7 +176,7 @@ impl<W: Write> JsonWriter<W> {
     }
 
     /// A floating-point number in the shortest form that reads back as the same number;
-    /// `null` for infinities and for what is not a number.
+    /// `null` for infinities and NaN.
     pub fn f64(&mut self, value: f64) {
         if !value.is_finite() {
             return self.null();
@@ -180,14 +192,14 @@ impl<W: Write> JsonWriter<W> {
         self.number(ns < 0, |out| out.millis(ns.unsigned_abs()));
     }
 
-    /// One value that is JSON already. The caller vouches that it is well-formed.
+    /// One value that is JSON already. The caller ensures that it is well-formed.
     #[inline]
     pub fn raw(&mut self, json: &str) {
         self.separate();
         self.put(json.as_bytes());
     }
 
-    /// Goes on with the value that [`JsonWriter::raw`] began: for what is too long to be in memory.
+    /// Continues the value that [`JsonWriter::raw`] began, if it is too long for memory.
     pub fn raw_more(&mut self, json: &[u8]) {
         self.put(json);
     }
@@ -205,7 +217,7 @@ impl<W: Write> JsonWriter<W> {
         self.comma_due = true;
     }
 
-    /// Writes the comma that is due; after the value that follows, another one is.
+    /// Writes a comma if one is due. After the next value, another one is due.
     #[inline]
     fn separate(&mut self) {
         if self.comma_due {
@@ -219,7 +231,11 @@ impl<W: Write> JsonWriter<W> {
         if BUFFER_BYTES.saturating_sub(self.filled) < number::ROOM {
             self.flush_buffer();
         }
-        if let Some(room) = self.buffer.get_mut(self.filled..).and_then(|rest| rest.first_chunk_mut()) {
+        if let Some(room) = self
+            .buffer
+            .get_mut(self.filled..)
+            .and_then(|rest| rest.first_chunk_mut())
+        {
             let mut out = NumberWriter::new(room);
             out.character(b',', self.comma_due);
             out.character(b'-', negative);
@@ -229,7 +245,7 @@ impl<W: Write> JsonWriter<W> {
         self.comma_due = true;
     }
 
-    /// A text with its quotation marks, as one piece if nothing in it is to be escaped.
+    /// A text with its quotation marks, copied as one piece if it needs no escapes.
     #[inline]
     fn quoted(&mut self, text: &str) {
         let text = text.as_bytes();
@@ -259,7 +275,8 @@ impl<W: Write> JsonWriter<W> {
         self.push(b'"');
         let mut rest = text;
         let mut next = Some(first);
-        while let Some((plain, [byte, after @ ..])) = next.and_then(|at| rest.split_at_checked(at)) {
+        while let Some((plain, [byte, after @ ..])) = next.and_then(|at| rest.split_at_checked(at))
+        {
             self.put(plain);
             let (escape, length) = escaped(*byte);
             self.put(escape.get(..length).unwrap_or(&escape));
@@ -309,7 +326,9 @@ impl<W: Write> JsonWriter<W> {
     fn write_out(&mut self, bytes: &[u8]) {
         if self.failure.is_none() {
             self.failure = self.out.write_all(bytes).err();
-            self.flushed = self.flushed.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+            self.flushed = self
+                .flushed
+                .saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         }
     }
 }
@@ -372,7 +391,7 @@ impl<W: Write> JsonWriter<W> {
     }
 }
 
-/// Copies between slices of equal length. Those of 4 to 32 bytes, most texts of a profile, are
+/// Copies between slices of equal length. Slices of 4 to 32 bytes (most texts of a profile) are
 /// copied as words that may overlap at the end, without a call.
 #[inline]
 fn copy_short(to: &mut [u8], from: &[u8]) {
@@ -388,5 +407,9 @@ fn copy_words<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
         *to = *from;
     }
-    to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, from)| *to = *from);
+    to.as_chunks_mut::<N>()
+        .0
+        .iter_mut()
+        .zip(from.as_chunks::<N>().0)
+        .for_each(|(to, from)| *to = *from);
 }

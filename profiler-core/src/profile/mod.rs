@@ -1,4 +1,9 @@
-//! Events to a profile.
+//! Converts the entries of pools to a profile.
+//!
+//! Used by children for their own pools, and by the parent for all others and for the whole
+//! profile. [`model`] determines the contents of a profile, [`gecko`] writes it in the Gecko
+//! format, and [`json`] is the output of all formats. The processed format is in
+//! `profiler-parent`.
 
 pub mod debug_id;
 pub mod failure;

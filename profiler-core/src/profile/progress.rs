@@ -1,13 +1,12 @@
-//! How far the writing of a profile has come, readable while it goes on.
+//! The progress of writing a profile, which other threads can read meanwhile.
 //!
-//! The thread that writes holds a [`ProgressLogger`]; whoever waits for the profile holds the
-//! [`ProgressCell`]. As in Gecko, a logger maps its own 0 to 100 % onto a part of its
-//! parent's, so that a function that reports progress need not know which part of the whole
-//! it is.
+//! The writing thread holds a [`ProgressLogger`]; the code that waits for the profile holds the
+//! [`ProgressCell`]. As in Gecko, a logger maps its own 0 to 100 % to a part of its parent's, so
+//! that a function that reports progress need not know which part of the whole it is.
 //!
-//! Invariants: what the cell shows never goes back; a logger that is dropped leaves its range
-//! complete; neighbouring ranges meet exactly, so a finished loop of n steps is at exactly
-//! 100 %. A logger lends itself to its parts (`&mut`), hence one producer at a time.
+//! Invariants: the proportion in the cell never falls; a logger that is dropped leaves its range
+//! complete; neighbouring ranges meet exactly, so a finished loop of n steps is at exactly 100 %.
+//! Parts borrow their logger mutably, so there is one producer at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +20,7 @@ impl Proportion {
     /// The whole.
     pub const ONE: Self = Self(1 << 31);
 
-    /// `part / whole`; beyond the whole, and of a whole of 0, everything.
+    /// `part / whole`; [`Self::ONE`] if `part` is not below `whole`.
     pub fn of(part: u64, whole: u64) -> Self {
         if part >= whole {
             return Self::ONE;
@@ -30,14 +29,18 @@ impl Proportion {
         u32::try_from(scaled).map_or(Self::ONE, Self)
     }
 
-    /// So many hundredths.
+    /// This number of hundredths.
     pub fn percent(hundredths: u32) -> Self {
         Self::of(u64::from(hundredths), 100)
     }
 
-    /// From the fixed-point number; what lies beyond the whole becomes the whole.
+    /// From the fixed-point number; larger numbers become [`Self::ONE`].
     pub const fn from_bits(bits: u32) -> Self {
-        if bits > Self::ONE.0 { Self::ONE } else { Self(bits) }
+        if bits > Self::ONE.0 {
+            Self::ONE
+        } else {
+            Self(bits)
+        }
     }
 
     /// The fixed-point number, for the wire.
@@ -51,7 +54,7 @@ impl Proportion {
     }
 }
 
-/// What whoever waits is shown.
+/// The progress at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// How much is done.
@@ -60,27 +63,34 @@ pub struct Progress {
     pub location: &'static str,
 }
 
-/// Where progress is shown; all clones show the same.
+/// Holds the progress. All clones share it.
 #[derive(Clone, Debug)]
 pub struct ProgressCell(Arc<Mutex<Progress>>);
 
 impl ProgressCell {
     /// A cell at 0 %.
     pub fn new(location: &'static str) -> Self {
-        Self(Arc::new(Mutex::new(Progress { proportion: Proportion::ZERO, location })))
+        Self(Arc::new(Mutex::new(Progress {
+            proportion: Proportion::ZERO,
+            location,
+        })))
     }
 
-    /// The progress now. Proportion and location belong together.
+    /// The present progress. Proportion and location are read together.
     pub fn read(&self) -> Progress {
         *self.lock()
     }
 
-    /// The one logger of a piece of work whose progress the cell shows.
+    /// The logger of the whole work. A cell has one logger.
     pub fn logger(&self) -> ProgressLogger<'_> {
-        ProgressLogger { cell: self, from: Proportion::ZERO, to: Proportion::ONE }
+        ProgressLogger {
+            cell: self,
+            from: Proportion::ZERO,
+            to: Proportion::ONE,
+        }
     }
 
-    /// The lock is held for a copy of four words and nothing can panic meanwhile.
+    /// Locks the progress. The lock is held for a copy of four words, and nothing panics meanwhile.
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +111,7 @@ pub struct ProgressLogger<'a> {
 }
 
 impl ProgressLogger<'_> {
-    /// So much of this part is done, and this is what comes next.
+    /// Reports that the proportion `done` of this part is complete, and that `location` is next.
     pub fn set(&mut self, done: Proportion, location: &'static str) {
         self.cell.advance(self.within(done), Some(location));
     }
@@ -113,7 +123,7 @@ impl ProgressLogger<'_> {
         part
     }
 
-    /// A logger for step `index` of `count` equal ones. The location stays as it is.
+    /// A logger for step `index` of `count` equal ones. The location is unchanged.
     pub fn step(&mut self, index: usize, count: usize) -> ProgressLogger<'_> {
         let boundary = |steps: usize| {
             let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -125,15 +135,20 @@ impl ProgressLogger<'_> {
     }
 
     fn part(&self, from: Proportion, to: Proportion) -> ProgressLogger<'_> {
-        ProgressLogger { cell: self.cell, from: self.within(from), to: self.within(to) }
+        ProgressLogger {
+            cell: self.cell,
+            from: self.within(from),
+            to: self.within(to),
+        }
     }
 
     /// A proportion of this part as a proportion of the whole; exact at both ends.
     fn within(&self, local: Proportion) -> Proportion {
         let width = u64::from(self.to.0.saturating_sub(self.from.0));
         let offset = (width * u64::from(local.0)) >> 31;
-        u32::try_from(offset)
-            .map_or(self.to, |offset| Proportion(self.from.0.saturating_add(offset).min(self.to.0)))
+        u32::try_from(offset).map_or(self.to, |offset| {
+            Proportion(self.from.0.saturating_add(offset).min(self.to.0))
+        })
     }
 }
 
@@ -156,11 +171,18 @@ mod tests {
             let mut all = cell.logger();
             drop(all.sub(10, 20, "libraries"));
             let shown = cell.read();
-            assert_eq!((shown.proportion, shown.location), (Proportion::percent(20), "libraries"));
-            all.sub(20, 80, "samples").set(Proportion::percent(50), "half of the samples");
+            assert_eq!(
+                (shown.proportion, shown.location),
+                (Proportion::percent(20), "libraries")
+            );
+            all.sub(20, 80, "samples")
+                .set(Proportion::percent(50), "half of the samples");
             assert_eq!(
                 cell.read(),
-                Progress { proportion: Proportion::percent(80), location: "half of the samples" }
+                Progress {
+                    proportion: Proportion::percent(80),
+                    location: "half of the samples"
+                }
             );
         }
         assert_eq!(cell.read().proportion, Proportion::ONE);
@@ -172,7 +194,13 @@ mod tests {
         let mut all = cell.logger();
         all.set(Proportion::percent(70), "late");
         all.set(Proportion::percent(30), "early");
-        assert_eq!(cell.read(), Progress { proportion: Proportion::percent(70), location: "early" });
+        assert_eq!(
+            cell.read(),
+            Progress {
+                proportion: Proportion::percent(70),
+                location: "early"
+            }
+        );
     }
 
     #[test]
@@ -202,7 +230,9 @@ mod tests {
                 }
             });
             let mut all = cell.logger();
-            (0_u64..8).zip(names).for_each(|(index, name)| all.set(Proportion::of(index, 8), name));
+            (0_u64..8)
+                .zip(names)
+                .for_each(|(index, name)| all.set(Proportion::of(index, 8), name));
             drop(all);
             watch.join().unwrap();
         });

@@ -1,19 +1,19 @@
-//! What whoever asks for a profile decides for all who write a part of it.
+//! The decisions of one capture that all writers of its parts share, and the summary of a part.
 //!
-//! The parent fills in one [`ProfileSpec`] per capture and sends it to every child, so that
-//! all parts share one time conversion, one window and one category list; the summary travels
-//! back beside the written part.
+//! The parent fills in one [`ProfileSpec`] per capture and sends it to every child, so that all
+//! parts share one time conversion, one window and one category list. The child returns a
+//! [`ProcessSummary`] with the written part.
 
 use serde::{Deserialize, Serialize};
 
+use crate::entry_counts::EntryCounts;
 use crate::ids::ProcessId;
-use crate::losses::EntryCounts;
 use crate::time::{Anchor, Timestamp};
 
 /// One row of a profile's category list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CategoryRow {
-    /// Shown name; rows are told apart by it.
+    /// Shown name, which identifies the row.
     pub name: String,
     /// One of the viewer's colours.
     pub color: String,
@@ -24,22 +24,22 @@ pub struct CategoryRow {
 /// Decisions that every part of one capture shares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSpec {
-    /// The parent's anchor at the capture; with the session's own it converts all times.
+    /// The parent's anchor at the capture. All times are converted by it and the session's anchor.
     pub later: Anchor,
-    /// Entries that ended before are left out.
+    /// Entries that ended before this instant are left out.
     pub since: Option<Timestamp>,
     /// The root's category list. A category that is not in it is written as the first row.
     pub categories: Vec<CategoryRow>,
 }
 
-/// What a written part holds, told beside it.
+/// The summary of a written part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSummary {
     /// Threads in the part.
     pub threads: u32,
-    /// Books of all its threads together.
+    /// Entry counts of all its threads together.
     pub counts: EntryCounts,
-    /// The times that its markers span.
+    /// The time range of its entries.
     pub shown: ShownRange,
     /// How long the writing took, in nanoseconds.
     pub writing_ns: u64,
@@ -70,13 +70,13 @@ impl std::ops::AddAssign for ShownRange {
     }
 }
 
-/// Where a process stands in its application; decides how the viewer names it.
+/// The identity of a process in the profile. Determines how the viewer names the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRole {
     /// The process.
     pub pid: ProcessId,
     /// Shown name.
     pub name: String,
-    /// The root of the profile or one of its children.
+    /// Whether it is the root of the profile.
     pub is_root: bool,
 }

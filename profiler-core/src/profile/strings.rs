@@ -4,7 +4,7 @@
 //! after the last row. It differs from [`Interner`](super::interner::Interner) because texts have
 //! different lengths: they lie end to end in one arena, and [`StringTable::bytes`] is what the
 //! processed format bounds. The hash is keyed at random, because texts may come from a process
-//! that wants all of them to collide.
+//! that tries to make them collide.
 //!
 //! Invariants: equal texts give equal ids; ids count up from 0 without gaps.
 
@@ -29,7 +29,7 @@ impl StringId {
 #[derive(Debug, Default)]
 pub struct StringTable {
     arena: String,
-    /// Where each text ends in the arena; it begins where the one before it ends.
+    /// Where each text ends in the arena. It begins where the previous text ends.
     ends: Vec<usize>,
     /// A part of each text's hash, to skip most comparisons.
     tags: Vec<u32>,
@@ -53,7 +53,7 @@ impl StringTable {
         self.ends.is_empty()
     }
 
-    /// About how many bytes of memory it takes.
+    /// The approximate number of bytes of memory that the table takes.
     pub fn bytes(&self) -> usize {
         let vectors = size_of_val(self.ends.as_slice()) + size_of_val(self.tags.as_slice());
         self.arena.len() + vectors + self.index.bytes()
@@ -64,19 +64,29 @@ impl StringTable {
         self.find(self.hasher.hash_one(text), text)
     }
 
-    /// The number of `text`, a new one if it was not seen before.
+    /// The number of `text`; adds `text` if it was not seen before.
     pub fn intern(&mut self, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);
         if let Some(id) = self.find(hash, text) {
             return id;
         }
         // 2^32 texts do not fit any pool; beyond them the last number is shared.
-        let Ok(number) = u32::try_from(self.ends.len()) else { return StringId(u32::MAX) };
+        let Ok(number) = u32::try_from(self.ends.len()) else {
+            return StringId(u32::MAX);
+        };
         self.arena.push_str(text);
         self.ends.push(self.arena.len());
         self.tags.push(tag(hash));
-        let Self { arena, ends, index, hasher, .. } = self;
-        index.add(number, |number| hasher.hash_one(text_at(arena, ends, number).unwrap_or_default()));
+        let Self {
+            arena,
+            ends,
+            index,
+            hasher,
+            ..
+        } = self;
+        index.add(number, |number| {
+            hasher.hash_one(text_at(arena, ends, number).unwrap_or_default())
+        });
         StringId(number)
     }
 
@@ -88,7 +98,9 @@ impl StringTable {
     /// All texts in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(self.ends.iter()).map(|(start, end)| self.arena.get(start..*end).unwrap_or_default())
+        starts
+            .zip(self.ends.iter())
+            .map(|(start, end)| self.arena.get(start..*end).unwrap_or_default())
     }
 
     /// Writes the table as an array of strings.
@@ -110,11 +122,15 @@ impl StringTable {
 fn text_at<'a>(arena: &'a str, ends: &[usize], number: u32) -> Option<&'a str> {
     let index = number as usize;
     let end = *ends.get(index)?;
-    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    let start = index
+        .checked_sub(1)
+        .and_then(|before| ends.get(before))
+        .copied()
+        .unwrap_or(0);
     arena.get(start..end)
 }
 
-/// The half of the hash that does not choose the place.
+/// The upper half of the hash. The lower half determines the place in the index.
 const fn tag(hash: u64) -> u32 {
     let [_, _, _, _, a, b, c, d] = hash.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
@@ -150,8 +166,12 @@ mod tests {
     #[test]
     fn a_large_table_finds_every_text_again() {
         let mut table = StringTable::new();
-        let ids: Vec<_> = (0..20_000).map(|number| table.intern(&number.to_string())).collect();
-        let again: Vec<_> = (0..20_000).map(|number| table.intern(&number.to_string())).collect();
+        let ids: Vec<_> = (0..20_000)
+            .map(|number| table.intern(&number.to_string()))
+            .collect();
+        let again: Vec<_> = (0..20_000)
+            .map(|number| table.intern(&number.to_string()))
+            .collect();
         assert_eq!(ids, again);
         assert_eq!(table.len(), 20_000);
     }

@@ -1,7 +1,7 @@
-//! One chunk's entries, copied and re-checked.
+//! Reads the entries of one chunk. Called by `snapshot`; `follow` also decodes with [`Entries`].
 //!
-//! The copy is accepted only if the chunk's generation is the same afterwards. The committed
-//! bytes of an accepted copy never change, so entries can be decoded at leisure.
+//! The copy is accepted only if the chunk's generation is the same afterwards. The committed bytes
+//! of an accepted copy never change, so entries can be decoded at any time.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use crate::pool::layout::Layout;
 #[derive(Debug, Default)]
 pub struct ChunkBuffer(Vec<u8>);
 
-/// What became of reading a chunk.
+/// Result of reading a chunk.
 #[derive(Debug)]
 pub enum ChunkRead<'a> {
-    /// Its committed entries.
+    /// The chunk's committed entries.
     Entries(Entries<'a>),
-    /// It was destroyed meanwhile; its entries count as evicted.
+    /// The chunk was destroyed meanwhile; its entries count as evicted.
     Evicted,
 }
 
@@ -50,27 +50,32 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// So many entries, in bytes that were copied and re-checked.
+    /// The first `entries` entries in `bytes`, which were copied from a chunk and re-checked.
     pub(super) const fn new(bytes: &'a [u8], entries: u64) -> Self {
-        Self { bytes, at: 0, left: entries, damaged: false }
+        Self {
+            bytes,
+            at: 0,
+            left: entries,
+            damaged: false,
+        }
     }
 }
 
 impl Entries<'_> {
-    /// Whether decoding stopped early because the bytes are not entries. Never so for a pool
-    /// that only our writer touched.
+    /// Whether decoding stopped early because the bytes are not entries. Never true for a pool that
+    /// only our writer touched.
     pub const fn is_damaged(&self) -> bool {
         self.damaged
     }
 
-    /// Entries that have not been decoded.
+    /// The number of entries that have not been decoded yet.
     pub const fn left(&self) -> u64 {
         self.left
     }
 }
 
 impl<'a> Entries<'a> {
-    /// The next entry with its bytes, from which [`entry::decode`] makes it again.
+    /// The next entry with its bytes, which [`entry::decode`] decodes again.
     pub fn next_with_bytes(&mut self) -> Option<(Entry<'a>, &'a [u8])> {
         if self.left == 0 || self.damaged {
             return None;

@@ -1,44 +1,24 @@
-//! The definitions of a pool, by number.
+//! Reads the definitions of a pool and keeps them by number. Used by `snapshot` and `follow`.
 //!
-//! Records that are not complete, do not decode, or contradict themselves are left out: whoever
-//! looks their number up gets nothing and shows a placeholder. A forged region whose decoded
-//! form would take more memory than the pool is long is read up to there.
+//! Records that are incomplete, do not decode, or contradict themselves are left out: a lookup of
+//! their number returns nothing, and the caller shows a placeholder. Reading stops before the
+//! decoded definitions take more memory than the pool's length, which happens only if the region is
+//! forged.
 
 use std::collections::HashMap;
 use std::io;
 
 use super::source::{ByteSource, high, low, word};
 use crate::codec;
-use crate::ids::{CounterIndex, DefinitionId};
-use crate::pool::definitions::{Definition, ModuleDefinition, READY};
+use crate::ids::DefinitionId;
+use crate::pool::definitions::{
+    CategoryDefinition, CounterDefinition, Definition, LabelDefinition, ModuleDefinition, READY,
+    SiteDefinition,
+};
 use crate::pool::layout::{Layout, Region};
 use crate::schema::MarkerSchema;
 
-/// What all markers of a call site have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Name; empty when each entry carries its own.
-    pub name: String,
-    /// Category.
-    pub category: DefinitionId,
-    /// Subcategory, 0 = "Other".
-    pub subcategory: u16,
-    /// Payload type or [`DefinitionId::NONE`].
-    pub marker_type: DefinitionId,
-}
-
-/// A category.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CategoryDefinition {
-    /// Shown name.
-    pub name: String,
-    /// The viewer's name of its colour.
-    pub color: String,
-    /// Subcategories 1, 2, ….
-    pub subcategories: Vec<String>,
-}
-
-/// A type of marker payload.
+/// The definition of a type of marker payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarkerType {
     /// How the viewer shows it.
@@ -47,38 +27,10 @@ pub struct MarkerType {
     pub keys: Vec<String>,
 }
 
-/// A counter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterDefinition {
-    /// Its row in the counter table.
-    pub cell: CounterIndex,
-    /// Shown name.
-    pub name: String,
-    /// The viewer's kind of counter.
-    pub category: String,
-    /// What it counts.
-    pub description: String,
-}
-
-/// A label that the program sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelDefinition {
-    /// Shown name.
-    pub name: String,
-    /// Category.
-    pub category: DefinitionId,
-    /// Subcategory, 0 = "Other".
-    pub subcategory: u16,
-    /// Source file; empty if unknown.
-    pub file: String,
-    /// Line in it; 0 if unknown.
-    pub line: u32,
-}
-
 /// All definitions of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
-    sites: HashMap<DefinitionId, Site>,
+    sites: HashMap<DefinitionId, SiteDefinition>,
     categories: HashMap<DefinitionId, CategoryDefinition>,
     types: HashMap<DefinitionId, MarkerType>,
     counters: Vec<CounterDefinition>,
@@ -87,28 +39,28 @@ pub struct Definitions {
     notices: Vec<String>,
 }
 
-/// The most notices of a process; a healthy process has a few.
+/// Maximum number of notices of a process; a healthy process has a few.
 const MOST_NOTICES: usize = 32;
-/// The longest text of a notice that is shown.
+/// Maximum length of a notice's text that is shown.
 const LONGEST_NOTICE: usize = 500;
 
 impl Definitions {
-    /// What is missing from the process's profile, and why, in words.
+    /// Descriptions of data missing from the process's profile, with the reasons.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// A call site.
-    pub fn site(&self, id: DefinitionId) -> Option<&Site> {
+    /// The call site with this number.
+    pub fn site(&self, id: DefinitionId) -> Option<&SiteDefinition> {
         self.sites.get(&id)
     }
 
-    /// A category.
+    /// The category with this number.
     pub fn category(&self, id: DefinitionId) -> Option<&CategoryDefinition> {
         self.categories.get(&id)
     }
 
-    /// A payload type.
+    /// The payload type with this number.
     pub fn marker_type(&self, id: DefinitionId) -> Option<&MarkerType> {
         self.types.get(&id)
     }
@@ -125,7 +77,9 @@ impl Definitions {
 
     /// All payload types with their numbers.
     pub fn types_by_id(&self) -> impl Iterator<Item = (DefinitionId, &MarkerType)> {
-        self.types.iter().map(|(id, marker_type)| (*id, marker_type))
+        self.types
+            .iter()
+            .map(|(id, marker_type)| (*id, marker_type))
     }
 
     /// All counters, in the order in which they were defined.
@@ -133,24 +87,28 @@ impl Definitions {
         &self.counters
     }
 
-    /// A file whose code ran in the process.
+    /// The module with this number: a file whose code ran in the process.
     pub fn module(&self, id: DefinitionId) -> Option<&ModuleDefinition> {
         self.modules.get(&id)
     }
 
-    /// All such files with their numbers, in the order in which they were seen.
+    /// All modules with their numbers, in the order in which they were seen.
     pub fn modules(&self) -> Vec<(DefinitionId, &ModuleDefinition)> {
-        let mut all: Vec<_> = self.modules.iter().map(|(id, module)| (*id, module)).collect();
+        let mut all: Vec<_> = self
+            .modules
+            .iter()
+            .map(|(id, module)| (*id, module))
+            .collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
 
-    /// Whether there is any such file.
+    /// Whether there are any modules.
     pub fn has_modules(&self) -> bool {
         !self.modules.is_empty()
     }
 
-    /// A label.
+    /// The label with this number.
     pub fn label(&self, id: DefinitionId) -> Option<&LabelDefinition> {
         self.labels.get(&id)
     }
@@ -164,23 +122,21 @@ impl Definitions {
 
     fn add(&mut self, id: DefinitionId, definition: Definition) {
         match definition {
-            Definition::Category { name, color, subcategories } => {
-                self.categories.insert(id, CategoryDefinition { name, color, subcategories });
+            Definition::Category(category) => {
+                self.categories.insert(id, category);
             }
             Definition::MarkerType { schema, keys } => {
                 if let Ok(schema) = codec::decode::<MarkerSchema>(&schema) {
                     self.types.insert(id, MarkerType { schema, keys });
                 }
             }
-            Definition::Site { name, category, subcategory, marker_type } => {
-                self.sites.insert(id, Site { name, category, subcategory, marker_type });
+            Definition::Site(site) => {
+                self.sites.insert(id, site);
             }
-            Definition::Counter { cell, name, category, description } => {
-                self.counters.push(CounterDefinition { cell, name, category, description });
-            }
-            Definition::Module { path, build_id, base, start, end } => {
-                if start < end {
-                    self.modules.insert(id, ModuleDefinition { path, build_id, base, start, end });
+            Definition::Counter(counter) => self.counters.push(counter),
+            Definition::Module(module) => {
+                if module.start < module.end {
+                    self.modules.insert(id, module);
                 }
             }
             Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
@@ -191,8 +147,8 @@ impl Definitions {
                     self.notices.push(text);
                 }
             }
-            Definition::Label { name, category, subcategory, file, line } => {
-                self.labels.insert(id, LabelDefinition { name, category, subcategory, file, line });
+            Definition::Label(label) => {
+                self.labels.insert(id, label);
             }
         }
     }
@@ -204,30 +160,37 @@ fn in_order<T>(by_id: &HashMap<DefinitionId, T>) -> Vec<&T> {
     all.into_iter().map(|(_, value)| value).collect()
 }
 
-/// About how many bytes a decoded definition takes; more than its encoded form, because an empty
-/// text takes one byte there and 24 here.
+/// Approximate size of a decoded definition in bytes; larger than its encoded form, because an
+/// empty text takes 1 byte encoded and 24 bytes decoded.
 fn weight(definition: &Definition) -> u64 {
     let text = |text: &String| 32 + text.len() as u64;
     let texts = |texts: &[String]| texts.iter().map(text).sum::<u64>();
     128 + match definition {
-        Definition::Category { name, color, subcategories } => {
-            text(name) + text(color) + texts(subcategories)
+        Definition::Category(category) => {
+            text(&category.name) + text(&category.color) + texts(&category.subcategories)
         }
         Definition::MarkerType { schema, keys } => 8 * schema.len() as u64 + texts(keys),
-        Definition::Site { name, .. } => text(name),
-        Definition::Counter { name, category, description, .. } => {
-            text(name) + text(category) + text(description)
+        Definition::Site(site) => text(&site.name),
+        Definition::Counter(counter) => {
+            text(&counter.name) + text(&counter.category) + text(&counter.description)
         }
-        Definition::Module { path, build_id, .. } => text(path) + build_id.len() as u64,
-        Definition::Group { kind, name, labels, .. } => {
-            text(kind) + text(name) + labels.iter().map(|(key, value)| text(key) + text(value)).sum::<u64>()
+        Definition::Module(module) => text(&module.path) + module.build_id.len() as u64,
+        Definition::Group {
+            kind, name, labels, ..
+        } => {
+            text(kind)
+                + text(name)
+                + labels
+                    .iter()
+                    .map(|(key, value)| text(key) + text(value))
+                    .sum::<u64>()
         }
-        Definition::Label { name, file, .. } => text(name) + text(file),
+        Definition::Label(label) => text(&label.name) + text(&label.file),
         Definition::Notice { text: notice } => text(notice),
     }
 }
 
-/// Records that were being written when they were passed and are looked at again; more are not.
+/// Maximum number of unfinished records that are read again; further ones are skipped.
 const MAX_UNFINISHED: usize = 64;
 
 /// Reads the region from its start to the first word that was never written.
@@ -237,19 +200,19 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Defi
     Ok(reader.definitions)
 }
 
-/// Reads the region as it grows.
+/// Reads the region incrementally as it grows.
 #[derive(Debug, Default)]
 pub(super) struct DefinitionsReader {
     definitions: Definitions,
-    /// Where the first record that was not there begins.
+    /// Offset of the first record that did not exist yet.
     at: u64,
-    /// What the records that were read take in memory.
+    /// Memory taken by the records read so far.
     weight: u64,
-    /// Where records begin that were being written.
+    /// Offsets of the records that were being written.
     unfinished: Vec<u64>,
 }
 
-/// A record as far as its first word tells.
+/// The contents of a record's first word.
 struct RecordHead {
     len: u32,
     is_ready: bool,
@@ -257,12 +220,12 @@ struct RecordHead {
 }
 
 impl DefinitionsReader {
-    /// All that was read so far.
+    /// The definitions read so far.
     pub(super) const fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
-    /// Reads what was added since the last time. If nothing was, that costs one look.
+    /// Reads the records added since the last call. Costs one read if there are none.
     pub(super) fn read_on(&mut self, source: &impl ByteSource, layout: &Layout) -> io::Result<()> {
         for at in std::mem::take(&mut self.unfinished) {
             if let Some(head) = head(source, layout, at)? {
@@ -270,7 +233,9 @@ impl DefinitionsReader {
             }
         }
         while self.weight < layout.pool_len {
-            let Some(head) = head(source, layout, self.at)? else { break };
+            let Some(head) = head(source, layout, self.at)? else {
+                break;
+            };
             self.take(source, layout, self.at, &head)?;
             self.at = head.end;
         }
@@ -291,7 +256,13 @@ impl DefinitionsReader {
             return Ok(());
         }
         let mut record = vec![0; head.len as usize];
-        source.read_at(&mut record, layout.region(Region::Definitions).offset.saturating_add(at + 8))?;
+        source.read_at(
+            &mut record,
+            layout
+                .region(Region::Definitions)
+                .offset
+                .saturating_add(at + 8),
+        )?;
         if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
             self.weight = self.weight.saturating_add(weight(&definition));
             if self.weight < layout.pool_len {
@@ -302,7 +273,7 @@ impl DefinitionsReader {
     }
 }
 
-/// The record that begins there; `None` where none was ever written.
+/// The head of the record at `at`; `None` if none was ever written there.
 fn head(source: &impl ByteSource, layout: &Layout, at: u64) -> io::Result<Option<RecordHead>> {
     let region = layout.region(Region::Definitions);
     if at.saturating_add(8) > region.len {
@@ -310,8 +281,15 @@ fn head(source: &impl ByteSource, layout: &Layout, at: u64) -> io::Result<Option
     }
     let mut head = [0; 8];
     source.read_at(&mut head, region.offset.saturating_add(at))?;
-    let (len, state) = (low(word(&head, 0)), high(word(&head, 0)));
-    let end = at.saturating_add(8).saturating_add(u64::from(len).div_ceil(8) * 8);
+    let len = low(word(&head, 0));
+    let state = high(word(&head, 0));
+    let end = at
+        .saturating_add(8)
+        .saturating_add(u64::from(len).div_ceil(8) * 8);
     let is_there = state != 0 && end <= region.len && len as usize <= codec::MAX_ENCODED_BYTES;
-    Ok(is_there.then_some(RecordHead { len, is_ready: u64::from(state) == READY, end }))
+    Ok(is_there.then_some(RecordHead {
+        len,
+        is_ready: u64::from(state) == READY,
+        end,
+    }))
 }

@@ -1,9 +1,8 @@
-//! The chunk directory as a reader sees it.
+//! Reads the chunk directory. Used by `snapshot` and `follow`.
 //!
-//! A slot is accepted only if two looks at it, one before and one after its fields were read,
-//! show the same odd generation; its numbers are clamped to what the layout allows before anyone
-//! uses them. Chunks that are accepted do not overlap, so together they are no larger than the
-//! pool, whatever a forged directory says.
+//! A slot is accepted only if its generation, read before and after its fields, is the same odd
+//! number; its numbers are clamped to the layout's limits before they are used. Accepted chunks do
+//! not overlap, so together they are no larger than the pool, even if the directory is forged.
 
 use std::io;
 
@@ -13,20 +12,20 @@ use crate::pool::layout::{Extent, Layout, Region, SIZE_CLASSES, SLOT_BYTES};
 use crate::pool::slot::{Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
 
-/// What a slot says about a chunk that holds entries, checked.
+/// A chunk that holds entries: the contents of its directory slot, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
     /// Row in the directory.
     pub index: ChunkIndex,
-    /// Life of the chunk; a copy is good while this stays.
+    /// Number of the chunk's life; a copy is valid while this stays the same.
     pub generation: u64,
-    /// Its memory.
+    /// The chunk's place in the pool.
     pub extent: Extent,
     /// Row of the thread that wrote it.
     pub thread: ThreadIndex,
     /// When the thread took it.
     pub start: Timestamp,
-    /// When the thread left it; `None` while it writes.
+    /// When the thread left it; `None` while the thread writes into it.
     pub done: Option<Timestamp>,
     /// Number of its first entry among all entries of the thread.
     pub first_entry: u64,
@@ -43,7 +42,10 @@ pub struct ChunkInfo {
 impl ChunkInfo {
     fn parse(layout: &Layout, index: u32, slot: &[u8]) -> Option<Self> {
         let generation = word(slot, 0);
-        let extent = Extent { offset: word(slot, 1), len: u64::from(low(word(slot, 2))) };
+        let extent = Extent {
+            offset: word(slot, 1),
+            len: u64::from(low(word(slot, 2))),
+        };
         let largest = layout.class_bytes(SIZE_CLASSES - 1);
         let fits = layout.region(Region::Chunks).contains(extent) && extent.len <= largest;
         if generation & 1 == 0 || !fits {
@@ -51,7 +53,7 @@ impl ChunkInfo {
         }
         let commit = Commit::from_word(word(slot, 8));
         let done = word(slot, 4);
-        // An entry has at least two words: more entries than that are a lie.
+        // An entry has at least two words, so a higher number of entries is invalid.
         let bytes = commit.bytes().min(extent.len);
         let entries = commit.entries().min(bytes / 16);
         Some(Self {
@@ -70,7 +72,7 @@ impl ChunkInfo {
     }
 }
 
-/// All chunks that hold entries.
+/// Reads all chunks that hold entries.
 pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<ChunkInfo>> {
     let region = layout.region(Region::Directory);
     let mut pages = SlotPages::new(layout);
@@ -78,19 +80,23 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<
     let slots_per_page = u32::try_from(layout.page / SLOT_BYTES).unwrap_or(0);
     for page in 0..region.len / layout.page {
         pages.read(source, region.offset.saturating_add(page * layout.page))?;
-        // Numbers are given out lowest first, so an untouched page is the end.
+        // Slot numbers are allocated lowest first, so an untouched page is the end.
         if pages.fields.iter().all(|byte| *byte == 0) {
             break;
         }
-        let base = u32::try_from(page).unwrap_or(u32::MAX).saturating_mul(slots_per_page);
-        let stable = (base..).zip(pages.slots()).filter_map(|(number, slot)| Some((number, slot?)));
+        let base = u32::try_from(page)
+            .unwrap_or(u32::MAX)
+            .saturating_mul(slots_per_page);
+        let stable = (base..)
+            .zip(pages.slots())
+            .filter_map(|(number, slot)| Some((number, slot?)));
         chunks.extend(stable.filter_map(|(number, slot)| ChunkInfo::parse(layout, number, slot)));
     }
     without_overlap(source, layout, chunks)
 }
 
-/// Three looks at one page of slots. A copy of a page is not made in any promised order, so the
-/// generations around the fields are copies of their own.
+/// Three reads of one page of slots. A copy of a page has no guaranteed order, so the generations
+/// before and after the fields come from separate copies.
 struct SlotPages {
     before: Vec<u8>,
     fields: Vec<u8>,
@@ -100,7 +106,11 @@ struct SlotPages {
 impl SlotPages {
     fn new(layout: &Layout) -> Self {
         let page = vec![0; usize::try_from(layout.page).unwrap_or(4096)];
-        Self { before: page.clone(), fields: page.clone(), after: page }
+        Self {
+            before: page.clone(),
+            fields: page.clone(),
+            after: page,
+        }
     }
 
     fn read(&mut self, source: &impl ByteSource, offset: u64) -> io::Result<()> {
@@ -111,19 +121,23 @@ impl SlotPages {
         source.read_at(&mut self.after, offset)
     }
 
-    /// The fields of each slot whose generation stayed.
+    /// The fields of each slot whose generation stayed the same.
     fn slots(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        let [before, fields, after] =
-            [&self.before, &self.fields, &self.after].map(|page| page.chunks_exact(SLOT_BYTES as usize));
-        before.zip(fields).zip(after).map(|((before, fields), after)| {
-            let generation = word(before, 0);
-            (generation == word(fields, 0) && generation == word(after, 0)).then_some(fields)
-        })
+        let [before, fields, after] = [&self.before, &self.fields, &self.after]
+            .map(|page| page.chunks_exact(SLOT_BYTES as usize));
+        before
+            .zip(fields)
+            .zip(after)
+            .map(|((before, fields), after)| {
+                let generation = word(before, 0);
+                (generation == word(fields, 0) && generation == word(after, 0)).then_some(fields)
+            })
     }
 }
 
-/// Leaves out chunks whose memory another has. In the pool of a busy process one of the two was
-/// closed after we read it; in a forged one neither was, and the first in the directory stays.
+/// Removes chunks whose memory overlaps another's. Of two overlapping chunks, the one that was
+/// closed since it was read is removed. If neither was closed, the pool is forged, and the chunk at
+/// the higher address is removed.
 fn without_overlap(
     source: &impl ByteSource,
     layout: &Layout,
@@ -132,7 +146,10 @@ fn without_overlap(
     chunks.sort_by_key(|chunk| (chunk.extent.offset, chunk.index));
     let mut kept: Vec<ChunkInfo> = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        if kept.last().is_some_and(|last| last.extent.end() > chunk.extent.offset) {
+        if kept
+            .last()
+            .is_some_and(|last| last.extent.end() > chunk.extent.offset)
+        {
             if generation(source, layout, chunk.index)? != chunk.generation {
                 continue;
             }
@@ -147,7 +164,7 @@ fn without_overlap(
     Ok(kept)
 }
 
-/// What one slot says now: `None` if it holds nothing, or changed under our eyes.
+/// The present contents of one slot: `None` if it holds nothing, or changed during the read.
 pub(super) fn read_slot(
     source: &impl ByteSource,
     layout: &Layout,
@@ -156,17 +173,29 @@ pub(super) fn read_slot(
     let before = generation(source, layout, index)?;
     crate::sync::full_fence();
     let mut slot = [0; SLOT_BYTES as usize];
-    let offset = layout.region(Region::Directory).row(u64::from(index.get()), SLOT_BYTES);
+    let offset = layout
+        .region(Region::Directory)
+        .row(u64::from(index.get()), SLOT_BYTES);
     source.read_at(&mut slot, offset.ok_or(io::ErrorKind::InvalidInput)?)?;
     crate::sync::full_fence();
     let is_stable = word(&slot, 0) == before && generation(source, layout, index)? == before;
-    Ok(if is_stable { ChunkInfo::parse(layout, index.get(), &slot) } else { None })
+    Ok(if is_stable {
+        ChunkInfo::parse(layout, index.get(), &slot)
+    } else {
+        None
+    })
 }
 
-/// The generation that a slot shows now.
-pub(super) fn generation(source: &impl ByteSource, layout: &Layout, index: ChunkIndex) -> io::Result<u64> {
+/// The present generation of a slot.
+pub(super) fn generation(
+    source: &impl ByteSource,
+    layout: &Layout,
+    index: ChunkIndex,
+) -> io::Result<u64> {
     let region = layout.region(Region::Directory);
-    let offset = region.row(u64::from(index.get()), SLOT_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+    let offset = region
+        .row(u64::from(index.get()), SLOT_BYTES)
+        .ok_or(io::ErrorKind::InvalidInput)?;
     let mut bytes = [0; 8];
     source.read_at(&mut bytes, offset)?;
     Ok(u64::from_ne_bytes(bytes))

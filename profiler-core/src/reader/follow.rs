@@ -1,30 +1,33 @@
-//! Entries as they come: reads of a pool, again and again, what was added since the last time.
+//! Incremental reading of a pool: each advance reads the entries added since the previous one.
 //!
-//! Used by the parent's observers on live, frozen and dead pools alike. The writer knows nothing of it and
-//! does nothing for it: what changed is found in the directory, where every slot says how much of its chunk
-//! is committed.
-//!
-//! ```text
-//! for every slot:  [ generation | committed bytes and entries ] as seen last    ── the cursor
-//! directory page ──compare──▶ slots that changed ──look twice──▶ [cursor … committed) ──copy──▶ generation again?
-//!                                                                                    same: entries   other: gone
-//! ```
-//!
-//! A look at the directory takes time, in which a thread may leave one chunk and fill several others: the look finds the
-//! last of them and not those between, where it had passed already. But whatever a thread had taken before the look found
-//! a chunk of it is there for a second look. So a new chunk is given if the first look found it, or if it comes before one
-//! that the first look found; the others are put off:
+//! Used by the parent's observers on live, frozen and dead pools. The writer does nothing for it:
+//! changes are found in the directory, where every slot states how much of its chunk is committed.
 //!
 //! ```text
-//! first look   slot 1: A      slot 2: free            slot 3: C, new        A, B, C: one thread's, in this order
-//! the thread          leaves A, fills B in slot 2, takes C              D
-//! second look  slot 1: A      slot 2: B               slot 3: C         slot 4: D, put off: before it may come what nobody saw
+//! for every slot:  [ generation | committed bytes and entries ] as last seen    ── the cursor
+//! directory page ──compare──▶ changed slots ──read twice──▶ [cursor … committed)
+//!                             ──copy──▶ generation again?  same: entries   other: gone
 //! ```
 //!
-//! An idle pool costs one read of the directory's touched pages, and one more when chunks were taken. Invariants: an entry
-//! is given at most once, and those of one thread in the order in which it recorded them; what was evicted before it was
-//! read is counted ([`Progress::missed`], see [`missed`]): never too high, and exact once nothing is evicted any more.
-//! Nothing here believes the pool: work and memory are bounded by its length.
+//! Reading the directory takes time. Meanwhile a thread may leave one chunk and fill several
+//! others; a pass may then find the last of them and miss earlier ones, in slots that it had
+//! already read. But all chunks that the thread took before the one found by the first pass are
+//! visible to a second pass. So a new chunk is delivered if the first pass found it, or if it
+//! precedes a chunk of the same thread that the first pass found; other new chunks are deferred:
+//!
+//! ```text
+//! A, B, C, D: chunks of one thread, in this order
+//! first pass   slot 1: A     slot 2: free           slot 3: C, new
+//! the thread         leaves A, fills B in slot 2, takes C          D
+//! second pass  slot 1: A     slot 2: B              slot 3: C      slot 4: D, deferred: chunks
+//!                                                                  before it may be unseen
+//! ```
+//!
+//! An advance reads the directory's touched pages once, and a second time if chunks were taken
+//! since the previous advance. Invariants: an entry is delivered at most once; the entries of one
+//! thread are delivered in the order in which it recorded them; entries evicted before they were
+//! read are counted ([`Progress::missed`], see [`missed`]): the number is never too high, and exact
+//! once eviction has stopped. The pool is not trusted: work and memory are bounded by its length.
 
 mod missed;
 
@@ -45,68 +48,72 @@ use crate::pool::layout::{Region, SLOT_BYTES, header as at};
 use crate::time::Timestamp;
 use missed::{Counted, Evicted};
 
-/// Pages of the directory that are read at once.
+/// Maximum number of pages of the directory that are read at once.
 const PAGES: u64 = 16;
 
-/// An entry, with what tells what it means.
+/// An entry, with its thread and the definitions it refers to.
 #[derive(Clone, Copy, Debug)]
 pub struct Followed<'a> {
-    /// Who recorded it. Its list of chunks is empty.
+    /// The thread that recorded the entry. [`ThreadInfo::chunks`] is empty here.
     pub thread: &'a ThreadInfo,
     /// The entry.
     pub entry: Entry<'a>,
-    /// Names of everything that it refers to.
+    /// The definitions that it refers to.
     pub definitions: &'a Definitions,
 }
 
-/// What one advance did, and all of them together.
+/// Results of one advance, and totals of all advances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Entries that this advance gave.
+    /// Entries that this advance delivered.
     pub entries: u64,
-    /// Entries that were evicted before they were read, so far. Of evictions of the last moment the next
-    /// advance knows.
+    /// Entries evicted before they were read, so far. The most recent evictions are included from
+    /// the next advance on.
     pub missed: u64,
-    /// Bytes that are not entries and were passed over, so far. Never so for a pool that only our writer touched.
+    /// Bytes that are not entries and were skipped, so far. Always 0 for a pool that only our
+    /// writer touched.
     pub damaged: u64,
-    /// There was more to read than this advance could: the next goes on.
+    /// Whether this advance left entries unread, which the next advance reads.
     pub is_behind: bool,
 }
 
-/// What was last seen of a slot.
+/// The last seen state of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     generation: u64,
-    /// Whose chunk it is, and the number of its first entry; of the process's row, which has no chunks, if that is not known.
+    /// The row of the chunk's thread. While the thread is unknown, the row of the process, which
+    /// has no chunks.
     thread: ThreadIndex,
+    /// The number of the chunk's first entry.
     first_entry: u64,
-    /// The commit word as seen by the quick look.
+    /// The commit word as seen by the quick pass.
     commit: u64,
-    /// What was read of the chunk.
+    /// Bytes of the chunk read so far.
     bytes: u64,
     entries: u64,
     /// Whether its thread has left it.
     is_done: bool,
 }
 
-/// Reads a pool as it grows.
+/// Reads a pool incrementally as it grows.
 #[derive(Debug)]
 pub struct Follower<S> {
     source: S,
     header: Header,
     definitions: DefinitionsReader,
     cursors: Vec<Cursor>,
-    /// Entries evicted by the books, as of the last time when chunks went.
+    /// Evicted entries according to the counts, as of the last time that chunks were destroyed.
     evicted: Evicted,
     missed_before: u64,
     progress: Progress,
-    /// The thread that is read first, so that none waits for ever for one that always has more.
+    /// The thread that the next advance reads first. It changes after each incomplete advance, so
+    /// that a thread that always has new entries does not keep the others from being read.
     first: ThreadIndex,
     block: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-/// A slot that was not as it had been, and the generation that it showed.
+/// A slot that changed, and its new generation.
 type Changed = (u32, u64);
 
 impl Cursor {
@@ -116,10 +123,10 @@ impl Cursor {
 }
 
 impl<S: ByteSource> Follower<S> {
-    /// Begins before the first entry that is there.
+    /// Opens a pool. The first advance delivers all entries that exist.
     ///
     /// # Errors
-    /// [`ReadError`] if the bytes are no pool of this build.
+    /// [`ReadError`] if the bytes are not a pool of this build.
     pub fn open(source: S) -> Result<Self, ReadError> {
         let header = read_header(&source)?;
         Ok(Self {
@@ -136,22 +143,23 @@ impl<S: ByteSource> Follower<S> {
         })
     }
 
-    /// Whose pool it is, as of [`Follower::open`].
+    /// The pool's header, as of [`Follower::open`].
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Gives every entry that was committed since the last time to `each`, the threads one after the other.
+    /// Passes every entry committed since the last call to `each`, thread by thread.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source can no longer be read.
     pub fn advance(&mut self, each: impl FnMut(&Followed<'_>)) -> Result<Progress, ReadError> {
         self.advance_within(u64::MAX, each)
     }
 
-    /// The same, of about so many bytes: no further chunk is read then, and [`Progress::is_behind`] is set. The next
-    /// advance goes on with the threads that were not served. A process that changes its directory all the time has all that
-    /// it claims to hold read again each time, so whoever follows many bounds what one of them can cost.
+    /// Like [`Follower::advance`], but reads no further chunk after about `budget` bytes; then
+    /// [`Progress::is_behind`] is set, and the next advance continues with the threads that were
+    /// not served. A process that keeps changing its directory makes every advance read all its
+    /// chunks again, so a caller that follows many processes sets a budget for each.
     ///
     /// # Errors
     /// As [`Follower::advance`].
@@ -162,17 +170,17 @@ impl<S: ByteSource> Follower<S> {
     ) -> Result<Progress, ReadError> {
         self.progress.entries = 0;
         self.progress.is_behind = false;
-        self.look_for_another_session()?;
+        self.check_for_another_session()?;
         if !self.evicted.has_begun()
-            && let Some(books) = tables::read_settled_books(&self.source, &self.header.layout)?
+            && let Some(counts) = tables::read_settled_counts(&self.source, &self.header.layout)?
         {
-            self.evicted.begin(Counted::new(&books));
+            self.evicted.begin(Counted::new(&counts));
         }
         let mut chunks = self.new_entries()?;
         self.count_missed()?;
         let turn = chunks.partition_point(|chunk| chunk.thread < self.first);
         chunks.rotate_left(turn);
-        // More than that is not there, unless the directory is forged.
+        // The chunks hold no more bytes than their region, unless the directory is forged.
         let mut left = budget.clamp(1, self.header.layout.region(Region::Chunks).len.max(1));
         let mut last = ThreadIndex::new(0);
         for chunk in chunks {
@@ -183,21 +191,29 @@ impl<S: ByteSource> Follower<S> {
             left = left.saturating_sub(self.give(&chunk, &mut each)?);
             last = chunk.thread;
         }
-        let next = if self.progress.is_behind { last.get().saturating_add(1) } else { 0 };
+        let next = if self.progress.is_behind {
+            last.get().saturating_add(1)
+        } else {
+            0
+        };
         self.first = ThreadIndex::new(next);
         Ok(self.progress)
     }
 
-    /// What a row of the table of threads says now; `None` if no thread has it.
+    /// The present contents of a row of the thread table; `None` if no thread uses the row.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source can no longer be read.
     pub fn thread(&self, index: ThreadIndex) -> Result<Option<ThreadInfo>, ReadError> {
-        Ok(tables::read_thread(&self.source, &self.header.layout, index)?)
+        Ok(tables::read_thread(
+            &self.source,
+            &self.header.layout,
+            index,
+        )?)
     }
 
-    /// A new session in the same pool has nothing to do with what was there.
-    fn look_for_another_session(&mut self) -> Result<(), ReadError> {
+    /// Starts over if another session has begun in the same pool.
+    fn check_for_another_session(&mut self) -> Result<(), ReadError> {
         let mut bytes = [0; 8];
         self.source.read_at(&mut bytes, at::RECORDING_START)?;
         let start = Timestamp::from_raw(u64::from_ne_bytes(bytes));
@@ -210,25 +226,34 @@ impl<S: ByteSource> Follower<S> {
         Ok(())
     }
 
-    /// The chunks in which there may be something new, in the order of their entries: see the head of this file.
+    /// The chunks that may have new entries, in the order of their entries. See the module
+    /// documentation.
     fn new_entries(&mut self) -> Result<Vec<ChunkInfo>, ReadError> {
-        let first = self.look()?;
+        let first = self.changed_slots()?;
         let mut slots: BTreeMap<u32, u64> = first.iter().copied().collect();
-        if first.iter().any(|changed| self.is_taken(*changed)) {
-            slots.extend(self.look()?);
-            // A thread that took another chunk may have added to its last one after that was looked at.
-            for (slot, cursor) in (0_u32..).zip(&self.cursors).filter(|(_, cursor)| cursor.is_open()) {
+        if first
+            .iter()
+            .any(|&(slot, generation)| self.is_taken(slot, generation))
+        {
+            slots.extend(self.changed_slots()?);
+            // A thread that took another chunk may have added to its previous one after that was
+            // read.
+            for (slot, cursor) in (0_u32..)
+                .zip(&self.cursors)
+                .filter(|(_, cursor)| cursor.is_open())
+            {
                 slots.entry(slot).or_insert(cursor.generation);
             }
         }
         Ok(in_order(self.chunks(&slots)?, &first))
     }
 
-    /// The slots whose generation or committed length is not what it was, by their numbers.
-    fn look(&mut self) -> Result<Vec<Changed>, ReadError> {
+    /// The slots whose generation or committed length has changed, by number.
+    fn changed_slots(&mut self) -> Result<Vec<Changed>, ReadError> {
         let layout = self.header.layout;
         let region = layout.region(Region::Directory);
-        let (mut changed, mut slot) = (Vec::new(), 0_u32);
+        let mut changed = Vec::new();
+        let mut slot = 0_u32;
         let mut offset = region.offset;
         while offset < region.end() {
             let touched = (self.cursors.len() as u64 * SLOT_BYTES / layout.page).saturating_add(1);
@@ -236,7 +261,8 @@ impl<S: ByteSource> Follower<S> {
             self.block.resize(usize::try_from(len).unwrap_or(0), 0);
             self.source.read_at(&mut self.block, offset)?;
             for bytes in self.block.chunks_exact(SLOT_BYTES as usize) {
-                let (generation, commit) = (word(bytes, 0), word(bytes, 8));
+                let generation = word(bytes, 0);
+                let commit = word(bytes, 8);
                 let seen = self.cursors.get(slot as usize).copied().unwrap_or_default();
                 if generation != seen.generation || commit != seen.commit && generation & 1 == 1 {
                     changed.push((slot, generation));
@@ -244,8 +270,13 @@ impl<S: ByteSource> Follower<S> {
                 slot = slot.saturating_add(1);
             }
             let page = usize::try_from(layout.page).unwrap_or(4096);
-            // Numbers are given out lowest first, so an untouched page is the end.
-            if self.block.rchunks(page).next().is_none_or(|page| page.iter().all(|byte| *byte == 0)) {
+            // Slot numbers are allocated lowest first, so an untouched page is the end.
+            if self
+                .block
+                .rchunks(page)
+                .next()
+                .is_none_or(|page| page.iter().all(|byte| *byte == 0))
+            {
                 break;
             }
             offset = offset.saturating_add(len);
@@ -253,39 +284,49 @@ impl<S: ByteSource> Follower<S> {
         Ok(changed)
     }
 
-    /// Whether a thread has taken a chunk there.
-    fn is_taken(&self, (slot, generation): Changed) -> bool {
-        let seen = self.cursors.get(slot as usize).map_or(0, |cursor| cursor.generation);
+    /// Whether a thread has taken a new chunk in the slot.
+    fn is_taken(&self, slot: u32, generation: u64) -> bool {
+        let seen = self
+            .cursors
+            .get(slot as usize)
+            .map_or(0, |cursor| cursor.generation);
         generation & 1 == 1 && generation != seen
     }
 
-    /// Looks closely at these slots, unless they showed that they are empty, moves their cursors to the chunk that is there
-    /// now, and gives those chunks.
+    /// Reads these slots completely, except those already seen to be empty, moves their cursors to
+    /// the present chunks, and returns those chunks.
     fn chunks(&mut self, slots: &BTreeMap<u32, u64>) -> Result<Vec<ChunkInfo>, ReadError> {
         let mut chunks = Vec::new();
         for (slot, seen) in slots {
-            let (index, layout) = (ChunkIndex::new(*slot), &self.header.layout);
+            let index = ChunkIndex::new(*slot);
+            let layout = &self.header.layout;
             let is_taken = seen & 1 == 1;
-            let found = if is_taken { directory::read_slot(&self.source, layout, index)? } else { None };
+            let found = if is_taken {
+                directory::read_slot(&self.source, layout, index)?
+            } else {
+                None
+            };
             let generation = match &found {
                 Some(chunk) => chunk.generation,
                 None if is_taken => directory::generation(&self.source, layout, index)?,
                 None => *seen,
             };
             let start = self.header.recording_start;
-            let Some(cursor) = self.move_cursor(*slot, generation) else { continue };
+            let Some(cursor) = self.move_cursor(*slot, generation) else {
+                continue;
+            };
             let Some(chunk) = found else { continue };
             if chunk.start >= start {
                 (cursor.thread, cursor.first_entry) = (chunk.thread, chunk.first_entry);
                 chunks.push(chunk);
             } else {
-                cursor.commit = commit_of(&chunk); // of an earlier session: in nobody's books any more
+                cursor.commit = commit_of(&chunk); // of an earlier session: not counted
             }
         }
         Ok(chunks)
     }
 
-    /// The cursor of a slot that is in this life now.
+    /// Returns the slot's cursor, which is reset first if the slot holds another chunk now.
     fn move_cursor(&mut self, slot: u32, generation: u64) -> Option<&mut Cursor> {
         let place = slot as usize;
         if self.cursors.len() <= place {
@@ -295,15 +336,24 @@ impl<S: ByteSource> Follower<S> {
         if cursor.generation != generation {
             self.evicted.note_gone(cursor.entries);
             self.evicted.is_stale |= cursor.generation != 0 || generation != 1;
-            *cursor = Cursor { generation, ..Cursor::default() };
+            *cursor = Cursor {
+                generation,
+                ..Cursor::default()
+            };
         }
         Some(cursor)
     }
 
-    /// Gives what was added to a chunk, and says how many bytes that was.
-    fn give(&mut self, chunk: &ChunkInfo, each: &mut impl FnMut(&Followed<'_>)) -> Result<u64, ReadError> {
+    /// Delivers the entries added to a chunk; returns their number of bytes.
+    fn give(
+        &mut self,
+        chunk: &ChunkInfo,
+        each: &mut impl FnMut(&Followed<'_>),
+    ) -> Result<u64, ReadError> {
         let place = chunk.index.get() as usize;
-        let Some(cursor) = self.cursors.get(place).copied() else { return Ok(0) };
+        let Some(cursor) = self.cursors.get(place).copied() else {
+            return Ok(0);
+        };
         let moved = Cursor {
             generation: chunk.generation,
             thread: chunk.thread,
@@ -316,7 +366,9 @@ impl<S: ByteSource> Follower<S> {
         let added = chunk.bytes.saturating_sub(cursor.bytes);
         if added > 0 {
             let offset = chunk.extent.offset.saturating_add(cursor.bytes);
-            let Some(thread) = self.copy(chunk, offset, added)? else { return Ok(added) };
+            let Some(thread) = self.copy(chunk, offset, added)? else {
+                return Ok(added);
+            };
             self.decode(&thread, chunk.entries.saturating_sub(cursor.entries), each);
         }
         if let Some(cursor) = self.cursors.get_mut(place) {
@@ -325,8 +377,8 @@ impl<S: ByteSource> Follower<S> {
         Ok(added)
     }
 
-    /// Copies bytes of a chunk; `None` if it was destroyed meanwhile. Also reads who wrote them and what they
-    /// refer to: both are there for as long as the chunk is.
+    /// Copies bytes of a chunk; `None` if it was destroyed meanwhile. Also reads the thread that
+    /// wrote them and the definitions that they refer to: both exist as long as the chunk does.
     fn copy(&mut self, chunk: &ChunkInfo, offset: u64, len: u64) -> io::Result<Option<ThreadInfo>> {
         let layout = &self.header.layout;
         self.bytes.resize(usize::try_from(len).unwrap_or(0), 0);
@@ -343,34 +395,50 @@ impl<S: ByteSource> Follower<S> {
         let definitions = self.definitions.definitions();
         for entry in entries.by_ref() {
             self.progress.entries += 1;
-            each(&Followed { thread, entry, definitions });
+            each(&Followed {
+                thread,
+                entry,
+                definitions,
+            });
         }
         self.progress.damaged = self.progress.damaged.saturating_add(entries.left());
     }
 
-    /// Counts what went unread by the books as they stood before this look, then reads them again if chunks have gone.
+    /// Computes the number of missed entries from the counts read before this pass, then reads the
+    /// counts again if chunks have been destroyed.
     fn count_missed(&mut self) -> io::Result<()> {
         let still_there = self.counted_but_there()?;
-        self.progress.missed = self.missed_before.saturating_add(self.evicted.missed(still_there));
+        self.progress.missed = self
+            .missed_before
+            .saturating_add(self.evicted.missed(still_there));
         if self.evicted.is_stale
-            && let Some(books) = tables::read_settled_books(&self.source, &self.header.layout)?
+            && let Some(counts) = tables::read_settled_counts(&self.source, &self.header.layout)?
         {
-            self.evicted.renew(Counted::new(&books));
+            self.evicted.renew(Counted::new(&counts));
         }
         Ok(())
     }
 
-    /// Entries that the books count as evicted, of the chunk that has not been closed yet.
+    /// Entries already counted as evicted although their chunk is not closed yet.
     fn counted_but_there(&self) -> io::Result<u64> {
-        let Some(counted) = &self.evicted.unsettled else { return Ok(0) };
-        let entries = |cursor: &Cursor| counted.counted_from(cursor.thread, cursor.first_entry);
-        let is_there = |cursor: &&Cursor| cursor.generation & 1 == 1 && entries(cursor) > 0;
-        let Some(found) = self.cursors.iter().filter(is_there).max_by_key(|cursor| entries(cursor)) else {
+        let Some(counted) = &self.evicted.unsettled else {
             return Ok(0);
         };
-        // Unless another thread has the row by now, and the books are another one's.
+        let entries = |cursor: &Cursor| counted.counted_from(cursor.thread, cursor.first_entry);
+        let is_there = |cursor: &&Cursor| cursor.generation & 1 == 1 && entries(cursor) > 0;
+        let Some(found) = self
+            .cursors
+            .iter()
+            .filter(is_there)
+            .max_by_key(|cursor| entries(cursor))
+        else {
+            return Ok(0);
+        };
+        // Zero if another thread uses the row now: the counts are those of the previous thread.
         let thread = tables::read_thread(&self.source, &self.header.layout, found.thread)?;
-        Ok(thread.filter(|thread| counted.is_of(thread)).map_or(0, |_| entries(found)))
+        Ok(thread
+            .filter(|thread| counted.is_of(thread))
+            .map_or(0, |_| entries(found)))
     }
 }
 
@@ -378,13 +446,16 @@ const fn commit_of(chunk: &ChunkInfo) -> u64 {
     chunk.bytes | chunk.entries << 32
 }
 
-/// Those of the chunks that a look has found, and those that come before them, in the order of their entries.
+/// The chunks that a pass has found, and the chunks that precede them, in the order of their
+/// entries.
 fn in_order(mut chunks: Vec<ChunkInfo>, found: &[Changed]) -> Vec<ChunkInfo> {
     chunks.sort_by_key(|chunk| Reverse((chunk.thread, chunk.first_entry, chunk.start)));
     let mut last: Option<(ThreadIndex, Timestamp)> = None;
     chunks.retain(|chunk| {
         let is_before = |(thread, start)| chunk.thread == thread && chunk.start <= start;
-        let is_found = found.binary_search(&(chunk.index.get(), chunk.generation)).is_ok();
+        let is_found = found
+            .binary_search(&(chunk.index.get(), chunk.generation))
+            .is_ok();
         if is_found {
             last = Some((chunk.thread, chunk.start));
         }

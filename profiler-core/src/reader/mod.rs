@@ -1,10 +1,10 @@
-//! Bytes back to typed events: the one decoder of pools.
+//! The only decoder of pools: turns their bytes into typed events.
 //!
-//! Used on the own pool, on a live, frozen or dead child's, and on a file that all processes
-//! left behind; by the profile writers, by the parent's books and by the tests. It reads through
-//! [`ByteSource`] into memory of its own, so nothing can change under it, and trusts nothing:
-//! any bytes give either an error or something well-formed, never a panic, never more memory
-//! than the pool is long.
+//! Called by the profile writers, by the parent's accounting and by the tests. The pool may be the
+//! process's own, that of a live, frozen or dead child, or a file left behind by a process that
+//! ended. The decoder reads through [`ByteSource`] into its own memory, so checked data cannot
+//! change. It trusts no data: any bytes give either an error or well-formed values, never a panic,
+//! and take no more memory than the pool's length.
 //!
 //! Reading a pool that is being written needs no cooperation: see the protocols drawn in
 //! `pool::slot` and `pool::definitions`.
@@ -19,9 +19,7 @@ mod source;
 pub(crate) mod tables;
 
 pub use chunk::{ChunkBuffer, ChunkRead, Entries};
-pub use definitions::{
-    CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, Site,
-};
+pub use definitions::{Definitions, MarkerType};
 pub use directory::ChunkInfo;
 pub use follow::{Followed, Follower, Progress};
 pub use snapshot::{PoolReader, Snapshot};
@@ -29,10 +27,12 @@ pub use source::ByteSource;
 pub use tables::{CounterInfo, PausedRange, ThreadInfo};
 
 #[doc(inline)]
-pub use crate::pool::definitions::ModuleDefinition;
+pub use crate::pool::definitions::{
+    CategoryDefinition, CounterDefinition, LabelDefinition, ModuleDefinition, SiteDefinition,
+};
 use crate::pool::header::{Header, HeaderError};
 
-/// Why a pool could not be read.
+/// The reason why a pool could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

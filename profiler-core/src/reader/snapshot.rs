@@ -1,7 +1,8 @@
-//! Everything a pool says at one moment, ready to be turned into a profile.
+//! The state of a pool at one instant, ready to be turned into a profile.
 //!
-//! The snapshot holds names and books, not entries: those are copied chunk by chunk, so reading
-//! a pool of any size takes the memory of one chunk and its directory.
+//! Called by the profile writers. The snapshot holds names and counts, not entries: entries are
+//! copied chunk by chunk, so reading a pool of any size takes the memory of one chunk and its
+//! directory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +10,14 @@ use super::chunk::{self, ChunkBuffer, ChunkRead};
 use super::definitions::{self, Definitions};
 use super::directory::{self, ChunkInfo};
 use super::source::ByteSource;
-use super::tables::{self, Books, CounterInfo, PausedRange, ThreadInfo};
+use super::tables::{self, CounterInfo, EntryCountRows, PausedRange, ThreadInfo};
 use super::{ReadError, read_header};
+use crate::entry_counts::EntryCounts;
 use crate::ids::ThreadIndex;
-use crate::losses::EntryCounts;
 use crate::pool::header::Header;
 use crate::time::Timestamp;
 
-/// Looks at the directory before a snapshot of a busy process is taken as it is.
+/// The number of reads of the directory before a snapshot of a busy process is accepted.
 const TRIES: usize = 4;
 
 /// Reads one pool.
@@ -26,27 +27,28 @@ pub struct PoolReader<S> {
     header: Header,
 }
 
-/// What a pool says at one moment.
+/// The state of a pool at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Whose pool it is.
+    /// The pool's header.
     pub header: Header,
     /// Names, schemas, categories, counters.
     pub definitions: Definitions,
-    /// Threads that live or still have entries, the main thread first, then by number.
+    /// Threads that are alive or still have entries, the main thread first, then by number.
     pub threads: Vec<ThreadInfo>,
-    /// Books of threads that are gone altogether, and of losses that no thread could count.
+    /// Counts of threads whose rows were freed, and losses that no thread could count.
     pub gone: EntryCounts,
     /// Counters with their values.
     pub counters: Vec<CounterInfo>,
-    /// When nothing was recorded.
+    /// The ranges in which nothing was recorded.
     pub pauses: Vec<PausedRange>,
 }
 
 impl Snapshot {
     /// Committed entries in all chunks.
     pub fn entries(&self) -> u64 {
-        self.chunks().fold(0, |sum, chunk| sum.saturating_add(chunk.entries))
+        self.chunks()
+            .fold(0, |sum, chunk| sum.saturating_add(chunk.entries))
     }
 
     /// All chunks that hold entries.
@@ -54,7 +56,7 @@ impl Snapshot {
         self.threads.iter().flat_map(|thread| &thread.chunks)
     }
 
-    /// Books as if every chunk in the snapshot were delivered whole.
+    /// Counts under the assumption that every chunk in the snapshot is delivered whole.
     pub fn counts(&self) -> EntryCounts {
         let mut counts = self.gone;
         for thread in &self.threads {
@@ -80,43 +82,53 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(Self { source, header })
     }
 
-    /// Whose pool it is, as of [`PoolReader::open`].
+    /// The pool's header, as of [`PoolReader::open`].
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Reads everything but the entries. Costs the directory and the names, not the data.
+    /// Reads everything except the entries. Costs the directory and the names, not the data.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source can no longer be read.
     pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         let header = read_header(&self.source)?;
         let layout = self.header.layout;
-        let Books { process, mut threads } = self.books_with_chunks()?;
+        let EntryCountRows {
+            process,
+            mut threads,
+        } = self.counts_with_chunks()?;
         let gone = process.map(|process| process.counts).unwrap_or_default();
         threads.sort_by_key(|thread| (!thread.is_main, thread.index));
-        // After the chunks: an entry's names were defined before it was committed.
+        // Read after the chunks: an entry's names are defined before the entry is committed.
         let definitions = definitions::read(&self.source, &layout)?;
         let counters = tables::read_counters(&self.source, &layout, &definitions)?;
         let pauses = tables::read_pauses(&self.source, &layout)?;
-        Ok(Snapshot { header, definitions, threads, gone, counters, pauses })
+        Ok(Snapshot {
+            header,
+            definitions,
+            threads,
+            gone,
+            counters,
+            pauses,
+        })
     }
 
-    /// Reads the names alone: categories, schemas, counters.
+    /// Reads the definitions only: categories, schemas, counters.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source can no longer be read.
     pub fn definitions(&self) -> Result<Definitions, ReadError> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
-    /// Books and chunks that fit together: looks again while a busy writer left holes, or moved
-    /// the books of a thread that is gone.
-    fn books_with_chunks(&self) -> Result<Books, ReadError> {
-        let mut last = Books::default();
+    /// Reads consistent counts and chunks: retries if a busy writer left gaps between the chunks,
+    /// or moved the counts of an exited thread meanwhile.
+    fn counts_with_chunks(&self) -> Result<EntryCountRows, ReadError> {
+        let mut last = EntryCountRows::default();
         for _ in 0..TRIES {
-            let (books, settled) = self.look()?;
-            last = books;
+            let (counts, settled) = self.try_counts_with_chunks()?;
+            last = counts;
             if settled && last.threads.iter().all(ThreadInfo::is_contiguous) {
                 break;
             }
@@ -124,39 +136,59 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(last)
     }
 
-    fn look(&self) -> Result<(Books, bool), ReadError> {
+    /// One try. Returns the rows with their chunks, and whether both are from one instant.
+    fn try_counts_with_chunks(&self) -> Result<(EntryCountRows, bool), ReadError> {
         let layout = &self.header.layout;
         let recording_start = read_header(&self.source)?.recording_start;
-        let look = || directory::read(&self.source, layout);
-        let (before, chunks, mut books, settled) = tables::read_books_around(&self.source, layout, look)?;
-        let (before, threads) = (before.threads, &mut books.threads);
-        let known: HashSet<_> = before.iter().map(|thread| (thread.index, thread.tid)).collect();
+        let read_directory = || directory::read(&self.source, layout);
+        let (before, chunks, mut counts, settled) =
+            tables::read_counts_around(&self.source, layout, read_directory)?;
+        let before = before.threads;
+        let threads = &mut counts.threads;
+        let known: HashSet<_> = before
+            .iter()
+            .map(|thread| (thread.index, thread.tid))
+            .collect();
         threads.retain(|thread| known.contains(&(thread.index, thread.tid)));
-        let places: HashMap<ThreadIndex, usize> =
-            threads.iter().enumerate().map(|(place, thread)| (thread.index, place)).collect();
-        for chunk in chunks.into_iter().filter(|chunk| chunk.start >= recording_start) {
-            let place = places.get(&chunk.thread).and_then(|place| threads.get_mut(*place));
+        let places: HashMap<ThreadIndex, usize> = threads
+            .iter()
+            .enumerate()
+            .map(|(place, thread)| (thread.index, place))
+            .collect();
+        for chunk in chunks
+            .into_iter()
+            .filter(|chunk| chunk.start >= recording_start)
+        {
+            let place = places
+                .get(&chunk.thread)
+                .and_then(|place| threads.get_mut(*place));
             if let Some(thread) = place {
                 thread.chunks.push(chunk);
             }
         }
         let mut settled = settled;
         for thread in threads {
-            thread.chunks.sort_by_key(|chunk| (chunk.first_entry, chunk.start));
+            thread
+                .chunks
+                .sort_by_key(|chunk| (chunk.first_entry, chunk.start));
             let last = thread.chunks.last();
-            let end = last.map_or(thread.evicted, |last| last.first_entry.saturating_add(last.entries));
+            let end = last.map_or(thread.evicted, |last| {
+                last.first_entry.saturating_add(last.entries)
+            });
             if thread.sealed > end {
                 settled &= last.is_none_or(|last| self.is_there(last));
-                // The row was read after the chunks; what the thread left since is not in them. What was
-                // evicted was recorded, also when it went under our eyes once too often.
+                // The row was read after the chunks, so chunks that the thread left since are not
+                // included. Evicted entries were recorded, even if they were evicted during the
+                // last try.
                 thread.sealed = end.max(thread.evicted);
             }
         }
-        Ok((books, settled))
+        Ok((counts, settled))
     }
 
-    /// Whether a chunk is what it was. Oldest goes first, so a thread's chunks after one that is gone
-    /// may be gone as well, and not merely be newer than what was looked at.
+    /// Whether a chunk is unchanged. The oldest chunk is destroyed first, so if this one was
+    /// destroyed, the thread's later chunks may also have been destroyed, and are not merely newer
+    /// than the read.
     fn is_there(&self, chunk: &ChunkInfo) -> bool {
         let generation = directory::generation(&self.source, &self.header.layout, chunk.index);
         generation.is_ok_and(|generation| generation == chunk.generation)
@@ -165,19 +197,26 @@ impl<S: ByteSource> PoolReader<S> {
     /// Copies the entries of a chunk.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source can no longer be read.
     pub fn read_chunk<'a>(
         &self,
         chunk: &ChunkInfo,
         buffer: &'a mut ChunkBuffer,
     ) -> Result<ChunkRead<'a>, ReadError> {
-        Ok(chunk::read(&self.source, &self.header.layout, chunk, buffer)?)
+        Ok(chunk::read(
+            &self.source,
+            &self.header.layout,
+            chunk,
+            buffer,
+        )?)
     }
 
-    /// The instant of the last committed entry or chunk that the pool knows of; a lower bound
-    /// for how long the process lived.
+    /// The instant of the last committed entry or chunk in the pool; a lower bound for the end of
+    /// the process's life.
     pub fn last_seen(snapshot: &Snapshot) -> Timestamp {
-        let times = snapshot.chunks().map(|chunk| chunk.done.unwrap_or(chunk.start));
+        let times = snapshot
+            .chunks()
+            .map(|chunk| chunk.done.unwrap_or(chunk.start));
         times.max().unwrap_or(snapshot.header.recording_start)
     }
 }

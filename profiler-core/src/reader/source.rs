@@ -1,7 +1,8 @@
-//! Where the bytes of a pool come from.
+//! The sources of a pool's bytes, read by all of `reader`.
 //!
-//! A file (memory file or disk) is read by position, which copies: no mapping, so a writer can
-//! neither fault the reader nor change what it has checked. A byte slice serves tests and fuzzing.
+//! A file (memory file or disk) is read by position, which copies: there is no mapping, so a writer
+//! can neither fault the reader nor change data that the reader has checked. A byte slice serves
+//! tests and fuzzing.
 
 use std::fs::File;
 use std::io;
@@ -17,16 +18,16 @@ pub trait ByteSource {
     /// When not all of it can be read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// How many bytes there are.
+    /// The number of bytes.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When it cannot be determined.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When that cannot be determined.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -42,7 +43,7 @@ impl ByteSource for File {
     }
 }
 
-/// Does not read from a file of the program that has reused the number.
+/// Refuses to read if the program has reused the descriptor's number for another file.
 impl ByteSource for OwnFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.get()?.read_exact_at(buffer, offset)
@@ -89,7 +90,9 @@ impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
 /// Native-endian word `index` of `bytes`; 0 beyond the end.
 pub(super) fn word(bytes: &[u8], index: usize) -> u64 {
     let at = index.saturating_mul(8);
-    let word = bytes.get(at..at.saturating_add(8)).and_then(|bytes| bytes.try_into().ok());
+    let word = bytes
+        .get(at..at.saturating_add(8))
+        .and_then(|bytes| bytes.try_into().ok());
     word.map_or(0, u64::from_ne_bytes)
 }
 

@@ -1,17 +1,19 @@
-//! The live tables as a reader sees them: threads with their books, counters, paused ranges.
+//! Reads the live tables: threads with their counts, counters, paused ranges. Used by `snapshot`
+//! and `follow`.
 
 use std::collections::HashMap;
 use std::io;
 
-use super::definitions::{CounterDefinition, Definitions};
+use super::definitions::Definitions;
 use super::directory::ChunkInfo;
 use super::source::{ByteSource, high, word};
+use crate::entry_counts::{DropReason, Drops, EntryCounts};
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::losses::{DropReason, Drops, EntryCounts};
+use crate::pool::definitions::CounterDefinition;
 use crate::pool::layout::{
     COUNTER_BYTES, Extent, Layout, MAX_PAUSES, MAX_THREAD_NAME_BYTES, Region, THREAD_BYTES,
 };
-use crate::pool::live::gone::{Moves, SUMS, sums};
+use crate::pool::live::exited_threads::{Moves, SUMS, sums};
 use crate::pool::live::{MAIN_THREAD, row};
 use crate::time::Timestamp;
 
@@ -20,7 +22,7 @@ use crate::time::Timestamp;
 pub struct ThreadInfo {
     /// Its row.
     pub index: ThreadIndex,
-    /// The system's number.
+    /// The system's number of the thread.
     pub tid: ThreadId,
     /// Shown name.
     pub name: String,
@@ -34,7 +36,7 @@ pub struct ThreadInfo {
     pub dropped: Drops,
     /// Entries evicted so far, by the writer's own count.
     pub evicted: u64,
-    /// Entries in chunks that the thread had left.
+    /// Entries in chunks that the thread has left.
     pub sealed: u64,
     /// Its chunks, in the order of their entries.
     pub chunks: Vec<ChunkInfo>,
@@ -48,7 +50,10 @@ impl ThreadInfo {
         let name_len = (high(word(row, 3)) as usize).min(MAX_THREAD_NAME_BYTES);
         let name = row.get(128..128 + name_len).unwrap_or_default();
         let mut counts = [0; DropReason::COUNT];
-        counts.iter_mut().zip(4..).for_each(|(count, index)| *count = word(row, index));
+        counts
+            .iter_mut()
+            .zip(4..)
+            .for_each(|(count, index)| *count = word(row, index));
         let ended = word(row, 2);
         Some(Self {
             index: ThreadIndex::new(index),
@@ -64,10 +69,15 @@ impl ThreadInfo {
         })
     }
 
-    /// Entries that the thread ever committed in this session.
+    /// Entries that the thread has committed in this session.
     pub fn committed(&self) -> u64 {
         let end = |chunk: &ChunkInfo| chunk.first_entry.saturating_add(chunk.entries);
-        self.chunks.iter().map(end).max().unwrap_or(0).max(self.sealed)
+        self.chunks
+            .iter()
+            .map(end)
+            .max()
+            .unwrap_or(0)
+            .max(self.sealed)
     }
 
     /// Whether an entry was being written.
@@ -75,8 +85,8 @@ impl ThreadInfo {
         self.chunks.iter().any(|chunk| chunk.unfinished)
     }
 
-    /// Whether each chunk begins where the one before ends. Oldest goes first, so a hole means
-    /// that the directory was changing while it was read.
+    /// Whether each chunk begins where the previous one ends. The oldest chunk is destroyed first,
+    /// so a gap means that the directory changed while it was read.
     pub(super) fn is_contiguous(&self) -> bool {
         self.chunks.windows(2).all(|pair| match pair {
             [a, b] => a.first_entry.saturating_add(a.entries) == b.first_entry,
@@ -88,11 +98,11 @@ impl ThreadInfo {
 /// A counter and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterInfo {
-    /// What it is.
+    /// The counter's definition.
     pub definition: CounterDefinition,
     /// Its value since the session started.
     pub value: i64,
-    /// How often it was changed.
+    /// The number of times it was changed.
     pub number: u64,
 }
 
@@ -101,14 +111,14 @@ pub struct CounterInfo {
 pub struct PausedRange {
     /// When it began.
     pub start: Timestamp,
-    /// When it ended; `None` if it lasts.
+    /// When it ended; `None` if it is still open.
     pub end: Option<Timestamp>,
 }
 
-/// The process's own row: losses that no thread could count, and the books of those that are gone.
+/// The row of the process: losses that no thread could count, and the counts of exited threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessRow {
-    /// Tells what the row says about moved books now from what it said before.
+    /// Identifies the moved counts in the row: differs after each move.
     moves: Moves,
     pub(crate) counts: EntryCounts,
 }
@@ -118,68 +128,91 @@ impl ProcessRow {
         let own = ThreadInfo::parse(0, row)?;
         let moves = Moves::from_word(word(row, 2));
         let at = 16 + moves.sums_at();
-        let (mut dropped, evicted) = sums(std::array::from_fn::<u64, SUMS, _>(|index| word(row, at + index)));
+        let (mut dropped, evicted) = sums(std::array::from_fn::<u64, SUMS, _>(|index| {
+            word(row, at + index)
+        }));
         dropped += own.dropped;
         let evicted = evicted.saturating_add(own.evicted);
-        Some(Self { moves, counts: EntryCounts { delivered: 0, evicted, dropped, unfinished: 0 } })
+        Some(Self {
+            moves,
+            counts: EntryCounts {
+                delivered: 0,
+                evicted,
+                dropped,
+                unfinished: 0,
+            },
+        })
     }
 }
 
-/// Books as they stand in the rows.
+/// The counts in the rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct EntryCountRows {
     pub(crate) process: Option<ProcessRow>,
-    /// All threads whose rows are in use and whose books are their own still.
+    /// All threads whose rows are in use and whose counts have not been moved.
     pub(crate) threads: Vec<ThreadInfo>,
 }
 
-/// The books of the process and of all its threads.
-fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
-    let mut books = Books::default();
-    for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| match index {
-        0 => books.process = ProcessRow::parse(row),
-        _ => books.threads.extend(ThreadInfo::parse(index, row)),
-    })?;
-    let moved = books.process.and_then(|process| process.moves.moved());
-    books.threads.retain(|thread| Some(thread.index) != moved);
-    Ok(books)
+/// Reads the counts of the process and of all its threads.
+fn read_counts(source: &impl ByteSource, layout: &Layout) -> io::Result<EntryCountRows> {
+    let mut counts = EntryCountRows::default();
+    for_each_row(
+        source,
+        layout,
+        Region::Threads,
+        THREAD_BYTES,
+        |index, row| match index {
+            0 => counts.process = ProcessRow::parse(row),
+            _ => counts.threads.extend(ThreadInfo::parse(index, row)),
+        },
+    )?;
+    let moved = counts.process.and_then(|process| process.moves.moved());
+    counts.threads.retain(|thread| Some(thread.index) != moved);
+    Ok(counts)
 }
 
-/// The books before and after `between`, what that gave, and whether the books after it are of one
-/// moment, as far as moves from row to row go.
-pub(crate) fn read_books_around<T>(
+/// Returns the counts before `between`, its result, the counts after it, and whether no counts were
+/// moved between rows meanwhile.
+pub(crate) fn read_counts_around<T>(
     source: &impl ByteSource,
     layout: &Layout,
     between: impl FnOnce() -> io::Result<T>,
-) -> io::Result<(Books, T, Books, bool)> {
-    let before = read_books(source, layout)?;
+) -> io::Result<(EntryCountRows, T, EntryCountRows, bool)> {
+    let before = read_counts(source, layout)?;
     crate::sync::full_fence();
     let found = between()?;
-    let after = read_books(source, layout)?;
+    let after = read_counts(source, layout)?;
     crate::sync::full_fence();
-    // While the process's own row names the same move, no thread's books were moved there.
+    // While the row of the process names the same move, no counts were moved into it.
     let moves = |row: Option<ProcessRow>| row.map(|row| row.moves);
     let settled = moves(before.process) == moves(read_process_row(source, layout)?);
     Ok((before, found, after, settled))
 }
 
-/// The thread that has a row now.
+/// The thread that uses a row now.
 pub(super) fn read_thread(
     source: &impl ByteSource,
     layout: &Layout,
     index: ThreadIndex,
 ) -> io::Result<Option<ThreadInfo>> {
-    let offset = layout.region(Region::Threads).row(u64::from(index.get()), THREAD_BYTES);
-    let Some(offset) = offset else { return Ok(None) };
+    let offset = layout
+        .region(Region::Threads)
+        .row(u64::from(index.get()), THREAD_BYTES);
+    let Some(offset) = offset else {
+        return Ok(None);
+    };
     let mut row = [0; THREAD_BYTES as usize];
     source.read_at(&mut row, offset)?;
     Ok(ThreadInfo::parse(index.get(), &row))
 }
 
-/// The books of one moment; `None` while some are being moved.
-pub(super) fn read_settled_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<Books>> {
-    let (_, (), books, is_settled) = read_books_around(source, layout, || Ok(()))?;
-    Ok(is_settled.then_some(books))
+/// The counts at one instant; `None` while some are being moved.
+pub(super) fn read_settled_counts(
+    source: &impl ByteSource,
+    layout: &Layout,
+) -> io::Result<Option<EntryCountRows>> {
+    let (_, (), counts, is_settled) = read_counts_around(source, layout, || Ok(()))?;
+    Ok(is_settled.then_some(counts))
 }
 
 /// Row 0, the process itself.
@@ -196,15 +229,27 @@ pub(super) fn read_counters(
     definitions: &Definitions,
 ) -> io::Result<Vec<CounterInfo>> {
     let mut counters = Vec::new();
-    let known: HashMap<_, _> = definitions.counters().iter().map(|counter| (counter.cell, counter)).collect();
-    for_each_row(source, layout, Region::Counters, COUNTER_BYTES, |index, row| {
-        let definition = known.get(&CounterIndex::new(index)).copied();
-        counters.extend(definition.filter(|_| word(row, 2) != 0).map(|definition| CounterInfo {
-            definition: definition.clone(),
-            value: word(row, 0).cast_signed(),
-            number: word(row, 1),
-        }));
-    })?;
+    let known: HashMap<_, _> = definitions
+        .counters()
+        .iter()
+        .map(|counter| (counter.cell, counter))
+        .collect();
+    for_each_row(
+        source,
+        layout,
+        Region::Counters,
+        COUNTER_BYTES,
+        |index, row| {
+            let definition = known.get(&CounterIndex::new(index)).copied();
+            counters.extend(definition.filter(|_| word(row, 2) != 0).map(|definition| {
+                CounterInfo {
+                    definition: definition.clone(),
+                    value: word(row, 0).cast_signed(),
+                    number: word(row, 1),
+                }
+            }));
+        },
+    )?;
     Ok(counters)
 }
 
@@ -233,7 +278,10 @@ fn for_each_row(
 }
 
 /// The paused ranges that are still known, oldest first.
-pub(super) fn read_pauses(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<PausedRange>> {
+pub(super) fn read_pauses(
+    source: &impl ByteSource,
+    layout: &Layout,
+) -> io::Result<Vec<PausedRange>> {
     let region: Extent = layout.region(Region::Pauses);
     let mut page = vec![0; 4096];
     source.read_at(&mut page, region.offset)?;
@@ -246,5 +294,7 @@ pub(super) fn read_pauses(source: &impl ByteSource, layout: &Layout) -> io::Resu
             end: (end != 0).then(|| Timestamp::from_raw(end)),
         }
     };
-    Ok((count.saturating_sub(MAX_PAUSES)..count).map(range).collect())
+    Ok((count.saturating_sub(MAX_PAUSES)..count)
+        .map(range)
+        .collect())
 }

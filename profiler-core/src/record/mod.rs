@@ -1,15 +1,15 @@
-//! What a thread does to add an entry.
+//! Adds a thread's entries to the pool.
 //!
 //! Called by everything that records: markers, labels, counters, groups, samples and allocations.
-//! An entry passes the [`gate`] and ends in a chunk of the calling thread's `recorder`, which
-//! `local` finds; `writer` writes the words there.
+//! An entry passes the [`session_state`] check and is written to a chunk of the calling thread's
+//! `recorder`: `local` finds the recorder, `writer` writes the words.
 
-pub(crate) mod gate;
-mod handshake;
+pub(crate) mod backoff;
+mod biased_lock;
 pub(crate) mod local;
-pub(crate) mod patience;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
+pub(crate) mod session_state;
 pub(crate) mod writer;
 
-pub use gate::is_active;
+pub use session_state::is_active;

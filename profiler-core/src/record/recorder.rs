@@ -1,34 +1,36 @@
-//! What one thread does to add an entry: the fast way, and the slow way behind it.
+//! Adds one thread's entries: the fast path, and the slow path behind it.
 //!
-//! Each recording thread owns one [`Recorder`], found through `record::local`. The fast way is
-//! straight-line code: a look at the gate, the entry's words into the chunk, one release store.
-//! No system call, no lock, no allocation. The slow way takes the next chunk, or joins a session.
+//! Each recording thread owns one [`Recorder`], found through `record::local`. The fast path is
+//! straight-line code: it checks the gate, writes the entry's words into the chunk, and publishes
+//! them by one release store. It makes no system call, takes no lock and allocates nothing. The
+//! slow path takes the next chunk, or joins a session.
 //!
-//! Invariants: [`Own`] is touched by the owner only, and only within its turn of the
-//! [`Handshake`]; `chunk` names the open chunk, and whoever takes it out of there releases it.
+//! Invariants: [`Own`] is accessed by the owner only, and only within its turn of the
+//! [`BiasedLock`]. `chunk` holds the number of the open chunk; the thread that takes it out
+//! releases the chunk.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ptr;
 
-use super::gate;
-use super::handshake::{Handshake, OpenChunk, Seen};
-use super::patience::{spin, spin_then_yield};
-use super::writer::{Front, Home, Own, Room, Tail};
+use super::backoff::{spin, spin_then_yield};
+use super::biased_lock::{BiasedLock, OpenChunk, SeenChunk};
+use super::session_state;
+use super::writer::{Front, Own, PayloadBuffer, Tail, ThreadContext};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
+use crate::entry_counts::DropReason;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
-use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
-use crate::manager::done::Slots;
+use crate::manager::full_chunks::Slots;
 use crate::manager::ready::ReadyChunks;
 use crate::pool::layout::{Layout, SIZE_CLASSES};
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::sync::Ordering;
 use crate::time::Timestamp;
 
-/// Why the slow way did not end with room for the entry.
+/// The reason why the slow path found no room for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRecorded {
     /// Nothing to count: the session is off or the thread is not selected.
@@ -37,11 +39,11 @@ pub(crate) enum NotRecorded {
     Dropped(DropReason),
 }
 
-/// One thread's way into the pool.
+/// One thread's access to the pool.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
-    handshake: Handshake,
+    lock: BiasedLock,
     chunk: OpenChunk,
     own: UnsafeCell<Own>,
     tid: ThreadId,
@@ -56,7 +58,7 @@ unsafe impl Send for Recorder {}
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
         Self {
-            handshake: Handshake::new(),
+            lock: BiasedLock::new(),
             chunk: OpenChunk::none(),
             own: UnsafeCell::new(Own::nowhere()),
             tid,
@@ -71,18 +73,18 @@ impl Recorder {
     /// owner only.
     #[inline(always)]
     pub(crate) fn fixed<const N: usize>(&self, entry: [u64; N], foreign: bool, tag: u64) {
-        if !self.handshake.begin() {
+        if !self.lock.begin() {
             return self.count_reentrant();
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        if self.handshake.is_armed_for(gate::word()) && own.left >= N && !foreign {
+        if self.lock.is_armed_for(session_state::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
             unsafe { own.write(&entry) };
         } else {
             self.fixed_slow(own, &entry, foreign, tag);
         }
-        self.handshake.end();
+        self.lock.end();
     }
 
     #[cold]
@@ -101,16 +103,16 @@ impl Recorder {
     #[inline]
     pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
-        if !self.handshake.begin() {
+        if !self.lock.begin() {
             return self.count_reentrant();
         }
         let _turn = Turn(self);
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
-        let is_ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
+        let is_ready = self.lock.is_armed_for(session_state::word()) && own.left >= minimum;
         if !is_ready && self.prepare(own, minimum, length_bits(front.head)).is_err() {
             return;
         }
@@ -124,17 +126,21 @@ impl Recorder {
         }
     }
 
-    /// Encodes into a fresh chunk, since the last one had not enough left, then into ones four
+    /// Encodes into a fresh chunk, since the last one had too little room, then into chunks four
     /// times as large each.
     #[cold]
     #[inline(never)]
     fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         loop {
             let fresh = own.commit == Commit::default();
-            let larger = if fresh { own.larger_words() } else { own.left + 1 };
+            let larger = if fresh {
+                own.larger_words()
+            } else {
+                own.left + 1
+            };
             if self.prepare(own, larger, length_bits(front.head)).is_err() {
                 return;
             }
@@ -149,25 +155,31 @@ impl Recorder {
         }
     }
 
-    /// Joins the session that the gate speaks of, unless that is done already.
+    /// Joins the session of the gate's word, unless the thread has already joined it.
     fn enter(&self, own: &mut Own) -> Result<u64, NotRecorded> {
-        let word = gate::word();
-        if word & gate::ACTIVE == 0 {
+        let word = session_state::word();
+        if word & session_state::ACTIVE == 0 {
             return Err(NotRecorded::Off);
         }
         self.name_anew(own);
-        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(word)) {
+        if own
+            .home
+            .as_ref()
+            .is_none_or(|home| home.epoch != session_state::epoch_of(word))
+        {
             self.leave_session(own, Timestamp::now());
             own.home = Some(super::local::join(self, word, &mut own.waiting)?);
         }
         Ok(word)
     }
 
-    /// Outside the allocator a thread has another name than inside: its row gets that one, and if its first was
-    /// not selected, it is asked for anew.
+    /// Renames the row when the thread leaves the allocator, where it has only the system's name.
+    /// If that name was not selected, the filter is asked again.
     fn name_anew(&self, own: &mut Own) {
         let home = own.home.as_mut().filter(|home| home.is_named_by_system);
-        let Some(home) = home.filter(|_| !super::local::is_in_allocator()) else { return };
+        let Some(home) = home.filter(|_| !super::local::is_in_allocator()) else {
+            return;
+        };
         home.is_named_by_system = false;
         if !home.selected {
             return self.leave_session(own, Timestamp::now());
@@ -177,36 +189,45 @@ impl Recorder {
         }
     }
 
-    /// Has the owner's next entry look for the thread's name, if only the system's is known.
+    /// Makes the owner's next entry read the thread's name, if only the system's is known.
     pub(crate) fn disarm_if_named_by_system(&self) {
-        if self.handshake.begin() {
+        if self.lock.begin() {
             let _turn = Turn(self);
-            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            // SAFETY: within our turn, so there is no other reference (module invariant).
             let own = unsafe { &*self.own.get() };
-            if own.home.as_ref().is_some_and(|home| home.is_named_by_system) {
-                self.handshake.disarm();
+            if own
+                .home
+                .as_ref()
+                .is_some_and(|home| home.is_named_by_system)
+            {
+                self.lock.disarm();
             }
         }
     }
 
     /// Makes the recorder ready for an entry of `words` words whose site belongs to the pool with
-    /// this tag (its low bits), or says why not.
+    /// this tag (its low bits), or returns the reason why not.
     fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
-        // Another pool's numbers mean nothing here: the entry began in a session that is over.
-        let belongs = |home: &Home| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
+        // Another pool's numbers are invalid here: the entry began in an earlier session.
+        let belongs =
+            |home: &ThreadContext| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
         if !own.home.as_ref().is_some_and(belongs) {
             return Err(NotRecorded::Off);
         }
-        if word & gate::PAUSED != 0 {
+        if word & session_state::PAUSED != 0 {
             own.count(DropReason::Paused);
             return Err(NotRecorded::Dropped(DropReason::Paused));
         }
-        self.handshake.arm(word);
+        self.lock.arm(word);
         if !self.chunk.renew() {
             own.forget_chunk(); // seized, or never had one
         }
-        if own.left >= words { Ok(()) } else { self.switch(own, words) }
+        if own.left >= words {
+            Ok(())
+        } else {
+            self.switch(own, words)
+        }
     }
 
     /// Leaves the current chunk and takes one with room for `words`.
@@ -216,22 +237,29 @@ impl Recorder {
             return Err(NotRecorded::Dropped(DropReason::Oversize));
         }
         let now = Timestamp::now();
-        // Still open after `now`, so a chunk of this start time belongs to this session or, if we
-        // are held up until the next one, is known by its start time not to belong to that.
-        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(gate::word())) {
+        // The session is still open after `now`. So a chunk with this start time belongs to this
+        // session; if the thread is suspended until the next one, the start time shows that it does
+        // not belong to that.
+        if own
+            .home
+            .as_ref()
+            .is_none_or(|home| home.epoch != session_state::epoch_of(session_state::word()))
+        {
             return Err(NotRecorded::Off);
         }
         let wished = own.wished_class(now);
         self.leave(own, now);
-        let taken = self.take_chunk(own, wished, words).and_then(|index| self.open(own, index, now));
+        let taken = self
+            .take_chunk(own, wished, words)
+            .and_then(|index| self.open(own, index, now));
         taken.map(|()| own.wish = wished).map_err(|reason| {
             own.count(reason);
             NotRecorded::Dropped(reason)
         })
     }
 
-    /// A chunk of the wished class, or of one that at least holds `words`: ready if possible,
-    /// else by the slow way, once.
+    /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
+    /// possible, otherwise by the slow path, once.
     fn take_chunk(&self, own: &Own, wished: u8, words: usize) -> Result<ChunkIndex, DropReason> {
         let home = own.home.as_ref().ok_or(DropReason::Full)?;
         let manager = &*home.manager;
@@ -240,10 +268,14 @@ impl Recorder {
         let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
         let wished = wished.max(least);
         manager.ready.wish(wished);
-        let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
-        let taken =
-            ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished, own.slot.is_null()));
-        // Only now: woken before, the maintenance thread would hold the lock that we try.
+        let ready = (least..=wished)
+            .rev()
+            .find_map(|class| manager.ready.take(class));
+        let taken = ready
+            .ok_or(DropReason::Full)
+            .or_else(|_| slow_chunk(manager, least, wished, own.slot.is_null()));
+        // Notify only now: an earlier wake-up would make the maintenance thread hold the lock that
+        // we try.
         manager.work.notify();
         taken
     }
@@ -253,9 +285,16 @@ impl Recorder {
         let pool = home.manager.pool();
         let slot = pool.slot(index).ok_or(DropReason::Full)?;
         let row = pool.thread_row(home.row).ok_or(DropReason::Full)?;
-        let memory = pool.map().address(pool.chunk_extent(slot)).ok_or(DropReason::Full)?;
+        let memory = pool
+            .map()
+            .address(pool.chunk_extent(slot))
+            .ok_or(DropReason::Full)?;
         let first_entry = row.sealed();
-        slot.open(Opening { thread: home.row, start: now, first_entry });
+        slot.open(Opening {
+            thread: home.row,
+            start: now,
+            first_entry,
+        });
         own.next = memory.as_ptr().cast();
         own.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
         own.commit = Commit::default();
@@ -265,98 +304,104 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the open chunk, if there is one, to the manager.
+    /// Hands the open chunk, if there is one, to the manager.
     fn leave(&self, own: &mut Own, now: Timestamp) {
         own.left = 0;
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
-            // A chunk of an earlier session is to be destroyed, not to be ready in this one.
-            let is_current = home.epoch == gate::epoch_of(gate::word());
-            let (pool, ready) = (home.manager.pool(), &home.manager.ready);
+            // A chunk of an earlier session must be destroyed, not made ready in this one.
+            let is_current = home.epoch == session_state::epoch_of(session_state::word());
+            let pool = home.manager.pool();
+            let ready = &home.manager.ready;
             if !is_current || !put_back(pool, ready, pool.layout(), index) {
                 hand_over(&home.manager, home.row, index, now);
             }
         }
     }
 
-    /// Gives up the open chunk and the row of the session that the thread had joined.
+    /// Releases the open chunk and the row of the session that the thread had joined.
     fn leave_session(&self, own: &mut Own, now: Timestamp) {
         self.leave(own, now);
         if let Some(home) = own.home.take() {
             home.leave(now);
             home.manager.work.notify();
         }
-        // Nothing of the session that is left says anything about the next.
-        *own = Own { waiting: own.waiting.take(), ..Own::nowhere() };
+        // No state of the left session applies to the next.
+        *own = Own {
+            waiting: own.waiting.take(),
+            ..Own::nowhere()
+        };
     }
 
-    /// Ends the thread's part in the session, for good. Called by the owner, when its thread
-    /// ends. False, and nothing is done, if that is in the middle of an entry.
+    /// Ends the thread's participation in the session for good. Called by the owner when its thread
+    /// ends. Does nothing and returns false within an entry.
     pub(crate) fn close(&self) -> bool {
-        if !self.handshake.begin() {
+        if !self.lock.begin() {
             return false;
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         self.leave_session(own, Timestamp::now());
-        // The turn never ends: nothing is recorded through this recorder any more.
+        // The turn never ends, so this recorder records nothing more.
         true
     }
 
-    /// Whether the thread is in the middle of an entry. Asked by the thread itself.
+    /// Whether the thread is within an entry. Called by the thread itself.
     pub(crate) fn is_busy(&self) -> bool {
-        self.handshake.is_busy()
+        self.lock.is_busy()
     }
 
-    /// Runs `body` with the recorder's session, joining it first if need be. When there is none,
-    /// what is to be counted has been counted.
-    pub(crate) fn with_home<T>(&self, body: impl FnOnce(&Home) -> T) -> Option<T> {
-        if !self.handshake.begin() {
+    /// Runs `body` with the recorder's session, after joining it if necessary. Returns `None` if no
+    /// session can be joined; a dropped entry has then been counted.
+    pub(crate) fn with_home<T>(&self, body: impl FnOnce(&ThreadContext) -> T) -> Option<T> {
+        if !self.lock.begin() {
             self.count_reentrant();
             return None;
         }
         let _turn = Turn(self);
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         self.enter(own).ok()?;
         own.home.as_ref().map(body)
     }
 
-    /// The thread has another name: what was noted under the old one, while there was no row for
-    /// it, is void.
+    /// Discards the state kept under the thread's old name while there was no row for it.
     pub(crate) fn renamed(&self) {
-        if self.handshake.begin() {
+        if self.lock.begin() {
             let _turn = Turn(self);
-            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            // SAFETY: within our turn, so there is no other reference (module invariant).
             let own = unsafe { &mut *self.own.get() };
             own.waiting = None;
         }
     }
 
-    /// Runs `body` with the chunk manager of the running session if the thread records in it
-    /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
+    /// Runs `body` with the chunk manager of the running session if the thread already records in
+    /// it. `None` otherwise, also within an entry; the caller then uses the shared reference.
     #[inline]
     pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
-        if !self.handshake.begin() {
+        if !self.lock.begin() {
             return None;
         }
         let _turn = Turn(self);
-        if !self.handshake.is_armed_for(gate::word()) {
+        if !self.lock.is_armed_for(session_state::word()) {
             return None;
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &*self.own.get() };
         own.home.as_ref().map(|home| body(&home.manager))
     }
 
     /// Takes the open chunk away from a thread that is not recording right now.
     ///
-    /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False
-    /// if the owner is in the middle of an entry: then it keeps its chunk until its next switch.
+    /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False if
+    /// the owner is within an entry: then it keeps its chunk until its next switch.
     pub(crate) fn seize(&self, manager: &ChunkManager) -> bool {
-        if !self.handshake.is_idle() {
+        if !self.lock.is_idle() {
             return false;
         }
-        let seen = self.chunk.look(manager.tag()).filter(|seen| self.chunk.seize(*seen));
+        let seen = self
+            .chunk
+            .observe(manager.tag())
+            .filter(|seen| self.chunk.seize(*seen));
         let taken = seen.and_then(|seen| Some((seen.index, manager.pool().slot(seen.index)?)));
         if let Some((index, slot)) = taken {
             hand_over(manager, slot.thread(), index, Timestamp::now());
@@ -364,29 +409,34 @@ impl Recorder {
         true
     }
 
-    /// What the owner has open in this manager's pool.
-    pub(crate) fn open_chunk(&self, manager: &ChunkManager) -> Option<Seen> {
-        self.chunk.look(manager.tag())
+    /// The owner's open chunk in this manager's pool.
+    pub(crate) fn open_chunk(&self, manager: &ChunkManager) -> Option<SeenChunk> {
+        self.chunk.observe(manager.tag())
     }
 
-    /// Takes the open chunk that was seen, with what was committed in it then, away from an owner that
-    /// has not recorded since, while recording goes on. Its last entry was written before `done`.
+    /// Takes an open chunk, with its `committed` entries, from an owner that has not recorded since
+    /// the chunk was seen. Recording goes on. The chunk's last entry was written before `done`.
     ///
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. The row is
     /// sealed first: an owner that finds its chunk gone begins the next one where this one ends.
     pub(crate) fn reclaim(
         &self,
         manager: &ChunkManager,
-        seen: Seen,
+        seen: SeenChunk,
         committed: Commit,
         done: Timestamp,
     ) -> bool {
-        let Some(slot) = manager.pool().slot(seen.index).filter(|_| self.handshake.is_idle()) else {
+        let Some(slot) = manager
+            .pool()
+            .slot(seen.index)
+            .filter(|_| self.lock.is_idle())
+        else {
             return false;
         };
-        let (row, end) = (slot.thread(), slot.first_entry().wrapping_add(committed.entries()));
-        // While the owner has it still, what was just read is the owner's, and not that of whoever
-        // opened the chunk next.
+        let row = slot.thread();
+        let end = slot.first_entry().wrapping_add(committed.entries());
+        // If the owner still has the chunk, the value just read is the owner's, and not that of a
+        // thread that opened the chunk later.
         if slot.committed() != committed || self.open_chunk(manager) != Some(seen) {
             return false;
         }
@@ -395,24 +445,24 @@ impl Recorder {
         }
         let taken = self.chunk.seize(seen);
         if taken {
-            // Not sealed once more: the owner may have left further chunks by now.
+            // Do not seal again: the owner may have left further chunks since.
             slot.finish(done);
             manager.done.push(slot, seen.index);
         }
         taken
     }
 
-    /// Runs `body` as a payload's serialisation is run.
+    /// Runs `body` like a payload's serialisation.
     #[cfg(test)]
     pub(crate) fn within_an_entry(&self, body: impl FnOnce()) {
-        assert!(self.handshake.begin());
+        assert!(self.lock.begin());
         let _turn = Turn(self);
         body();
     }
 
-    /// Makes the owner's next entry go the slow way.
+    /// Makes the owner's next entry take the slow path.
     pub(crate) fn disarm(&self) {
-        self.handshake.disarm();
+        self.lock.disarm();
     }
 
     #[cold]
@@ -422,9 +472,9 @@ impl Recorder {
     }
 }
 
-/// The slow way to a chunk, from the largest class that is wished to the least that will do. Makes no
-/// system call (but one to allocate a chunk in a file); what only giving memory back would bring is the
-/// maintenance thread's affair.
+/// The slow path to a chunk, from the largest wished class to the least sufficient one. Makes no
+/// system call except to allocate a chunk in a file. Reclaiming memory is left to the maintenance
+/// thread.
 #[cold]
 fn slow_chunk(
     manager: &ChunkManager,
@@ -434,20 +484,37 @@ fn slow_chunk(
 ) -> Result<ChunkIndex, DropReason> {
     manager.not_ready.fetch_add(1, Ordering::Relaxed);
     let state = || manager.try_lock();
-    // A thread without any chunk yet would lose its first entries, not one of many.
-    let state = if is_first { spin_then_yield(state) } else { spin(state) };
+    // A thread without a chunk would lose its first entries, so try for longer.
+    let state = if is_first {
+        spin_then_yield(state)
+    } else {
+        spin(state)
+    };
     let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done_quietly(manager);
-    state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)
+    state
+        .chunks
+        .acquire_at_once(manager, least, wished)
+        .map_err(|_| DropReason::NoBudget)
 }
 
-/// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
-/// something was written, or if no place is free: then it is as it was.
-pub(crate) fn put_back(slots: &impl Slots, ready: &ReadyChunks, layout: &Layout, index: ChunkIndex) -> bool {
+/// Makes a chunk without entries ready again; no other thread is notified. False if the chunk has
+/// entries or no place is free: then it is unchanged.
+pub(crate) fn put_back(
+    slots: &impl Slots,
+    ready: &ReadyChunks,
+    layout: &Layout,
+    index: ChunkIndex,
+) -> bool {
     let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
-    let Some(slot) = slots.slot(index).filter(empty) else { return false };
-    let opening =
-        Opening { thread: slot.thread(), start: slot.start_time(), first_entry: slot.first_entry() };
+    let Some(slot) = slots.slot(index).filter(empty) else {
+        return false;
+    };
+    let opening = Opening {
+        thread: slot.thread(),
+        start: slot.start_time(),
+        first_entry: slot.first_entry(),
+    };
     slot.close();
     let is_back = ready.offer(class_of(layout, slot.bytes()), index).is_ok();
     if !is_back {
@@ -456,10 +523,13 @@ pub(crate) fn put_back(slots: &impl Slots, ready: &ReadyChunks, layout: &Layout,
     is_back
 }
 
-/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done. The
-/// row is its thread's still, whatever session that is of, because the thread has not let go of it.
+/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as full. The
+/// row still belongs to the thread, even if its session is over, because the thread has not
+/// released it.
 fn hand_over(manager: &ChunkManager, row: ThreadIndex, index: ChunkIndex, now: Timestamp) {
-    let Some(slot) = manager.pool().slot(index) else { return };
+    let Some(slot) = manager.pool().slot(index) else {
+        return;
+    };
     slot.finish(now);
     if let Some(row) = manager.pool().thread_row(row) {
         row.seal(slot.first_entry().wrapping_add(slot.committed().entries()));
@@ -473,6 +543,6 @@ struct Turn<'a>(&'a Recorder);
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.handshake.end();
+        self.0.lock.end();
     }
 }

@@ -1,8 +1,8 @@
-//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
+//! Writes the entries of a chunk's owner: the words, then the one store that publishes them.
 //!
-//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
-//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
-//! of the pool that `home` keeps mapped.
+//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not null,
+//! `left` words of uncommitted room that only the owner accesses begin at `next`, in a chunk of the
+//! pool that `home` keeps mapped.
 
 #![allow(unsafe_code)]
 
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
+use crate::entry_counts::DropReason;
 use crate::ids::ThreadIndex;
-use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
@@ -20,44 +20,45 @@ use crate::pool::live::{RowUse, ThreadRow};
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
 
-/// Where a recorder writes in a session.
+/// A recorder's session, row and filter result.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct ThreadContext {
     pub(crate) manager: Arc<ChunkManager>,
     pub(crate) epoch: u64,
     pub(crate) row: ThreadIndex,
     pub(crate) selected: bool,
-    /// The row has the system's short name, and the session's filter has seen no other.
+    /// The row has the system's short name, and the session's filter has been asked for no other.
     pub(crate) is_named_by_system: bool,
-    /// By what right the thread writes into the row.
-    pub(crate) tenure: Tenure,
-    /// Ticks within which a filled chunk calls for a larger one.
+    /// The kind of ownership of the row.
+    pub(crate) tenure: RowOwnership,
+    /// A chunk that fills within this number of ticks calls for a larger one.
     pub(crate) fast_fill: u64,
 }
 
-/// By what right a thread writes into its row.
+/// How a thread owns its row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Tenure {
-    /// By none: it is not selected, and the row is the process's.
+pub(crate) enum RowOwnership {
+    /// Not owned: the thread is not selected, and the row is the process's.
     None,
-    /// It is the thread's until the thread ends.
+    /// Owned until the thread ends.
     Own(RowUse),
-    /// It is the main thread's, and kept for it if it leaves.
+    /// The main thread's row, kept for it if it leaves.
     Kept(RowUse),
 }
 
-impl Home {
-    /// Lets go of the row.
+impl ThreadContext {
+    /// Releases the row.
     pub(super) fn leave(&self, now: Timestamp) {
-        let (threads, pool) = (&self.manager.threads, self.manager.pool());
+        let threads = &self.manager.threads;
+        let pool = self.manager.pool();
         match self.tenure {
-            Tenure::None => {}
-            Tenure::Own(own) => threads.end(pool, self.row, own, now),
-            Tenure::Kept(own) => threads.step_back(pool, self.row, own),
+            RowOwnership::None => {}
+            RowOwnership::Own(own) => threads.end(pool, self.row, own, now),
+            RowOwnership::Kept(own) => threads.step_back(pool, self.row, own),
         }
     }
 
-    /// The thread's books.
+    /// The thread's row, which holds its counts.
     pub(crate) fn row(&self) -> Option<&ThreadRow> {
         self.manager.pool().thread_row(self.row)
     }
@@ -70,15 +71,15 @@ pub(super) struct Own {
     pub(super) left: usize,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
-    /// Class wished for at the last switch; a smaller one may be what there was.
+    /// The class wished for at the last switch; the chunk may be smaller.
     pub(super) wish: u8,
     pub(super) taken: Timestamp,
-    pub(super) home: Option<Home>,
-    /// Who the thread is, while there is no row for it.
+    pub(super) home: Option<ThreadContext>,
+    /// The thread's identity while there is no row for it.
     pub(super) waiting: Option<Waiting>,
 }
 
-/// A selected thread that found no row: what it need not find out once more at every entry.
+/// A selected thread that found no row: cached so that later entries need not look it up again.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// The session that selected it.
@@ -88,12 +89,12 @@ pub(crate) struct Waiting {
     pub(crate) is_named_by_system: bool,
 }
 
-/// The fixed words of an entry with a tail, all but the lengths.
+/// The fixed words of an entry with a tail, without the lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front {
     /// First word, with the low bits of the pool's tag in place of the length.
     pub(crate) head: u64,
-    /// Times and thread number, as many as the first word says.
+    /// Times and thread number; the first word states how many there are.
     pub(crate) fixed: [u64; 3],
 }
 
@@ -102,42 +103,48 @@ impl Front {
     pub(super) const MOST_WORDS: usize = 5;
 }
 
-/// Where a payload is encoded.
+/// The buffer for an encoded payload.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct PayloadBuffer<'a> {
     pub(crate) bytes: &'a mut [u8],
     slot: &'a ChunkSlot,
 }
 
-/// Tells a chunk from all others of its pool, before and after.
+/// Distinguishes a chunk's use from all earlier and later ones in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLife {
     slot: usize,
     life: u64,
 }
 
-impl Room<'_> {
-    /// What is left of it behind `len` bytes.
+impl PayloadBuffer<'_> {
+    /// The remaining room after `len` bytes.
     pub(crate) fn behind(self, len: usize) -> Option<Self> {
-        Some(Self { bytes: self.bytes.get_mut(len..)?, slot: self.slot })
+        Some(Self {
+            bytes: self.bytes.get_mut(len..)?,
+            slot: self.slot,
+        })
     }
 
-    /// The chunk that it is in. Not free: touches what recording leaves alone.
+    /// The chunk of this room. Has a cost: reads words that recording does not use.
     pub(crate) fn chunk(&self) -> ChunkLife {
-        ChunkLife { slot: ptr::from_ref(self.slot).addr(), life: self.slot.life() }
+        ChunkLife {
+            slot: ptr::from_ref(self.slot).addr(),
+            life: self.slot.life(),
+        }
     }
 }
 
-/// What follows the fixed words of an entry: inline name, then payload.
+/// The part after an entry's fixed words: inline name, then payload.
 pub(crate) struct Tail<'a, F> {
     pub(crate) name: &'a str,
-    /// Encodes the payload into the room and says how many bytes it took, or that the room
-    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
+    /// Encodes the payload into the room. Returns its length in bytes, or `Ok(None)` if the room
+    /// does not suffice, or an error if it cannot be encoded.
     pub(crate) encode: F,
 }
 
 impl Own {
-    /// Nowhere yet.
+    /// The state without a chunk.
     pub(super) fn nowhere() -> Self {
         Self {
             next: ptr::null_mut(),
@@ -151,7 +158,8 @@ impl Own {
         }
     }
 
-    /// The chunk is not ours any more. Taken away for idleness, its size says nothing about the next.
+    /// Forgets the chunk after it was taken from this idle thread. The chunk's size does not
+    /// determine that of the next one.
     pub(super) const fn forget_chunk(&mut self) {
         self.left = 0;
         self.taken = Timestamp::ZERO;
@@ -167,17 +175,17 @@ impl Own {
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
+        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we access;
         // `entry` is a caller's array and cannot overlap the pool.
         unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
-        // SAFETY: still inside the chunk or one past its end.
+        // SAFETY: the result is inside the chunk or one past its end.
         unsafe { self.finish(slot, entry.len()) };
     }
 
     /// Publishes `words` words written at `next`.
     ///
     /// # Safety
-    /// As for [`Own::write`], and the words are written.
+    /// As for [`Own::write`], and the words have been written.
     #[inline(always)]
     unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
         self.commit = self.commit.plus(words as u64 * 8);
@@ -187,11 +195,11 @@ impl Own {
         self.left -= words;
     }
 
-    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
+    /// Tries to write an entry with a tail into the remaining room; `Ok(false)` if it does not fit.
     #[inline]
     pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         let name = tail.name.as_bytes();
         if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
@@ -200,14 +208,21 @@ impl Own {
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
-        let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
+        let mut abandon = Abandon {
+            slot,
+            commit: self.commit,
+            home: self.home.as_ref(),
+            returned: false,
+        };
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
-        // reference into them exists elsewhere, and every bit pattern is a valid word.
+        // SAFETY: `left` words of uncommitted room begin at `next`; only we access them, no other
+        // reference to them exists, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
         let filled = fill(room, slot, front, name, &mut tail.encode);
         abandon.returned = true;
-        let Some(words) = filled? else { return Ok(false) };
+        let Some(words) = filled? else {
+            return Ok(false);
+        };
         std::mem::forget(abandon);
         // SAFETY: `fill` wrote `words <= left` words at `next`.
         unsafe { self.finish(slot, words) };
@@ -229,40 +244,48 @@ impl Own {
     }
 
     fn row(&self) -> Option<&ThreadRow> {
-        self.home.as_ref().and_then(Home::row)
+        self.home.as_ref().and_then(ThreadContext::row)
     }
 
-    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
-    /// no more than the largest entry, unless that is what did not suffice.
+    /// The words to request when an empty chunk does not suffice: more than the next class holds,
+    /// but no more than the largest entry, unless that did not suffice.
     pub(super) fn larger_words(&self) -> usize {
         let most = MAX_ENTRY_BYTES / 8;
-        if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
+        if self.left < most {
+            self.left.saturating_mul(2).saturating_add(1).min(most)
+        } else {
+            self.left + 1
+        }
     }
 
     /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
     ///
-    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
-    /// about the pace, and to grow from it once more would need many small chunks just
-    /// when there is a shortage.
+    /// Based on the wished class, not on the chunk's own: a chunk that was smaller because of a
+    /// shortage does not reflect the pace, and growing from it again would need many small chunks
+    /// just during the shortage.
     pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
         let Some(home) = &self.home else { return 0 };
         if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
             return 0;
         }
         let took = now.since(self.taken);
-        let next = if took < home.fast_fill { self.wish + 1 } else { self.wish.saturating_sub(1) };
+        let next = if took < home.fast_fill {
+            self.wish + 1
+        } else {
+            self.wish.saturating_sub(1)
+        };
         next.min(largest_class(&home.manager))
     }
 }
 
-/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
+/// Limits chunks to a sixteenth of the allowance, so that data is dropped in small steps.
 fn largest_class(manager: &ChunkManager) -> u8 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let largest = (allowed / 16).max(manager.pool().layout().page);
     class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
 }
 
-/// Fills in an entry with a tail; `None` if the room does not suffice.
+/// Writes an entry with a tail; `None` if the room does not suffice.
 #[inline]
 fn fill<F>(
     room: &mut [u64],
@@ -272,19 +295,27 @@ fn fill<F>(
     encode: &mut F,
 ) -> Result<Option<usize>, ()>
 where
-    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+    F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 {
-    let [_, first, second, third, _, ..] = room else { return Ok(None) };
-    // Whatever the entry does not have of these, the lengths and the tail overwrite.
+    let [_, first, second, third, _, ..] = room else {
+        return Ok(None);
+    };
+    // The lengths and the tail overwrite the words that the entry does not use.
     [*first, *second, *third] = entry.fixed;
-    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
+    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else {
+        return Ok(None);
+    };
     // SAFETY: any word is eight valid bytes, and u8 has no alignment.
     let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
-    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
+    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else {
+        return Ok(None);
+    };
     name_room.copy_from_slice(name);
     let limit = payload_room.len().min(MAX_ENTRY_BYTES);
     let bytes = payload_room.get_mut(..limit).unwrap_or_default();
-    let Some(payload_len) = encode(Room { bytes, slot })? else { return Ok(None) };
+    let Some(payload_len) = encode(PayloadBuffer { bytes, slot })? else {
+        return Ok(None);
+    };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
     if let [head, .., lengths] = front {
         *head = with_length(entry.head, words);
@@ -293,19 +324,19 @@ where
     Ok(Some(words))
 }
 
-/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
-/// serialisation, which never returned, is counted.
+/// Undoes the note of a begun entry unless it was finished; counts a panic of the payload's
+/// serialisation.
 struct Abandon<'a> {
     slot: &'a ChunkSlot,
     commit: Commit,
-    home: Option<&'a Home>,
+    home: Option<&'a ThreadContext>,
     returned: bool,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
+        if let (false, Some(row)) = (self.returned, self.home.and_then(ThreadContext::row)) {
             row.count_drop(DropReason::Unencodable);
         }
     }

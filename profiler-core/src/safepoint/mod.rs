@@ -1,44 +1,48 @@
-//! Sampling at safe points, for interpreters that the program embeds: their stacks, in their own names.
+//! Samples embedded interpreters at safe points: their stacks, with their own function names.
 //!
-//! An interpreter polls where its state is in order: between instructions, when a native function returns. A poll
-//! compares the clock with the next due time, and only then asks for the stack. Nobody is interrupted and nothing is
-//! unwound; a long native call is one sample that stands for all of its time. Samples go the way of all others
-//! ([`SampleWriter`]), frames are labels; so the profile shows them like any thread's.
+//! An interpreter polls where its state is consistent: between instructions, or when a native
+//! function returns. A poll compares the clock with the next due time, and asks for the stack only
+//! if this time has passed. No thread is interrupted and no stack is unwound; a long native call is
+//! one sample that carries the whole time of the call. [`SampleWriter`] writes these samples like
+//! all others, and their frames are labels, so the profile shows them like the samples of a thread.
 //!
-//! Two samplers in one thread row would mix: give the interpreter a thread number of its own, or sample with
-//! `Features::NO_SAMPLING`.
+//! The samples of two samplers in one thread row would be mixed. Give the interpreter a thread
+//! number of its own, or start the session with `Features::NO_SAMPLING`.
 //!
 //! ```text
 //! poll ──▶ now < due? done (one clock read)
-//!            └▶ (a pause: one sample without a stack, as long as the pause) ─▶ sample ─▶ due = next on the grid
+//!            └▶ (pause: one sample without a stack) ─▶ sample ─▶ due = next grid point
 //! ```
 //!
-//! Invariants: nothing is allocated before [`SafePointSampler::start`], all of it is given back by
-//! [`SafePointSampler::stop`]; a function's name is asked for and written once in a session; a sample is in the pool when the
-//! poll returns, so there is no batch that could be lost.
+//! Invariants: nothing is allocated before [`SafePointSampler::start`], and
+//! [`SafePointSampler::stop`] frees everything; a function's name is requested once after each
+//! start and written once per session; a sample is in the pool when the poll returns, so there is
+//! no batch that could be lost.
 //!
 //! ```
 //! use std::time::Duration;
 //! use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler};
 //!
-//! let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::from_micros(1250));
+//! let thread = profiler_core::thread::current();
+//! let main = || FunctionName { name: "main", file: "script.lua", line: 1 };
+//! let mut sampler = SafePointSampler::new(thread, Duration::from_micros(1250));
 //! sampler.start(); // false: no session runs
 //! for instruction in 0..1000 {
 //!     // … the interpreter executes it …
-//!     sampler.poll(|stack| {
-//!         stack.push(FunctionId(1), || FunctionName { name: "main", file: "script.lua", line: 1 });
-//!     });
+//!     sampler.poll(|stack| stack.push(FunctionId(1), main));
 //! }
-//! sampler.stop(|stack| stack.push(FunctionId(1), || FunctionName { name: "main", file: "script.lua", line: 1 }));
+//! sampler.stop(|stack| stack.push(FunctionId(1), main));
 //! ```
 
-mod grid;
 mod names;
 mod running;
+mod schedule;
 
 use std::time::Duration;
 
-pub use names::{FunctionId, FunctionName, StackRoom};
+pub use names::StackRoom;
+
+pub use crate::sample_types::{FunctionId, FunctionName};
 
 use crate::category;
 use crate::category::CategoryPair;
@@ -59,21 +63,27 @@ pub struct SafePointSampler {
 }
 
 impl SafePointSampler {
-    /// A sampler that is off, of the thread whose row the samples go to. Allocates nothing.
+    /// Creates a sampler that is off. Its samples go to the row of `thread`. Allocates nothing.
     pub fn new(thread: ThreadId, interval: Duration) -> Self {
-        Self { thread, interval, about: (&category::OTHER).into(), on: None }
+        Self {
+            thread,
+            interval,
+            about: (&category::OTHER).into(),
+            on: None,
+        }
     }
 
-    /// The category that functions are shown in; "Other" if not said.
+    /// Sets the category that functions are shown in; "Other" by default.
     pub fn about(mut self, about: impl Into<CategoryPair>) -> Self {
         self.about = about.into();
         self
     }
 
-    /// Begins to sample; time counts from now on. False, and nothing changed, while no session runs. Nothing happens
-    /// if it is on.
+    /// Starts sampling; time counts from now on. Returns false, and changes nothing, if no session
+    /// runs. If the sampler is already on, returns true and changes nothing.
     ///
-    /// Reads the names that the pool has, so that none is written twice: about a millisecond for ten thousand.
+    /// Reads the names in the pool, so that no name is written twice. This takes about a
+    /// millisecond for ten thousand names.
     pub fn start(&mut self) -> bool {
         if self.on.is_none() {
             self.on = Running::begin(self.thread, self.interval, self.about).map(Box::new);
@@ -81,15 +91,16 @@ impl SafePointSampler {
         self.on.is_some()
     }
 
-    /// Whether it samples.
+    /// Whether the sampler is on.
     pub const fn is_on(&self) -> bool {
         self.on.is_some()
     }
 
-    /// At a safe point: samples if it is time, with the stack that `stack` pushes, the outermost function first.
+    /// Polls at a safe point: samples if due, with the stack that `stack` pushes, the outermost
+    /// function first.
     ///
-    /// Costs a clock read, and a branch while off. Of a stack that is deeper than
-    /// [`MAX_FRAMES`](crate::sampler::MAX_FRAMES) the outermost functions are left out.
+    /// Costs a branch while off, and a clock read while on. If the stack has more than
+    /// [`MAX_FRAMES`](crate::sampler::MAX_FRAMES) functions, the outermost ones are left out.
     #[inline]
     pub fn poll(&mut self, stack: impl FnOnce(&mut StackRoom<'_>)) {
         let Some(running) = &mut self.on else { return };
@@ -99,22 +110,23 @@ impl SafePointSampler {
         }
     }
 
-    /// The interpreter stops, as for a debugger: what passes until [`Self::resume`] is nobody's time.
+    /// Pauses the interpreter's time, as for a debugger: the time until [`Self::resume`] is not
+    /// counted.
     pub fn suspend(&mut self) {
         if let Some(running) = &mut self.on {
             running.suspend(Timestamp::now());
         }
     }
 
-    /// The interpreter goes on.
+    /// Ends the pause.
     pub fn resume(&mut self) {
         if let Some(running) = &mut self.on {
             running.resume(Timestamp::now());
         }
     }
 
-    /// Ends sampling and gives all memory back. The time since the last sample goes to the stack that `stack` pushes.
-    /// Dropping the sampler ends it too, but leaves that time out.
+    /// Stops sampling and frees all memory. The time since the last sample goes to the stack that
+    /// `stack` pushes. Dropping the sampler also stops it, but does not record that time.
     pub fn stop(&mut self, stack: impl FnOnce(&mut StackRoom<'_>)) {
         if let Some(mut running) = self.on.take() {
             let now = Timestamp::now();

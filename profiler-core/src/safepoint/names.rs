@@ -1,58 +1,53 @@
-//! The functions of an interpreter: numbers of its own, and the definitions that frames name.
+//! Maps an interpreter's function numbers to the definitions that frames refer to.
 //!
-//! A function is described when it is seen first, and defined unless the pool has it from an earlier run. Memory is
-//! bounded by [`MOST`]; functions beyond, or for whose names the pool has no room, are shown as one, which has no name if the
-//! pool has no room for that either.
+//! A function is described when it is first seen, and defined unless the pool has it from an
+//! earlier run. Memory is bounded by [`MOST`]. Further functions, and functions for whose names the
+//! pool has no room, are all shown as one. That one has no name if the pool has no room for it
+//! either.
 
 use std::collections::HashMap;
 
 use crate::category::CategoryPair;
-use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::DefinitionId;
 use crate::reader::PoolReader;
+use crate::sample_types::{Frame, FunctionId, FunctionName, MAX_FRAMES};
 use crate::{sampler, session};
 
-/// Most functions that are told apart.
+/// The most functions that are distinguished.
 const MOST: usize = 1 << 16;
-/// Stands for all others.
-const OTHERS: FunctionName<'static> = FunctionName { name: "(other functions)", file: "", line: 0 };
+/// The name shown for all further functions.
+const OTHERS: FunctionName<'static> = FunctionName {
+    name: "(other functions)",
+    file: "",
+    line: 0,
+};
 
-/// The interpreter's number of a function. The same function has the same number as long as the sampler is on; two
-/// functions never share one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FunctionId(pub u64);
-
-/// What a function is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FunctionName<'n> {
-    /// Shown name.
-    pub name: &'n str,
-    /// Source file; empty if unknown.
-    pub file: &'n str,
-    /// Line in it, from 1 on; 0 if unknown.
-    pub line: u32,
-}
-
-/// The functions that were seen.
+/// The functions seen so far.
 #[derive(Debug)]
 pub(super) struct Names {
     about: CategoryPair,
     seen: HashMap<FunctionId, Frame>,
-    /// What the pool has, by name, file and line.
+    /// The definitions in the pool, by name, file and line.
     defined: HashMap<(String, String, u32), DefinitionId>,
     others: Frame,
 }
 
 impl Names {
-    /// Those that the pool has; `None` if no session runs.
+    /// Loads the definitions in the pool; `None` if no session runs.
     pub(super) fn load(about: CategoryPair) -> Option<Self> {
         let reader = PoolReader::open(session::pool_file().ok()?).ok()?;
         let definitions = reader.definitions().ok()?;
         let known = definitions.labels().into_iter();
-        let defined =
-            known.map(|(id, label)| ((label.name.clone(), label.file.clone(), label.line), id)).collect();
-        let mut names = Self { about, seen: HashMap::new(), defined, others: Frame::Unknown(0) };
-        // A full pool has no room even for that.
+        let defined = known
+            .map(|(id, label)| ((label.name.clone(), label.file.clone(), label.line), id))
+            .collect();
+        let mut names = Self {
+            about,
+            seen: HashMap::new(),
+            defined,
+            others: Frame::Unknown(0),
+        };
+        // A full pool may lack room even for this name.
         names.others = names.frame(OTHERS).unwrap_or(names.others);
         Some(names)
     }
@@ -67,7 +62,11 @@ impl Names {
         Some(Frame::Label(id))
     }
 
-    fn of<'n>(&mut self, id: FunctionId, describe: impl FnOnce() -> FunctionName<'n>) -> Frame {
+    fn frame_of<'n>(
+        &mut self,
+        id: FunctionId,
+        describe: impl FnOnce() -> FunctionName<'n>,
+    ) -> Frame {
         if let Some(known) = self.seen.get(&id) {
             return *known;
         }
@@ -80,7 +79,7 @@ impl Names {
     }
 }
 
-/// Takes the stack of one sample.
+/// Receives the stack of one sample.
 #[derive(Debug)]
 pub struct StackRoom<'r> {
     pub(super) names: &'r mut Names,
@@ -88,11 +87,12 @@ pub struct StackRoom<'r> {
 }
 
 impl StackRoom<'_> {
-    /// Adds the function that the last one called; the first is the outermost. `describe` is asked when the function is
-    /// seen for the first time.
+    /// Adds the function that the previous one called; the first is the outermost. `describe` is
+    /// called when the function is first seen.
     pub fn push<'n>(&mut self, id: FunctionId, describe: impl FnOnce() -> FunctionName<'n>) {
-        let frame = self.names.of(id, describe);
-        // The innermost are kept: of more than that the writer takes as many, and says so.
+        let frame = self.names.frame_of(id, describe);
+        // The innermost frames are kept; the writer takes [`MAX_FRAMES`] of them and marks the
+        // stack as cut.
         if self.frames.len() >= 2 * MAX_FRAMES {
             self.frames.drain(..MAX_FRAMES);
         }

@@ -1,8 +1,9 @@
-//! Copy and go: how the sampler's thread gets at another thread's registers and stack.
+//! Reads the registers and the stack of other threads, for the sampler's thread.
 //!
-//! The sampler arms a slot and signals the thread with the slot's ticket. The handler claims the slot, copies its
-//! registers and the upper part of its stack into it, and returns; it never waits. Whether the sampler still
-//! waits or gave up, a handler touches a slot only between its own claim and its own release.
+//! The sampler arms a slot and signals the thread with the slot's ticket. The handler claims the
+//! slot, copies its registers and the upper part of its stack into it, and returns; it never waits.
+//! A handler touches a slot only between its own claim and its own release, even if the sampler has
+//! given up.
 //!
 //! ```text
 //!             arm              claim              release
@@ -12,17 +13,19 @@
 //!                     free
 //! ```
 //!
-//! A full slot is armed again when its answer has been read, or nobody wants it any more: threads that are asked together
-//! answer at once, before the sampler has asked the next.
+//! A full slot is armed again after its answer has been read or dropped. So several threads can
+//! answer before the sampler has read the first answer.
 //!
-//! A ticket carries the slot's generation `g`: the handler of a signal that comes late finds another one, or the slot
-//! not armed, and does nothing. A slot that is being filled is not armed again.
+//! A ticket carries the slot's generation `g`. A handler whose signal comes late finds another
+//! generation, or a slot that is not armed, and does nothing. A slot that is being filled is not
+//! armed again.
 //!
-//! What may be copied is decided by the sampler: from the stack pointer to the upper end of the thread's own
-//! stack, and nothing unless the stack pointer lies in it, not in an alternate stack, and the thread is the one that the
-//! bounds were found for. Those bounds are believed of no page: a coroutine's stack may lie in the same mapping with a
-//! guard page in between, which the list of mappings does not show. So the handler asks the system of every page
-//! before it reads it, and copies up to the first that may not be read.
+//! The sampler decides which bytes may be copied: those from the stack pointer to the upper end of
+//! the thread's own stack. Nothing is copied if the stack pointer is outside that stack or in an
+//! alternate stack, or if the bounds were found for another thread. The bounds do not prove that
+//! every page is readable: a coroutine's stack may lie in the same mapping, with a guard page in
+//! between that the list of mappings does not show. So the handler asks the system about every page
+//! before it reads it, and stops at the first unreadable one.
 
 #![allow(unsafe_code)]
 
@@ -31,21 +34,21 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::PlacedFrame;
-use super::bell::{Bell, Patience};
+use super::event_count::{EventCount, Patience};
 use super::unwind::Copied;
-use crate::pool::tag::pool_tag;
 use crate::entry::stack::Frame;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::label::{LabelStack, MAX_LABELS};
-use crate::record::gate;
+use crate::pool::tag::pool_tag;
+use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::machine::{Registers, is_in_alternate_stack, thread_pointer};
 use crate::sys::native::{memory, signal};
 use crate::time::Timestamp;
 
-/// So many threads are asked at the same time.
+/// The maximum number of threads that are asked at the same time.
 pub(super) const SLOTS: usize = 4;
-/// Most of a stack that is copied. What is further out is missing, and that is said.
+/// The maximum number of bytes of a stack that are copied. A longer stack is marked as cut.
 pub(super) const STACK_BYTES: usize = 64 * 1024;
 const STACK_WORDS: usize = STACK_BYTES / 8;
 
@@ -58,22 +61,22 @@ const PHASE: u64 = 3;
 const MAGIC: u64 = 0x9f0f;
 const GENERATION_BITS: u32 = 44;
 
-/// Where a thread's stack is. Not known: 0.
+/// The bounds of a thread's stack; 0 if not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) lowest: u64,
     pub(super) end: u64,
-    /// The thread's control block: tells it from another that has its number later.
+    /// The thread's control block: distinguishes it from a later thread with the same number.
     pub(super) thread_pointer: u64,
 }
 
-/// What a handler leaves in a slot.
+/// The data that a handler writes to a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filled {
     at: u64,
     registers: Registers,
     thread_pointer: u64,
-    /// The thread ran on its own stack, as far as is known.
+    /// Whether the thread ran on its own stack, as far as known.
     is_at_home: bool,
     words: usize,
     is_cut: bool,
@@ -92,19 +95,29 @@ struct Slot {
     labels: UnsafeCell<[PlacedFrame; MAX_LABELS]>,
 }
 
-// SAFETY: `bounds` and `labels_of` are written by the one sampler before the slot is armed; all others only by the
-// handler that claimed the slot, and read by the sampler only after that handler released it.
+// SAFETY: the one sampler writes `bounds` and `labels_of` before it arms the slot. Only the handler
+// that claimed the slot writes the other fields, and the sampler reads them only after that handler
+// has released it.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     const fn new() -> Self {
         Self {
             state: AtomicU64::new(FREE),
-            bounds: UnsafeCell::new(Bounds { lowest: 0, end: 0, thread_pointer: 0 }),
+            bounds: UnsafeCell::new(Bounds {
+                lowest: 0,
+                end: 0,
+                thread_pointer: 0,
+            }),
             labels_of: UnsafeCell::new(None),
             filled: UnsafeCell::new(Filled {
                 at: 0,
-                registers: Registers { pc: 0, sp: 0, fp: 0, lr: 0 },
+                registers: Registers {
+                    pc: 0,
+                    sp: 0,
+                    fp: 0,
+                    lr: 0,
+                },
                 thread_pointer: 0,
                 is_at_home: false,
                 words: 0,
@@ -117,16 +130,18 @@ impl Slot {
     }
 
     fn step(&self, from: u64, to: u64) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 }
 
-/// All zeros, so memory is taken only when it is used first. For the life of the process: a signal may come late.
+/// All zeros, so memory is used only on first access. Never freed, since a signal may come late.
 static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
-/// Rung with every slot that is filled. Made before the first signal is sent.
-static BELL: OnceLock<Bell> = OnceLock::new();
+/// Rung each time a slot is filled. Made before the first signal is sent.
+static BELL: OnceLock<EventCount> = OnceLock::new();
 
-/// What comes with the signal.
+/// The contents of the word that is sent with the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     slot: usize,
@@ -149,51 +164,54 @@ impl Ticket {
     }
 }
 
-/// What a thread was doing.
+/// A thread's answer: its registers, stack and labels at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
     pub(super) at: Timestamp,
     pub(super) registers: Registers,
     pub(super) thread_pointer: u64,
-    /// It did not run on its alternate stack.
+    /// Whether it did not run on an alternate stack.
     pub(super) is_at_home: bool,
     pub(super) stack: Copied<'a>,
-    /// The labels that it had open, each with an address in the frame that opened it.
+    /// Its open labels, each with an address in the frame that opened it.
     pub(super) labels: &'a [PlacedFrame],
 }
 
-/// The sampler's side of the slots. One at a time.
+/// The sampler's side of the slots. At most one exists at a time.
 #[derive(Debug)]
 pub(super) struct Captures {
-    /// Slots with a ticket that has not been waited for yet.
+    /// For each slot, whether its ticket has not been waited for yet.
     waited_for: [bool; SLOTS],
     patience: Patience,
 }
 
 impl Captures {
-    /// `None` if the program has taken the signal for itself.
+    /// `None` if the program handles the signal itself.
     pub(super) fn new() -> Option<Self> {
-        BELL.get_or_init(Bell::new);
+        BELL.get_or_init(EventCount::new);
         signal::install(answer).ok().filter(|is_ours| *is_ours)?;
         for slot in &ALL {
-            // Touched now, so that no handler meets the fault.
+            // Touch the pages now, so that no handler causes a page fault.
             let stack = slot.stack.get().cast::<u64>();
             if slot.state.load(Ordering::Acquire) & PHASE != FILLING {
                 for word in (0..STACK_WORDS).step_by(512) {
                     // SAFETY: inside the array.
                     let place = unsafe { stack.add(word) };
-                    // SAFETY: no handler fills it, since nothing is armed.
+                    // SAFETY: no slot is armed, so no handler writes to it.
                     unsafe { place.write_volatile(0) };
                 }
             }
         }
-        Some(Self { waited_for: [false; SLOTS], patience: Patience::new() })
+        Some(Self {
+            waited_for: [false; SLOTS],
+            patience: Patience::new(),
+        })
     }
 
-    /// Asks a thread for what it is doing. `None` if no slot is free.
+    /// Asks a thread for its registers and stack. `None` if no slot is free.
     ///
     /// # Errors
-    /// What the system says: `ESRCH` if it has ended.
+    /// The system's error: `ESRCH` if the thread has ended.
     pub(super) fn ask(
         &mut self,
         thread: ThreadId,
@@ -211,18 +229,24 @@ impl Captures {
 
     fn arm(&mut self, bounds: Bounds, labels: Option<&'static LabelStack>) -> Option<Ticket> {
         let is_free = |number: usize| self.waited_for.get(number) == Some(&false);
-        let mut free = ALL.iter().enumerate().filter(|(number, _)| is_free(*number));
+        let mut free = ALL
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| is_free(*number));
         let ticket = free.find_map(|(number, slot)| {
             let state = slot.state.load(Ordering::Acquire);
             if state & PHASE == ARMED || state & PHASE == FILLING {
                 return None;
             }
-            // SAFETY: not armed and not being filled, so no handler looks at it.
+            // SAFETY: the slot is neither armed nor being filled, so no handler reads it.
             unsafe { *slot.bounds.get() = bounds };
             // SAFETY: as above.
             unsafe { *slot.labels_of.get() = labels };
             let generation = ((state >> 2) + 1) & ((1 << GENERATION_BITS) - 1);
-            let ticket = Ticket { slot: number, generation };
+            let ticket = Ticket {
+                slot: number,
+                generation,
+            };
             slot.step(state, ticket.state(ARMED)).then_some(ticket)
         })?;
         self.set_waited_for(ticket.slot, true);
@@ -235,16 +259,20 @@ impl Captures {
         }
     }
 
-    /// Waits for one of the threads that were asked; `None` when the time is over. Once for every ticket.
+    /// Waits for the answer to a ticket; `None` after the deadline. Called once for every ticket.
     pub(super) fn wait(&mut self, ticket: Ticket, until: Instant) -> Option<Seen<'_>> {
-        // What is returned borrows `self`, so nothing is armed while it is read.
+        // The result borrows `self`, so no slot is armed while it is read.
         self.set_waited_for(ticket.slot, false);
-        let bell = BELL.get_or_init(Bell::new);
+        let bell = BELL.get_or_init(EventCount::new);
         if self.patience.wait(bell, until, || is_full(ticket)) {
             return self.read(ticket);
         }
-        // A handler that is at it right now is as good as one that is done: it does not wait for anybody.
-        if self.give_up(ticket) { None } else { self.wait_to_the_end(ticket) }
+        // A handler that has claimed the slot will finish without waiting, so wait for it.
+        if self.give_up(ticket) {
+            None
+        } else {
+            self.wait_to_the_end(ticket)
+        }
     }
 
     fn wait_to_the_end(&mut self, ticket: Ticket) -> Option<Seen<'_>> {
@@ -254,19 +282,20 @@ impl Captures {
             }
             std::thread::sleep(Duration::from_micros(50));
         }
-        None // its thread has lost the processor; the slot is out of use until it has it again
+        None // its thread lost the processor; the slot is unusable until the handler ends
     }
 
-    /// Makes a ticket void. False if a handler has claimed it.
+    /// Makes a ticket void. False if a handler has already claimed the slot.
     fn give_up(&mut self, ticket: Ticket) -> bool {
-        ALL.get(ticket.slot).is_some_and(|slot| slot.step(ticket.state(ARMED), ticket.state(FREE)))
+        ALL.get(ticket.slot)
+            .is_some_and(|slot| slot.step(ticket.state(ARMED), ticket.state(FREE)))
     }
 
     fn read(&mut self, ticket: Ticket) -> Option<Seen<'_>> {
         let slot = ALL.get(ticket.slot)?;
-        // SAFETY: full, and only `arm`, which needs `self` for itself, makes it anything else.
+        // SAFETY: the slot is full, and only `arm` changes that, which needs `&mut self`.
         let filled = unsafe { *slot.filled.get() };
-        // SAFETY: as above; borrowed as long as `self` is.
+        // SAFETY: as above; the borrow lasts as long as that of `self`.
         let stack = unsafe { &*slot.stack.get() };
         // SAFETY: as above.
         let labels = unsafe { &*slot.labels.get() };
@@ -277,13 +306,17 @@ impl Captures {
             registers: filled.registers,
             thread_pointer: filled.thread_pointer,
             is_at_home: filled.is_at_home,
-            stack: Copied { start, words: stack.get(..filled.words)?, is_cut: filled.is_cut },
+            stack: Copied {
+                start,
+                words: stack.get(..filled.words)?,
+                is_cut: filled.is_cut,
+            },
         })
     }
 }
 
-/// Whoever ends, also by a panic, asks for nothing any more: a handler that comes late finds nothing to fill, and the
-/// next sampler all slots that no handler is at.
+/// Voids all tickets, also after a panic: late handlers find nothing to fill. The next sampler can
+/// use all slots that no handler is filling.
 impl Drop for Captures {
     fn drop(&mut self) {
         for slot in &ALL {
@@ -296,21 +329,26 @@ impl Drop for Captures {
 }
 
 fn is_full(ticket: Ticket) -> bool {
-    ALL.get(ticket.slot).is_some_and(|slot| slot.state.load(Ordering::Acquire) == ticket.state(FULL))
+    ALL.get(ticket.slot)
+        .is_some_and(|slot| slot.state.load(Ordering::Acquire) == ticket.state(FULL))
 }
 
 /// The handler's part. False if the word is not one of ours.
 ///
 /// # Safety
-/// `context` is what the kernel gave a handler that still runs.
+/// `context` comes from the kernel, and its handler is still running.
 unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
-    let Some(ticket) = Ticket::of(word) else { return false };
-    let Some(slot) = ALL.get(ticket.slot) else { return false };
-    // In a forked child nobody waits for it.
-    if gate::is_foreign() || !slot.step(ticket.state(ARMED), ticket.state(FILLING)) {
+    let Some(ticket) = Ticket::of(word) else {
+        return false;
+    };
+    let Some(slot) = ALL.get(ticket.slot) else {
+        return false;
+    };
+    // In a forked child no sampler waits for the answer.
+    if session_state::is_foreign() || !slot.step(ticket.state(ARMED), ticket.state(FILLING)) {
         return true;
     }
-    // SAFETY: the caller's promise, and we have just claimed the slot.
+    // SAFETY: the caller's promise, and this handler has just claimed the slot.
     unsafe { fill(slot, context) };
     slot.state.store(ticket.state(FULL), Ordering::Release);
     if let Some(bell) = BELL.get() {
@@ -334,22 +372,40 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     let start = registers.sp & !7;
     // SAFETY: the caller's promise.
     let is_at_home = !unsafe { is_in_alternate_stack(context, start) };
-    let is_inside = bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
-    let all = if is_inside && is_at_home { (bounds.end - start) / 8 } else { 0 };
+    let is_inside =
+        bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
+    let all = if is_inside && is_at_home {
+        (bounds.end - start) / 8
+    } else {
+        0
+    };
     let words = (all as usize).min(STACK_WORDS);
     let words = memory::readable_bytes(start, words as u64 * 8) as usize / 8;
-    // SAFETY: `words` fits the slot's array, which is ours by the claim, and all of them could be read just now. From the
-    // interrupted stack pointer to the end of its stack, or to a guard page, functions of this thread are using them.
-    unsafe { std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.get().cast::<u64>(), words) };
+    // SAFETY: `words` fits the slot's array, which this handler has claimed, and all words were
+    // found readable just now. This thread's own functions use the range from the interrupted stack
+    // pointer to the end of its stack or to a guard page.
+    unsafe {
+        std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.get().cast::<u64>(), words)
+    };
     // SAFETY: written before the slot was armed, and not again before it is full.
     let labels_of = unsafe { *slot.labels_of.get() };
-    // SAFETY: the slot is ours.
+    // SAFETY: this handler has claimed the slot.
     let room = unsafe { &mut *slot.labels.get() };
-    // On the thread itself, where nothing changes meanwhile: what is open around the registers just copied.
-    let labels = labels_of.and_then(|labels| labels.copy(pool_tag(), room)).unwrap_or(0);
+    // Copied on the thread itself, so the labels match the registers copied above.
+    let labels = labels_of
+        .and_then(|labels| labels.copy(pool_tag(), room))
+        .unwrap_or(0);
     let is_cut = all as usize > words;
-    let filled = Filled { at, registers, thread_pointer, is_at_home, words, is_cut, labels };
-    // SAFETY: the slot is ours.
+    let filled = Filled {
+        at,
+        registers,
+        thread_pointer,
+        is_at_home,
+        words,
+        is_cut,
+        labels,
+    };
+    // SAFETY: this handler has claimed the slot.
     unsafe { *slot.filled.get() = filled };
 }
 
@@ -360,9 +416,11 @@ mod tests {
     use super::super::schedule::now;
     use super::*;
 
-    /// There is one set of slots for all samplers of the process, also for those of other tests.
+    /// All samplers of the process share one set of slots, so these tests run one at a time.
     fn alone() -> MutexGuard<'static, ()> {
-        crate::session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::session::ALONE_IN_TESTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[test]
@@ -371,41 +429,71 @@ mod tests {
         let panics = || {
             let mut captures = Captures::new().expect("the signal is ours");
             let ticket = captures.arm(Bounds::default(), None).expect("a slot");
-            assert_eq!(ALL[ticket.slot].state.load(Ordering::Relaxed), ticket.state(ARMED));
+            assert_eq!(
+                ALL[ticket.slot].state.load(Ordering::Relaxed),
+                ticket.state(ARMED)
+            );
             std::panic::resume_unwind(Box::new(ticket));
         };
-        let ticket = std::panic::catch_unwind(panics).unwrap_err().downcast::<Ticket>().expect("its panic");
-        assert_eq!(ALL[ticket.slot].state.load(Ordering::Relaxed), ticket.state(FREE));
+        let ticket = std::panic::catch_unwind(panics)
+            .unwrap_err()
+            .downcast::<Ticket>()
+            .expect("its panic");
+        assert_eq!(
+            ALL[ticket.slot].state.load(Ordering::Relaxed),
+            ticket.state(FREE)
+        );
     }
 
     #[test]
-    fn an_answer_that_nobody_has_read_yet_is_not_written_over() {
+    fn an_unread_answer_is_not_overwritten() {
         let _alone = alone();
-        gate::set_up();
+        session_state::set_up();
         let mut captures = Captures::new().unwrap();
         let own = crate::sys::current_thread_id();
         let mut ask = || captures.ask(own, Bounds::default(), None);
-        // A signal to oneself is handled before the call that sends it returns.
+        // A signal to the calling thread is handled before the sending call returns.
         let tickets = [(); SLOTS].map(|()| ask().unwrap().unwrap());
-        assert!(ask().is_none(), "all slots hold something");
-        let until = now(); // nobody is to be waited for
+        assert!(ask().is_none(), "all slots hold unread answers");
+        let until = now(); // wait for no thread
         for ticket in tickets.into_iter().rev() {
-            assert!(captures.wait(ticket, until).is_some(), "{ticket:?} was lost");
+            assert!(
+                captures.wait(ticket, until).is_some(),
+                "{ticket:?} was lost"
+            );
         }
-        assert!(captures.ask(own, Bounds::default(), None).is_some(), "they are free again");
+        assert!(
+            captures.ask(own, Bounds::default(), None).is_some(),
+            "they are free again"
+        );
     }
 
     #[test]
-    fn a_handler_that_is_held_up_takes_its_slot_alone() {
+    fn a_delayed_handler_blocks_only_its_own_slot() {
         let _alone = alone();
         let mut captures = Captures::new().unwrap();
-        let held_up = Ticket { slot: 1, generation: 7 };
-        ALL[1].state.store(held_up.state(FILLING), Ordering::Relaxed);
+        let held_up = Ticket {
+            slot: 1,
+            generation: 7,
+        };
+        ALL[1]
+            .state
+            .store(held_up.state(FILLING), Ordering::Relaxed);
         let armed: Vec<_> = std::iter::from_fn(|| captures.arm(Bounds::default(), None)).collect();
-        assert_eq!(armed.iter().map(|ticket| ticket.slot).collect::<Vec<_>>(), [0, 2, 3]);
-        assert!(captures.wait(armed[0], now()).is_none(), "nobody answers");
+        assert_eq!(
+            armed.iter().map(|ticket| ticket.slot).collect::<Vec<_>>(),
+            [0, 2, 3]
+        );
+        assert!(
+            captures.wait(armed[0], now()).is_none(),
+            "no thread answers"
+        );
         let again = captures.arm(Bounds::default(), None);
-        assert_eq!(again.map(|ticket| ticket.slot), Some(0), "one that was waited for is free");
+        assert_eq!(
+            again.map(|ticket| ticket.slot),
+            Some(0),
+            "a slot that was waited for is free"
+        );
         ALL[1].state.store(held_up.state(FREE), Ordering::Relaxed);
     }
 }

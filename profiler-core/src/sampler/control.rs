@@ -1,8 +1,7 @@
-//! The sampler as the session sees it: started, paused, waited for, stopped.
+//! Starts, pauses, waits for and stops the sampler.
 //!
 //! Called by `session`. The thread itself is in `thread`; this file has the state that it shares
-//! with its callers. Invariant: every wait for the sampler has a bound, whatever delays the
-//! sampler.
+//! with its callers. Invariant: every wait for the sampler has a time limit.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,21 +10,21 @@ use std::time::Duration;
 use super::schedule::now;
 use crate::manager::ChunkManager;
 use crate::params::Features;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::thread_filter::ThreadFilter;
 
-/// What the sampler did in a session so far.
+/// The sampler's counts in a session so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SamplingStats {
-    /// Ticks.
+    /// The number of ticks.
     pub ticks: u64,
     /// Samples of threads that were asked by a signal.
     pub taken: u64,
     /// Samples of threads that slept, taken without disturbing them.
     pub peeked: u64,
-    /// Samples that say "as before", for one tick or for several.
+    /// Samples that repeat the thread's previous one, for one or several ticks.
     pub repeated: u64,
     /// Threads that did not answer in time.
     pub missed: u64,
@@ -36,15 +35,16 @@ pub struct SamplingStats {
     pub hidden: u64,
     /// Samples whose stack could not be followed to its end.
     pub failed: u64,
-    /// Samples whose outer frames are beyond what is copied, or too many.
+    /// Samples without their outer frames, because the stack was longer than the copy or had too
+    /// many frames.
     pub cut: u64,
     /// Frames in all samples.
     pub frames: u64,
-    /// Time spent unwinding them.
+    /// Time spent unwinding these frames.
     pub unwinding_ns: u64,
 }
 
-/// The same, as it is counted.
+/// The counts of [`SamplingStats`] while the sampler runs.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) ticks: AtomicU64,
@@ -85,45 +85,46 @@ pub(super) fn count(count: &AtomicU64, more: u64) {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SamplerState {
     stop: bool,
     ended: bool,
     paused: bool,
-    /// Modules have been looked at once.
+    /// Whether the modules have been read once.
     ready: bool,
-    /// A thread waits for a tick.
+    /// Whether a thread waits for a tick.
     waited_for: bool,
     begun: u64,
     done: u64,
 }
 
-impl State {
-    /// When the process exits, `stop` is not set, since that takes a lock.
+impl SamplerState {
+    /// True also at process exit, which does not set `stop` because that takes a lock.
     fn is_ending(&self) -> bool {
-        self.stop || gate::is_closed()
+        self.stop || session_state::is_closed()
     }
 }
 
-/// What the sampler's thread shares with the session.
+/// The state that the sampler's thread shares with the session.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct SamplerShared {
+    state: Mutex<SamplerState>,
     changed: Condvar,
     pub(super) counts: Counts,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SamplerShared {
+    fn lock(&self) -> MutexGuard<'_, SamplerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut SamplerState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
-    /// Waits until `is_over`, or the time is over; gives what `is_over` says then.
-    fn wait(&self, at_most: Duration, is_over: impl Fn(&State) -> bool) -> bool {
+    /// Waits until `is_over` is true or the time limit has passed; returns the last value of
+    /// `is_over`.
+    fn wait(&self, at_most: Duration, is_over: impl Fn(&SamplerState) -> bool) -> bool {
         let until = now() + at_most;
         let mut state = self.lock();
         while !is_over(&state) {
@@ -131,7 +132,11 @@ impl Shared {
             if left == Duration::ZERO {
                 return false;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         true
     }
@@ -140,7 +145,7 @@ impl Shared {
         self.change(|state| state.ready = true);
     }
 
-    /// Whether a tick begins now; `None` if the sampler is to end.
+    /// Whether a tick begins now; `None` if the sampler must end.
     pub(super) fn begin_tick(&self) -> Option<bool> {
         let mut state = self.lock();
         let runs = !state.paused;
@@ -148,7 +153,7 @@ impl Shared {
         (!state.is_ending()).then_some(runs)
     }
 
-    /// Whether the sampler is to end.
+    /// Whether the sampler must end.
     pub(super) fn is_ending(&self) -> bool {
         self.lock().is_ending()
     }
@@ -162,7 +167,7 @@ impl Shared {
         self.change(|state| state.done = state.begun);
     }
 
-    /// Sleeps, unless the sampler is to end.
+    /// Sleeps; returns early if the sampler must end.
     pub(super) fn sleep(&self, at_most: Duration) {
         self.wait(at_most, |state| state.stop);
     }
@@ -171,14 +176,16 @@ impl Shared {
         self.change(|state| state.ended = true);
     }
 
-    /// Waits for a tick that begins from now on; false if none comes.
+    /// Waits for a tick that begins after this call; false if none does.
     pub(crate) fn wait_one(&self, at_most: Duration) -> bool {
         let wanted = {
             let mut state = self.lock();
             state.waited_for = true;
             state.begun + 1
         };
-        let is_over = |state: &State| state.done >= wanted || state.stop || state.ended || state.paused;
+        let is_over = |state: &SamplerState| {
+            state.done >= wanted || state.stop || state.ended || state.paused
+        };
         self.wait(at_most, is_over);
         self.lock().done >= wanted
     }
@@ -188,58 +195,62 @@ impl Shared {
     }
 }
 
-/// What the session gives its sampler.
+/// The settings of a sampler.
 #[derive(Clone, Debug)]
 pub(crate) struct SamplerConfig {
     /// The pool to record into.
     pub(crate) manager: Arc<ChunkManager>,
     pub(crate) features: Features,
-    /// Time between two ticks.
+    /// The time between two ticks.
     pub(crate) interval: Duration,
     pub(crate) filter: ThreadFilter,
-    /// Called at every tick before the counters are read: adds to them what other parts of the
-    /// profiler have collected for them. It must not wait.
+    /// Called at every tick before the counters are read: adds the amounts that other parts of the
+    /// profiler have collected. It must not wait.
     pub(crate) flush_counters: fn(),
 }
 
 /// The running sampler.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    shared: Arc<Shared>,
+    shared: Arc<SamplerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The first look at the modules takes a few milliseconds; a start does not wait longer than this.
+/// The longest time that a start waits for the first read of the modules, which takes a few
+/// milliseconds.
 const READY: Duration = Duration::from_millis(500);
 
 impl Sampler {
-    /// Starts the sampler if a feature needs it. `None` if none does, or if the system gives no
-    /// thread.
+    /// Starts the sampler if a feature needs it. `None` if none does, or if the system cannot
+    /// create a thread.
     pub(crate) fn start(config: SamplerConfig) -> Option<Self> {
         if !is_wanted(config.features) || config.filter.excludes_process() {
             return None;
         }
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SamplerShared::default());
         let thread = super::run(Arc::clone(&shared), config)?;
-        Some(Self { shared, thread: Some(thread) })
+        Some(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
-    /// Waits until stacks can be taken: some milliseconds, for the first look at the modules.
+    /// Waits until stacks can be captured: some milliseconds, for the first read of the modules.
     pub(crate) fn wait_until_ready(&self) {
         self.shared.wait(READY, |state| state.ready || state.ended);
     }
 
-    /// Stops periodic samples, or goes on with them.
+    /// Pauses or resumes periodic samples.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.shared.change(|state| state.paused = paused);
     }
 
-    /// For callers that wait without holding a lock.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    /// The shared state, for callers that wait without holding a lock.
+    pub(crate) fn shared(&self) -> Arc<SamplerShared> {
         Arc::clone(&self.shared)
     }
 
-    /// Ends it. Takes at most as long as a tick waits for threads that do not answer.
+    /// Ends the sampler. Takes at most as long as a tick waits for threads that do not answer.
     pub(crate) fn stop(mut self) {
         self.shared.change(|state| state.stop = true);
         if let Some(thread) = self.thread.take() {
@@ -248,11 +259,19 @@ impl Sampler {
     }
 }
 
-/// Whether there is something to do in every tick, or stacks to be ready for.
+/// Whether any feature needs ticks, or modules ready for captures.
 fn is_wanted(features: Features) -> bool {
-    let periodic = [Features::CPU, Features::CPU_ALL_THREADS, Features::PROCESS_CPU, Features::MEMORY];
+    let periodic = [
+        Features::CPU,
+        Features::CPU_ALL_THREADS,
+        Features::PROCESS_CPU,
+        Features::MEMORY,
+    ];
     features.contains(Features::STACK_WALK)
-        || is_periodic(features) && periodic.into_iter().any(|feature| features.contains(feature))
+        || is_periodic(features)
+            && periodic
+                .into_iter()
+                .any(|feature| features.contains(feature))
 }
 
 /// Whether samples are taken at every tick.
@@ -265,17 +284,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_runs_unless_something_is_wanted() {
+    fn the_sampler_runs_only_if_a_feature_needs_it() {
         assert!(!is_wanted(Features::NONE));
         assert!(!is_wanted(Features::MARKERS_ALL_THREADS));
         assert!(!is_wanted(Features::CPU.with(Features::NO_SAMPLING)));
         assert!(is_wanted(Features::CPU));
-        assert!(is_wanted(Features::STACK_WALK.with(Features::NO_SAMPLING)), "for the stacks of markers");
+        assert!(
+            is_wanted(Features::STACK_WALK.with(Features::NO_SAMPLING)),
+            "for the stacks of markers"
+        );
     }
 
     #[test]
-    fn a_tick_that_has_begun_already_is_not_the_one_waited_for() {
-        let shared = Arc::new(Shared::default());
+    fn a_tick_that_has_already_begun_does_not_end_the_wait() {
+        let shared = Arc::new(SamplerShared::default());
         assert_eq!(shared.begin_tick(), Some(true));
         let waiting = Arc::clone(&shared);
         let wait = move || waiting.wait_one(Duration::from_secs(60));
@@ -284,7 +306,7 @@ mod tests {
         shared.end_tick();
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished());
-        // One tick is enough, unless the thread has not begun to wait yet.
+        // One tick suffices, unless the thread has not begun to wait yet.
         while !waiter.is_finished() {
             shared.begin_tick();
             shared.end_tick();
@@ -294,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_sampler_that_is_paused_or_gone() {
-        let shared = Shared::default();
+    fn waiting_for_a_paused_or_stopped_sampler_ends_at_once() {
+        let shared = SamplerShared::default();
         shared.change(|state| state.paused = true);
         assert!(!shared.wait_one(Duration::from_secs(60)));
         assert_eq!(shared.begin_tick(), Some(false));

@@ -1,4 +1,4 @@
-//! Counters over time: one entry per tick with what has changed.
+//! Samples counters: one entry per tick with the values that changed.
 //!
 //! Called by the sampler's thread at every tick. A counter that changes after it was constant for
 //! some ticks is also written with its old value at the tick before, so a graph shows a step and
@@ -16,23 +16,30 @@ use crate::params::Features;
 use crate::sys;
 use crate::time::Timestamp;
 
-static PROCESS_CPU: Counter =
-    Counter::new("processCPU", "CPU", "Processor time that the process has used, in nanoseconds");
-static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory that the process has resident");
+static PROCESS_CPU: Counter = Counter::new(
+    "processCPU",
+    "CPU",
+    "Processor time that the process has used, in nanoseconds",
+);
+static RESIDENT: Counter = Counter::new(
+    "Resident memory",
+    "Memory",
+    "Memory that the process has resident",
+);
 
 /// The counters that the profiler itself measures at every tick.
 #[derive(Debug)]
 struct Measured {
-    /// Processor time when the session began.
+    /// Processor time at the start of the session.
     cpu_before: Option<u64>,
     memory: Option<sys::ResidentMemory>,
 }
 
-/// A counter at the tick before.
+/// A counter's value at the previous tick.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     value: CounterValue,
-    /// The tick at which it was written last.
+    /// The tick at which it was last written.
     written: u64,
 }
 
@@ -46,29 +53,45 @@ pub(crate) struct CounterSampler {
     last: Vec<Last>,
     tick: u64,
     last_at: Timestamp,
-    /// Counters of the tick before, and of this one.
+    /// The values to write for the previous tick.
     before: Vec<CounterValue>,
+    /// The values to write for this tick.
     now: Vec<CounterValue>,
 }
 
 impl CounterSampler {
-    /// For the session that runs in this pool. Every tick calls `flush` before it reads the
-    /// counters.
+    /// Makes the sampler of the session that runs in this pool. Every tick calls `flush` before it
+    /// reads the counters.
     pub(crate) fn new(manager: Arc<ChunkManager>, features: Features, flush: fn()) -> Self {
         let wants = |feature| features.contains(feature);
-        let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
-        let memory = wants(Features::MEMORY).then(sys::ResidentMemory::open).flatten();
+        let cpu_before = wants(Features::PROCESS_CPU)
+            .then(sys::process_cpu_ns)
+            .flatten();
+        let memory = wants(Features::MEMORY)
+            .then(sys::ResidentMemory::open)
+            .flatten();
         let measured = Measured { cpu_before, memory };
-        let (last, before, now) = (Vec::new(), Vec::new(), Vec::new());
-        Self { manager, flush, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
+        let last = Vec::new();
+        let before = Vec::new();
+        let now = Vec::new();
+        Self {
+            manager,
+            flush,
+            measured,
+            last,
+            tick: 0,
+            last_at: Timestamp::ZERO,
+            before,
+            now,
+        }
     }
 
-    /// Writes what has changed since the tick before; at the first one everything.
+    /// Writes the values that changed since the previous tick; at the first tick, all.
     pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
         (self.flush)();
         self.measured.take();
         self.tick += 1;
-        self.look();
+        self.find_changes();
         if !self.before.is_empty() {
             writer.counters(self.last_at, &self.before);
         }
@@ -78,31 +101,57 @@ impl CounterSampler {
         self.last_at = at;
     }
 
-    /// Finds what has changed.
-    fn look(&mut self) {
-        let Self { manager, last, tick, before, now, .. } = self;
+    /// Finds the values that changed.
+    fn find_changes(&mut self) {
+        let Self {
+            manager,
+            last,
+            tick,
+            before,
+            now,
+            ..
+        } = self;
         before.clear();
         now.clear();
         // If another thread holds the lock, new counters are found at a later tick.
-        let count = manager.try_lock().map_or(last.len(), |state| state.rows.counters());
+        let count = manager
+            .try_lock()
+            .map_or(last.len(), |state| state.rows.counters());
         for index in 0..count {
             let cell = CounterIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
-            let Some(value) = manager.pool().counter(cell).and_then(|found| found.value(cell)) else { break };
+            let Some(value) = manager
+                .pool()
+                .counter(cell)
+                .and_then(|found| found.value(cell))
+            else {
+                break;
+            };
             match last.get_mut(index) {
                 Some(known) if known.value == value => {}
                 Some(known) => {
                     if known.written + 1 < *tick {
                         before.push(known.value);
                     }
-                    *known = Last { value, written: *tick };
+                    *known = Last {
+                        value,
+                        written: *tick,
+                    };
                     now.push(value);
                 }
                 None => {
-                    // A new counter was zero before. At the first tick its past is unknown.
+                    // A new counter was zero before. At the first tick its earlier value is
+                    // unknown.
                     if *tick > 1 {
-                        before.push(CounterValue { value: 0, number: 0, ..value });
+                        before.push(CounterValue {
+                            value: 0,
+                            number: 0,
+                            ..value
+                        });
                     }
-                    last.push(Last { value, written: *tick });
+                    last.push(Last {
+                        value,
+                        written: *tick,
+                    });
                     now.push(value);
                 }
             }
@@ -112,7 +161,10 @@ impl CounterSampler {
 
 impl Measured {
     fn take(&self) {
-        if let Some(cpu) = self.cpu_before.and_then(|before| sys::process_cpu_ns()?.checked_sub(before)) {
+        if let Some(cpu) = self
+            .cpu_before
+            .and_then(|before| sys::process_cpu_ns()?.checked_sub(before))
+        {
             set(&PROCESS_CPU, cpu);
         }
         if let Some(bytes) = self.memory.as_ref().and_then(sys::ResidentMemory::bytes) {
@@ -128,7 +180,7 @@ fn set(counter: &'static Counter, value: u64) {
     }
 }
 
-// A session of its own is not needed: what is written is what was found.
+// These tests need no session: they check the values found, not the entries.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -139,20 +191,43 @@ mod tests {
     use crate::time::SessionClock;
 
     fn sampler() -> CounterSampler {
-        let (clock, id, limit) =
-            (SessionClock::start_now(), pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let clock = SessionClock::start_now();
+        let id = pool::new_id().unwrap();
+        let limit = ByteLimit::new(1 << 20);
         let params = SessionParams::default();
-        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: String::new() };
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock,
+            params,
+            name: String::new(),
+        };
         let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
         let manager = Arc::new(ChunkManager::new(pool));
-        let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
+        let main = NewThread {
+            tid: ThreadId::new(1),
+            is_main: true,
+            name: "main",
+            at: Timestamp::ZERO,
+        };
         manager.lock().rows.begin_session(&manager, main).unwrap();
         CounterSampler::new(manager, Features::NONE, || {})
     }
 
     fn add_counter(sampler: &CounterSampler) -> CounterIndex {
-        let cell = sampler.manager.lock().rows.add_counter(&sampler.manager).unwrap();
-        sampler.manager.pool().counter(cell).unwrap().publish(crate::ids::DefinitionId::new(1));
+        let cell = sampler
+            .manager
+            .lock()
+            .rows
+            .add_counter(&sampler.manager)
+            .unwrap();
+        sampler
+            .manager
+            .pool()
+            .counter(cell)
+            .unwrap()
+            .publish(crate::ids::DefinitionId::new(1));
         cell
     }
 
@@ -162,34 +237,42 @@ mod tests {
 
     type Written = Vec<(u32, i64, u64)>;
 
-    /// What a tick writes: for the tick before, and for itself.
+    /// The values that a tick writes: for the previous tick, and for itself.
     fn tick(sampler: &mut CounterSampler) -> (Written, Written) {
         sampler.tick += 1;
-        sampler.look();
+        sampler.find_changes();
         let plain = |values: &[CounterValue]| {
-            values.iter().map(|value| (value.cell.get(), value.value, value.number)).collect()
+            values
+                .iter()
+                .map(|value| (value.cell.get(), value.value, value.number))
+                .collect()
         };
         (plain(&sampler.before), plain(&sampler.now))
     }
 
     #[test]
-    fn only_what_changed_is_written_and_a_step_is_a_step() {
+    fn only_changed_values_are_written_and_a_step_stays_a_step() {
         let mut sampler = sampler();
-        let (first, second) = (add_counter(&sampler), add_counter(&sampler));
+        let first = add_counter(&sampler);
+        let second = add_counter(&sampler);
         add(&sampler, first, 5);
         assert_eq!(
             tick(&mut sampler),
             (vec![], vec![(0, 5, 1), (1, 0, 0)]),
-            "the first tick says everything"
+            "the first tick writes all values"
         );
         assert_eq!(tick(&mut sampler), (vec![], vec![]), "nothing has changed");
         add(&sampler, second, 7);
-        assert_eq!(tick(&mut sampler), (vec![(1, 0, 0)], vec![(1, 7, 1)]), "it was quiet before");
+        assert_eq!(
+            tick(&mut sampler),
+            (vec![(1, 0, 0)], vec![(1, 7, 1)]),
+            "its old value is written for the tick before"
+        );
         add(&sampler, second, 1);
         assert_eq!(
             tick(&mut sampler),
             (vec![], vec![(1, 8, 2)]),
-            "its value before stands at the tick before"
+            "its old value was written at the tick before"
         );
         assert_eq!(tick(&mut sampler), (vec![], vec![]));
         add(&sampler, second, -8);
@@ -197,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_comes_late_was_zero_before() {
+    fn a_new_counter_was_zero_before() {
         let mut sampler = sampler();
         tick(&mut sampler);
         let cell = add_counter(&sampler);
@@ -206,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn while_somebody_has_the_lock_known_counters_are_read_all_the_same() {
+    fn known_counters_are_read_while_another_thread_holds_the_lock() {
         let mut sampler = sampler();
         let cell = add_counter(&sampler);
         tick(&mut sampler);

@@ -1,10 +1,10 @@
-//! What unwinding needs of a loaded ELF file, read from the memory it is loaded to.
+//! Reads the unwinding data of a loaded ELF file from memory. Called by `modules`.
 //!
-//! From memory and not from the file: all of it is loaded anyway, the file may be replaced, deleted or out of
-//! reach of a sandbox, and what has no file (vdso) is read the same way. Copied, because a library
-//! may be unloaded while we unwind.
+//! The memory is read rather than the file: all the data is loaded anyway, the file may have been
+//! replaced, deleted or hidden by a sandbox, and modules without a file (vdso) are read the same
+//! way. The data is copied, because a library may be unloaded during unwinding.
 //!
-//! Invariant: any bytes are accepted; what makes no sense is left out.
+//! Invariant: any bytes are accepted; invalid parts are left out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ const LOAD: u32 = 1;
 const NOTE: u32 = 4;
 const EH_FRAME_HDR: u32 = 0x6474_e550;
 const BUILD_ID: u32 = 3;
-/// Most bytes of one module's unwinding tables.
+/// The maximum length of one module's unwinding tables in bytes.
 const MAX_TABLES: u64 = 64 << 20;
 const MAX_NOTES: u64 = 1 << 16;
 
-/// A section of a loaded file: its addresses as the file has them, and its bytes.
+/// A section of a loaded file: its addresses in the file's own numbering, and its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) addresses: Range<u64>,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// A loaded file. Addresses are the file's own; `bias` is what was added to them.
+/// A loaded file. Addresses are the file's own; `bias` was added to them on loading.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) bias: u64,
-    /// From the first to after the last loaded address.
+    /// From the first loaded address to the end of the last.
     pub(super) addresses: Range<u64>,
     pub(super) build_id: Vec<u8>,
-    /// The index of the unwinding tables, and they themselves.
+    /// The index of the unwinding tables, and the tables themselves.
     pub(super) tables: Option<(Section, Section)>,
 }
 
@@ -51,7 +51,7 @@ impl Segment {
 }
 
 impl Image {
-    /// The file whose first bytes are loaded at `header`.
+    /// Reads the file whose first bytes are loaded at `header`.
     pub(super) fn read(memory: &OwnMemory, header: u64) -> Option<Self> {
         let segments = read_segments(memory, header)?;
         let loads = || segments.iter().filter(|segment| segment.kind == LOAD);
@@ -60,8 +60,12 @@ impl Image {
         // The first loaded segment begins with the file's first bytes, at the start of its page.
         let bias = header.wrapping_sub(first & !0xfff);
         let get = |address: u64, len: u64| bytes(memory, bias.wrapping_add(address), len);
-        let notes = segments.iter().filter(|segment| segment.kind == NOTE && segment.len <= MAX_NOTES);
-        let build_id = notes.filter_map(|note| build_id(&get(note.address, note.len)?)).next();
+        let notes = segments
+            .iter()
+            .filter(|segment| segment.kind == NOTE && segment.len <= MAX_NOTES);
+        let build_id = notes
+            .filter_map(|note| build_id(&get(note.address, note.len)?))
+            .next();
         let index = segments.iter().find(|segment| segment.kind == EH_FRAME_HDR);
         let tables = index.and_then(|index| {
             let header = Section {
@@ -69,11 +73,18 @@ impl Image {
                 bytes: get(index.address, index.len.min(MAX_TABLES))?,
             };
             let start = frames_start(&header)?;
-            let segment = loads().find(|segment| (segment.address..segment.end()).contains(&start))?;
+            let segment =
+                loads().find(|segment| (segment.address..segment.end()).contains(&start))?;
             let frames = get(start, segment.end().saturating_sub(start).min(MAX_TABLES))?;
             let len = frames_len(&frames);
             let frames: Arc<[u8]> = frames.get(..len)?.into();
-            Some((header, Section { addresses: start..start.saturating_add(len as u64), bytes: frames }))
+            Some((
+                header,
+                Section {
+                    addresses: start..start.saturating_add(len as u64),
+                    bytes: frames,
+                },
+            ))
         });
         Some(Self {
             bias,
@@ -89,7 +100,7 @@ fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Arc<[u8]>> {
     let mut done = 0;
     while let Some(room) = bytes.get_mut(done..).filter(|room| !room.is_empty()) {
         match memory.read(address.checked_add(done as u64)?, room) {
-            0 => break, // the last page of a segment may not be there to its end
+            0 => break, // the last page of a segment may be partly unmapped
             read => done += read,
         }
     }
@@ -100,19 +111,34 @@ fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Arc<[u8]>> {
 fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
     let mut head = [0; 64];
     let is_elf64 = memory.read(header, &mut head) == 64 && head.starts_with(b"\x7fELF\x02\x01");
-    let (at, size, count) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
-    // More than any linker writes: what is not a module may begin like one.
+    let at = u64_at(&head, 32)?;
+    let size = u16_at(&head, 54)?;
+    let count = u16_at(&head, 56)?;
+    // More segments than any linker writes: other data may begin like a module.
     if !is_elf64 || !(56..=256).contains(&size) || count > 1024 {
         return None;
     }
-    let table = bytes(memory, header.checked_add(at)?, u64::from(size) * u64::from(count))?;
+    let table = bytes(
+        memory,
+        header.checked_add(at)?,
+        u64::from(size) * u64::from(count),
+    )?;
     let segment = |row: &[u8]| {
-        Some(Segment { kind: u32_at(row, 0)?, address: u64_at(row, 16)?, len: u64_at(row, 40)? })
+        Some(Segment {
+            kind: u32_at(row, 0)?,
+            address: u64_at(row, 16)?,
+            len: u64_at(row, 40)?,
+        })
     };
-    Some(table.chunks_exact(usize::from(size)).filter_map(segment).collect())
+    Some(
+        table
+            .chunks_exact(usize::from(size))
+            .filter_map(segment)
+            .collect(),
+    )
 }
 
-/// Where the tables begin that an index belongs to; only the one encoding that linkers write.
+/// The start of the tables of an index. Supports only the encoding that linkers write.
 fn frames_start(index: &Section) -> Option<u64> {
     let relative_to_place_signed_4 = 0x1b;
     let head = index.bytes.get(..8)?;
@@ -120,14 +146,22 @@ fn frames_start(index: &Section) -> Option<u64> {
         return None;
     }
     let distance = i64::from(u32_at(head, 4)?.cast_signed());
-    Some(index.addresses.start.wrapping_add(4).wrapping_add_signed(distance))
+    Some(
+        index
+            .addresses
+            .start
+            .wrapping_add(4)
+            .wrapping_add_signed(distance),
+    )
 }
 
-/// How long the tables are: up to the record that ends them, or the last that fits.
+/// The length of the tables: up to the terminating record, or the last record that fits.
 fn frames_len(bytes: &[u8]) -> usize {
     let mut at = 0_usize;
     loop {
-        let Some(len) = u32_at(bytes, at) else { return at };
+        let Some(len) = u32_at(bytes, at) else {
+            return at;
+        };
         let next = match len {
             0 => return at + 4,
             u32::MAX => match u64_at(bytes, at + 4).and_then(|len| usize::try_from(len).ok()) {
@@ -143,14 +177,17 @@ fn frames_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The linker's identity of the file's contents among notes.
+/// The build id in the notes: identifies the file's contents.
 fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
     let mut at = 0_usize;
     loop {
-        let (name_len, len) = (u32_at(notes, at)? as usize, u32_at(notes, at + 4)? as usize);
+        let name_len = u32_at(notes, at)? as usize;
+        let len = u32_at(notes, at + 4)? as usize;
         let kind = u32_at(notes, at + 8)?;
         let name = notes.get(at + 12..)?.get(..name_len)?;
-        let start = at.checked_add(12)?.checked_add(name_len.checked_next_multiple_of(4)?)?;
+        let start = at
+            .checked_add(12)?
+            .checked_add(name_len.checked_next_multiple_of(4)?)?;
         let end = start.checked_add(len)?;
         let content = notes.get(start..end)?;
         if kind == BUILD_ID && name == b"GNU\0" {
@@ -161,15 +198,24 @@ fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|word| u16::from_ne_bytes(*word))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|word| u16::from_ne_bytes(*word))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|word| u32::from_ne_bytes(*word))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|word| u64::from_ne_bytes(*word))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|word| u64::from_ne_bytes(*word))
 }
 
 #[cfg(test)]
@@ -179,27 +225,48 @@ mod tests {
 
     #[test]
     fn every_loaded_file_of_this_process_has_tables_and_the_program_a_build_id() {
-        let (mut maps, memory) = (Maps::default(), OwnMemory::open());
+        let mut maps = Maps::default();
+        let memory = OwnMemory::open();
         maps.read().unwrap();
         let here = maps.at(build_id as *const () as u64).unwrap();
-        let header = maps.iter().find(|line| line.path == here.path).unwrap().start;
+        let header = maps
+            .iter()
+            .find(|line| line.path == here.path)
+            .unwrap()
+            .start;
         let own = Image::read(&memory, header).unwrap();
-        assert!(own.addresses.contains(&(build_id as *const () as u64 - own.bias)));
+        assert!(
+            own.addresses
+                .contains(&(build_id as *const () as u64 - own.bias))
+        );
         assert!(own.tables.is_some());
         let vdso = maps.iter().find(|line| line.path == "[vdso]").unwrap();
         assert!(Image::read(&memory, vdso.start).unwrap().tables.is_some());
         let stack = maps.iter().find(|line| line.path == "[stack]").unwrap();
         assert!(Image::read(&memory, stack.start).is_none(), "no ELF file");
-        let libc = maps.iter().find(|line| line.path.contains("libc.so")).unwrap();
+        let libc = maps
+            .iter()
+            .find(|line| line.path.contains("libc.so"))
+            .unwrap();
         assert_eq!(Image::read(&memory, libc.start).unwrap().build_id.len(), 20);
     }
 
     #[test]
     fn tables_end_where_their_lengths_say() {
-        let mut bytes = [8_u32.to_ne_bytes().to_vec(), vec![1; 8], vec![0; 4], vec![9; 4]].concat();
+        let mut bytes = [
+            8_u32.to_ne_bytes().to_vec(),
+            vec![1; 8],
+            vec![0; 4],
+            vec![9; 4],
+        ]
+        .concat();
         assert_eq!(frames_len(&bytes), 16);
         bytes[12] = 200;
-        assert_eq!(frames_len(&bytes), 12, "a record beyond the end is left out");
+        assert_eq!(
+            frames_len(&bytes),
+            12,
+            "a record beyond the end is left out"
+        );
         assert_eq!(frames_len(&[]), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! The list of this process's mappings, line by line.
+//! Reads the list of this process's mappings.
 //!
-//! Read by `modules` to find code, and by `targets` to find the stack that an address lies in.
+//! Read by `modules` to find code, and by `targets` to find the stack that contains an address.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,11 +12,11 @@ pub(super) struct Mapping<'a> {
     pub(super) end: u64,
     pub(super) readable: bool,
     pub(super) executable: bool,
-    /// Where in its file it begins.
+    /// The offset in its file.
     pub(super) offset: u64,
-    /// Device and file number as text; of no file "00:00 0".
+    /// The file number; 0 without a file.
     pub(super) inode: u64,
-    /// File, or a name in brackets, or nothing.
+    /// The file's path, or a name in brackets, or empty.
     pub(super) path: &'a str,
 }
 
@@ -26,25 +26,29 @@ impl Mapping<'_> {
     }
 }
 
-/// The list as it was when it was read last.
+/// The list of mappings as of the last read.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
     text: Vec<u8>,
 }
 
 impl Maps {
-    /// Reads it anew.
+    /// Reads the list again.
     pub(super) fn read(&mut self) -> io::Result<()> {
         self.text.clear();
-        File::open("/proc/self/maps")?.read_to_end(&mut self.text).map(drop)
+        File::open("/proc/self/maps")?
+            .read_to_end(&mut self.text)
+            .map(drop)
     }
 
     /// All mappings, by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = Mapping<'_>> {
-        self.text.split(|byte| *byte == b'\n').filter_map(|line| parse(std::str::from_utf8(line).ok()?))
+        self.text
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| parse(std::str::from_utf8(line).ok()?))
     }
 
-    /// The mapping that an address lies in.
+    /// The mapping that contains an address.
     pub(super) fn at(&self, address: u64) -> Option<Mapping<'_>> {
         self.iter().find(|mapping| mapping.contains(address))
     }
@@ -54,14 +58,19 @@ impl Maps {
 fn parse(line: &str) -> Option<Mapping<'_>> {
     let mut rest = line;
     let mut next = || {
-        let (word, after) = rest.trim_start().split_once(' ').unwrap_or((rest.trim_start(), ""));
+        let (word, after) = rest
+            .trim_start()
+            .split_once(' ')
+            .unwrap_or((rest.trim_start(), ""));
         rest = after;
         word
     };
     let hex = |word| u64::from_str_radix(word, 16).ok();
     let (start, end) = next().split_once('-')?;
     let rights = next().as_bytes();
-    let (offset, _device, inode) = (next(), next(), next());
+    let offset = next();
+    let _device = next();
+    let inode = next();
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
@@ -80,7 +89,10 @@ mod tests {
     #[test]
     fn lines_are_parsed_with_and_without_files() {
         let file = parse("7f1-7f2 r-xp 0001a000 fd:00 123   /a dir/lib c.so (deleted)").unwrap();
-        assert_eq!((file.start, file.end, file.offset, file.inode), (0x7f1, 0x7f2, 0x1a000, 123));
+        assert_eq!(
+            (file.start, file.end, file.offset, file.inode),
+            (0x7f1, 0x7f2, 0x1a000, 123)
+        );
         assert!(file.readable && file.executable);
         assert_eq!(file.path, "/a dir/lib c.so (deleted)");
         let none = parse("7f1-7f2 ---p 00000000 00:00 0 ").unwrap();
@@ -90,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_stack_of_this_very_function_is_found() {
-        let (mut maps, local) = (Maps::default(), 0_u8);
+        let mut maps = Maps::default();
+        let local = 0_u8;
         maps.read().unwrap();
         assert!(maps.at(&raw const local as u64).unwrap().readable);
         assert!(maps.at(parse as *const () as u64).unwrap().executable);

@@ -1,13 +1,14 @@
-//! Periodic samples of what every thread does.
+//! Periodic samples of every thread's stack.
 //!
-//! Stacks are copied in the signal handler and unwound on the sampler's thread. Walking them in the handler
-//! holds a thread for longer, takes three times as much of the handler's stack, and could not catch a panic: measured, and
-//! argued, in `docs/where-to-unwind.md`.
+//! The signal handler copies a stack, and the sampler's thread unwinds it. Unwinding in the handler
+//! would hold a thread for longer, take three times as much of the handler's stack, and could not
+//! catch a panic. `docs/where-to-unwind.md` has the measurements and the reasons.
 //!
-//! Invariant: what samples refer to is in the pool's definitions before they are committed.
+//! Invariant: everything that a sample refers to is in the pool's definitions before the sample is
+//! committed.
 
 pub(crate) mod control;
-#[cfg_attr(profiler_portable, allow(dead_code))] // nothing ticks there
+#[cfg_attr(profiler_portable, allow(dead_code))] // no ticks on these systems
 pub(crate) mod counters;
 mod define;
 mod schedule;
@@ -18,16 +19,16 @@ mod writer;
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-#[path = "absent.rs"]
-pub(crate) mod here;
+#[path = "unsupported.rs"]
+pub(crate) mod self_unwind;
 #[cfg(not(all(
     target_os = "linux",
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-use here::run;
+use self_unwind::run;
 
-/// What only the systems have that are sampled on.
+/// Items that only exist on systems with stack sampling.
 macro_rules! native {
     ($($item:item)*) => {
         $(#[cfg(all(
@@ -40,15 +41,15 @@ macro_rules! native {
 }
 
 native! {
-    mod bell;
+    mod event_count;
     mod capture;
     mod elf;
-    mod eye;
-    pub(crate) mod here;
+    mod sample_recorder;
+    pub(crate) mod self_unwind;
     mod maps;
     mod modules;
     mod notices;
-    mod rest;
+    mod idle_period;
     mod step;
     mod storage;
     mod targets;
@@ -60,19 +61,19 @@ native! {
 #[doc(hidden)]
 pub use control::SamplingStats;
 pub use define::{define_label, define_module};
-pub use writer::{Sample, SampleWriter};
+pub use writer::SampleWriter;
 
-pub use crate::entry::stack::{Frame, MAX_FRAMES};
-pub use crate::pool::definitions::ModuleDefinition;
+pub use crate::sample_types::{Frame, MAX_FRAMES, ModuleDefinition, Sample};
 
-/// A frame, and the stack pointer in it: its part of the stack reaches from there up to that of the frame outside it.
+/// A frame and its stack pointer. The frame occupies the stack from this address up to the stack
+/// pointer of its caller's frame.
 pub(crate) type PlacedFrame = (Frame, u64);
 
-/// What a capture of the own stack gave, see [`here::capture`].
+/// The result of capturing the calling thread's stack, see [`self_unwind::capture`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
-    /// So many frames from the start of the room on, outermost first.
+    /// The number of frames, which begin at the start of the buffer, outermost first.
     pub(crate) len: usize,
-    /// Frames further out are missing.
+    /// Whether outer frames are missing.
     pub(crate) cut: bool,
 }

@@ -1,11 +1,11 @@
-//! Which files' code is loaded where, and what unwinding needs of them.
+//! Finds the files whose code is loaded, their addresses and their unwinding data.
 //!
-//! Owned by the sampler's thread. A look reads the list of mappings, reads what is new from memory, defines it in
-//! the pool, and makes a new [`Snapshot`] if anything changed. Nothing is asked of the loader, whose lock the
-//! program may hold for as long as it likes.
+//! Owned by the sampler's thread. A refresh reads the list of mappings, reads new modules from
+//! memory, defines them in the pool, and makes a new [`Snapshot`] if anything changed. It makes no
+//! call to the loader, because the program may hold the loader's lock for any length of time.
 //!
-//! A frame's address is relative to the module's bias, so it is the address that the file itself uses
-//! (ELF: `p_vaddr`), whatever kind of file it is; a program that is not relocated has bias 0.
+//! A frame's address is relative to the module's bias, so it is the address that the file itself
+//! uses (ELF: `p_vaddr`), for every kind of file. A program that is not relocated has bias 0.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::notices::{Notice, Notices};
 use super::unwind::{Placed, Snapshot};
 use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
-use crate::pool::definitions::Definition;
+use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::sys::native::memory::OwnMemory;
 
-/// Of a main thread's stack without a limit, so much is believed to be one.
+/// The assumed size of a main thread's stack that has no limit.
 const LARGEST_MAIN_STACK: u64 = 128 << 20;
 
-/// A file by what tells it from another that is loaded at the same place later.
+/// A file and its place, to distinguish it from another file loaded there later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     header: u64,
@@ -30,12 +30,12 @@ struct Key {
     path: String,
 }
 
-/// What identifies a file for the reader of a profile, at whatever address it is loaded.
+/// The identity of a file for readers of a profile, at any load address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     path: String,
     build_id: Vec<u8>,
-    /// The inode of a file without a build id: another file may have its name later.
+    /// The inode of a file without a build id: another file may get its name later.
     inode: u64,
     /// The start and end of its code, relative to its bias.
     extent: (u64, u64),
@@ -50,10 +50,10 @@ struct DefinedFiles {
     bytes: usize,
 }
 
-/// The most bytes that paths and build ids of all defined files take: an eighth of the room for
-/// definitions. So names of markers still have room if every load has another path.
+/// The maximum number of bytes for the definitions of all files: an eighth of the room for
+/// definitions. So there is still room for names of markers if every load has another path.
 const MOST_DEFINED_BYTES: usize = 2 << 20;
-/// The most bytes that a definition takes besides them.
+/// The maximum number of bytes that a definition takes besides its path and build id.
 const DEFINITION_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -62,14 +62,14 @@ struct Loaded {
     id: DefinitionId,
 }
 
-/// All modules that are known.
+/// All known modules.
 #[derive(Debug)]
 pub(super) struct Modules {
     maps: Maps,
     loaded: HashMap<Key, Loaded>,
     defined: DefinedFiles,
     main_stack: (u64, u64),
-    /// The fingerprint of the last look.
+    /// The fingerprint of the last list of mappings.
     seen: u64,
     snapshot: Arc<Snapshot>,
 }
@@ -77,23 +77,35 @@ pub(super) struct Modules {
 impl Modules {
     pub(super) fn new() -> Self {
         let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
-        Self { maps: Maps::default(), loaded: HashMap::new(), defined: DefinedFiles::default(), main_stack: (0, 0), seen: 0, snapshot }
+        Self {
+            maps: Maps::default(),
+            loaded: HashMap::new(),
+            defined: DefinedFiles::default(),
+            main_stack: (0, 0),
+            seen: 0,
+            snapshot,
+        }
     }
 
-    /// The modules as they were at the last look.
+    /// The modules as of the last refresh.
     pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// The list of mappings as it was at the last look.
+    /// The list of mappings as of the last refresh.
     pub(super) const fn maps(&self) -> &Maps {
         &self.maps
     }
 
-    /// Looks again. True if there is a new snapshot. New files are defined in the pool.
-    pub(super) fn look(&mut self, memory: &OwnMemory, manager: &ChunkManager, notices: &mut Notices) -> bool {
+    /// Refreshes the modules. True if there is a new snapshot. Defines new files in the pool.
+    pub(super) fn refresh(
+        &mut self,
+        memory: &OwnMemory,
+        manager: &ChunkManager,
+        notices: &mut Notices,
+    ) -> bool {
         if let Err(error) = self.maps.read() {
-            notices.tell(Notice::Files, || {
+            notices.record(Notice::Files, || {
                 format!("code that was loaded later has no names: the list of mappings cannot be read: {error}")
             });
             return false;
@@ -111,7 +123,7 @@ impl Modules {
         for key in keys {
             let loaded = before.remove(&key).or_else(|| {
                 changed = true;
-                load(memory, (manager, &mut *notices), &mut self.defined, &key)
+                load(memory, manager, notices, &mut self.defined, &key)
             });
             if let Some(loaded) = loaded {
                 self.loaded.insert(key, loaded);
@@ -119,7 +131,11 @@ impl Modules {
         }
         changed |= !before.is_empty();
         if changed {
-            let placed = self.loaded.values().map(|loaded| (placed(loaded), &loaded.image)).collect();
+            let placed = self
+                .loaded
+                .values()
+                .map(|loaded| (placed(loaded), &loaded.image))
+                .collect();
             self.snapshot = Arc::new(Snapshot::new(placed, main_stack));
         }
         changed
@@ -128,41 +144,67 @@ impl Modules {
 
 fn load(
     memory: &OwnMemory,
-    told: (&ChunkManager, &mut Notices),
+    manager: &ChunkManager,
+    notices: &mut Notices,
     defined: &mut DefinedFiles,
     key: &Key,
 ) -> Option<Loaded> {
     let image = Image::read(memory, key.header)?;
-    let mut loaded = Loaded { image, id: DefinitionId::NONE };
-    // Without room for it its addresses are unknown ones; unwinding goes on.
-    loaded.id = defined.number(told, key, &loaded).unwrap_or(DefinitionId::NONE);
+    let mut loaded = Loaded {
+        image,
+        id: DefinitionId::NONE,
+    };
+    // Without room for the definition, addresses in it are unknown; unwinding still works.
+    loaded.id = defined
+        .number(manager, notices, key, &loaded)
+        .unwrap_or(DefinitionId::NONE);
     Some(loaded)
 }
 
 impl DefinedFiles {
-    /// The number of a file, which is defined if it was not before. `None` if there is no room for
-    /// it.
+    /// The number of a file, which is defined here if it is new. `None` if there is no room for it.
     fn number(
         &mut self,
-        (manager, notices): (&ChunkManager, &mut Notices),
+        manager: &ChunkManager,
+        notices: &mut Notices,
         key: &Key,
         loaded: &Loaded,
     ) -> Option<DefinitionId> {
-        let Image { build_id, addresses, .. } = &loaded.image;
+        let Image {
+            build_id,
+            addresses,
+            ..
+        } = &loaded.image;
         let inode = if build_id.is_empty() { key.inode } else { 0 };
         let extent = (addresses.start, addresses.end);
-        let identity = Identity { path: key.path.clone(), build_id: build_id.clone(), inode, extent };
+        let identity = Identity {
+            path: key.path.clone(),
+            build_id: build_id.clone(),
+            inode,
+            extent,
+        };
         if let Some(number) = self.numbers.get(&identity) {
             return Some(*number);
         }
         let bytes = self.bytes + DEFINITION_BYTES + identity.path.len() + identity.build_id.len();
         if bytes > MOST_DEFINED_BYTES {
-            notices.tell(Notice::ManyFiles, || "later code has no names: too many files were loaded".to_owned());
+            notices.record(Notice::ManyFiles, || {
+                "later code has no names: too many files were loaded".to_owned()
+            });
             return None;
         }
-        let Placed { start, end, bias, .. } = placed(loaded);
-        let (path, build_id) = (identity.path.clone(), identity.build_id.clone());
-        let definition = Definition::Module { path, build_id, base: bias, start, end };
+        let Placed {
+            start, end, bias, ..
+        } = placed(loaded);
+        let path = identity.path.clone();
+        let build_id = identity.build_id.clone();
+        let definition = Definition::Module(ModuleDefinition {
+            path,
+            build_id,
+            base: bias,
+            start,
+            end,
+        });
         let number = manager.pool().define(&definition).ok()?;
         self.bytes = bytes;
         self.numbers.insert(identity, number);
@@ -171,16 +213,25 @@ impl DefinedFiles {
 }
 
 fn placed(loaded: &Loaded) -> Placed {
-    let Image { bias, addresses, .. } = &loaded.image;
+    let Image {
+        bias, addresses, ..
+    } = &loaded.image;
     let at = |address: u64| bias.wrapping_add(address);
-    Placed { start: at(addresses.start), end: at(addresses.end), bias: *bias, id: loaded.id }
+    Placed {
+        start: at(addresses.start),
+        end: at(addresses.end),
+        bias: *bias,
+        id: loaded.id,
+    }
 }
 
-/// A number that changes when the files do that are mapped, or their places. Allocates nothing.
+/// A number that changes when the mapped files or their addresses change. Allocates nothing.
 fn fingerprint(maps: &Maps) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();
-    maps.iter().filter(is_file).for_each(|line| (line.start, line.inode, line.path).hash(&mut hasher));
+    maps.iter()
+        .filter(is_file)
+        .for_each(|line| (line.start, line.inode, line.path).hash(&mut hasher));
     hasher.finish()
 }
 
@@ -188,12 +239,13 @@ fn is_file(line: &Mapping<'_>) -> bool {
     line.readable && (line.inode != 0 || line.path == "[vdso]")
 }
 
-/// The files that code is mapped from, each by the mapping of its first bytes.
+/// The files with mapped code, each by the mapping of its first bytes.
 fn code(maps: &Maps) -> Vec<Key> {
     let mut found: Vec<Key> = Vec::new();
     let mut header: Option<Mapping<'_>> = None;
     for line in maps.iter().filter(is_file) {
-        let goes_on = header.is_some_and(|header| header.inode == line.inode && header.path == line.path);
+        let goes_on =
+            header.is_some_and(|header| header.inode == line.inode && header.path == line.path);
         if line.offset == 0 && !(goes_on && line.executable) {
             header = Some(line);
         } else if !goes_on {
@@ -203,16 +255,22 @@ fn code(maps: &Maps) -> Vec<Key> {
             && found.last().is_none_or(|last| last.header != first.start)
         {
             let path = first.path.strip_suffix(" (deleted)").unwrap_or(first.path);
-            found.push(Key { header: first.start, inode: first.inode, path: path.to_owned() });
+            found.push(Key {
+                header: first.start,
+                inode: first.inode,
+                path: path.to_owned(),
+            });
         }
     }
     found
 }
 
-/// Where the main thread's stack may be: it grows down.
+/// The range that the main thread's stack may occupy: it grows down.
 fn main_stack(maps: &Maps) -> (u64, u64) {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     let most = limit.unwrap_or(LARGEST_MAIN_STACK).min(LARGEST_MAIN_STACK);
     let stack = maps.iter().find(|line| line.path == "[stack]");
-    stack.map_or((0, 0), |stack| (stack.start.min(stack.end.saturating_sub(most)), stack.end))
+    stack.map_or((0, 0), |stack| {
+        (stack.start.min(stack.end.saturating_sub(most)), stack.end)
+    })
 }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 
-/// What cannot be seen.
+/// The subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// Where threads wait.
+    /// Where threads wait is unknown.
     Waits,
-    /// Which threads run.
+    /// Which threads run is unknown.
     States,
-    /// Which threads there are.
+    /// The list of threads is unknown.
     Threads,
-    /// Which files code is mapped from.
+    /// The files with mapped code are unknown.
     Files,
     /// There is no room for more files.
     ManyFiles,
@@ -29,21 +29,28 @@ pub(super) enum Notice {
 #[derive(Debug)]
 pub(super) struct Notices {
     manager: Arc<ChunkManager>,
-    told: u32,
+    /// One bit for each notice that was recorded.
+    recorded: u32,
 }
 
 impl Notices {
     pub(super) const fn new(manager: Arc<ChunkManager>) -> Self {
-        Self { manager, told: 0 }
+        Self {
+            manager,
+            recorded: 0,
+        }
     }
 
     /// Records the notice, unless it was recorded before; `why` gives its text.
-    pub(super) fn tell(&mut self, notice: Notice, why: impl FnOnce() -> String) {
+    pub(super) fn record(&mut self, notice: Notice, why: impl FnOnce() -> String) {
         let bit = 1 << notice as u32;
-        if self.told & bit == 0 {
-            self.told |= bit;
-            // If there is no room for it, the profile says that definitions are missing.
-            let _ = self.manager.pool().define(&Definition::Notice { text: why() });
+        if self.recorded & bit == 0 {
+            self.recorded |= bit;
+            // If there is no room for it, the profile reports that definitions are missing.
+            let _ = self
+                .manager
+                .pool()
+                .define(&Definition::Notice { text: why() });
         }
     }
 }

@@ -1,17 +1,20 @@
-//! When the next tick is due. Pure.
+//! Computes when the sampler's next tick is due. [`Schedule`] reads no clock: the caller passes the
+//! time.
 //!
-//! A tick that comes late is not made up for by a burst of others: the schedule begins anew. However long ticks take,
-//! the sampler sleeps at least a quarter of the interval between two.
+//! Ticks missed because of a late tick are not made up for: the schedule restarts from the late
+//! tick. The sampler sleeps for at least a quarter of the interval between two ticks, even if ticks
+//! take long.
 
 use std::time::{Duration, Instant};
 
-/// The system's monotonic time, in which sleeps and deadlines count, whatever clock stamps entries.
+/// The system's monotonic time, used for sleeps and deadlines. Entries may be stamped by another
+/// clock.
 #[allow(clippy::disallowed_methods)] // not a timestamp
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The rhythm of ticks.
+/// The schedule of ticks.
 #[derive(Debug)]
 pub(super) struct Schedule {
     interval: Duration,
@@ -19,18 +22,23 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The first tick is due now.
+    /// Makes a schedule whose first tick is due now.
     pub(super) const fn new(interval: Duration, now: Instant) -> Self {
-        Self { interval, next: now }
+        Self {
+            interval,
+            next: now,
+        }
     }
 
-    /// A tick has ended; how long to sleep.
+    /// Called when a tick has ended. Returns how long to sleep.
     pub(super) fn after_tick(&mut self, now: Instant) -> Duration {
         self.next += self.interval;
         if self.next <= now {
             self.next = now + self.interval;
         }
-        self.next.saturating_duration_since(now).max(self.interval / 4)
+        self.next
+            .saturating_duration_since(now)
+            .max(self.interval / 4)
     }
 }
 
@@ -41,7 +49,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn ticks_that_take_little_keep_the_rhythm() {
+    fn short_ticks_keep_the_interval() {
         let start = now();
         let mut schedule = Schedule::new(MS, start);
         assert_eq!(schedule.after_tick(start + MS / 10), MS - MS / 10);
@@ -49,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_not_made_up_for() {
+    fn missed_ticks_are_not_made_up_for() {
         let start = now();
         let mut schedule = Schedule::new(MS, start);
         let late = start + MS * 50;
@@ -58,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_interval_is_slept_in_any_case() {
+    fn the_sampler_sleeps_for_at_least_a_quarter_of_the_interval() {
         let start = now();
         let mut schedule = Schedule::new(MS, start);
         assert_eq!(schedule.after_tick(start + MS - MS / 100), MS / 4);

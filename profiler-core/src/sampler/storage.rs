@@ -1,4 +1,4 @@
-//! Where the unwinder keeps its results: rows of register rules of a fixed size.
+//! Fixed-size storage for the unwinder's rows of register rules.
 //!
 //! Used by `unwind`. gimli builds a row on the stack before it moves it to the cache, in two nested
 //! calls. With framehop's own rows of 192 rules that takes 13 KiB, which a small thread of the host
@@ -11,15 +11,15 @@ use gimli::{
     UnwindTableRow, Value,
 };
 
-/// The most registers with a rule in one row: x86-64 has 17, a function on aarch64 saves at most
-/// 21.
+/// The maximum number of registers with a rule in one row: x86-64 has 17; a function on aarch64
+/// saves at most 21.
 const RULES: usize = 24;
-/// How deep rows nest, by `DW_CFA_remember_state`.
+/// The nesting depth of rows, by `DW_CFA_remember_state`.
 const ROWS: usize = 4;
-/// Values on the stack of an expression; the expressions of procedure linkage tables need 4.
+/// The stack size of expressions; those of procedure linkage tables need 4 values.
 const VALUES: usize = 16;
 
-/// Allocates nothing and uses little of the stack.
+/// The storage sizes for gimli and framehop: no heap allocation, and little of the stack.
 pub(super) struct SmallRows;
 
 impl<R: ReaderOffset> UnwindContextStorage<R> for SmallRows {

@@ -1,18 +1,19 @@
-//! Who is sampled: the threads that joined the session, and those that never recorded anything.
+//! Lists the threads to sample: threads that joined the session, and threads that never recorded.
 //!
-//! Threads that joined are found by their rows, at the tick after. All others are found by a list of the
-//! system's at intervals, and get rows that are kept for them: one that records later makes it its own. The
-//! profiler's own threads are never sampled.
+//! Joined threads are found by their rows, at the next tick. All others are found by listing the
+//! threads of the process at intervals, and get reserved rows: a thread that records later takes
+//! over its row. The profiler's own threads are never sampled.
 //!
-//! Invariants: a target's row is held (`manager::rows`), so that the samples of a thread that has ended belong to
-//! somebody as long as it is among the last [`MOST_GONE`] that did; of one thread number there is one target.
+//! Invariants: each target's row is held (`manager::rows`), so the samples of an ended thread stay
+//! attributed to it while it is among the last [`MOST_GONE`] ended threads. Each thread number has
+//! at most one target.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::capture::Bounds;
+use super::idle_period::IdlePeriod;
 use super::notices::{Notice, Notices};
-use super::rest::Rest;
 use super::schedule::now;
 use super::step::Habit;
 use crate::ids::{ThreadId, ThreadIndex};
@@ -24,58 +25,69 @@ use crate::sys::native::tasks::{self, Wait};
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// Time between two lists of all threads: a hundred times what one costs, within these bounds. So threads that
-/// live for some milliseconds are found, and a process with thousands of threads is not held up.
+/// The bounds of the time between two lists of all threads. Threads that live for some milliseconds
+/// are found, and a process with thousands of threads is not slowed down.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+/// Within these bounds, the time between two lists is the cost of a list times this factor.
 const LISTING_SHARE: u64 = 100;
-/// A thread may get its name some time after its start.
+/// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
-/// So many ended threads keep their rows for the sake of their samples.
+/// The number of ended threads that keep their rows for their samples.
 const MOST_GONE: usize = 1024;
-/// What the names of the profiler's own threads begin with.
+/// The prefix of the names of the profiler's own threads.
 const OWN_THREADS: &str = "profiler-";
 
-/// A thread that is sampled.
+/// A sampled thread.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) tid: ThreadId,
     row: ThreadIndex,
-    /// Its stack is walked; else only its processor time is noted.
+    /// Whether its stack is walked; otherwise only its processor time is recorded.
     pub(super) walk: bool,
-    /// Processor time at the last look.
+    /// Processor time at the last check.
     pub(super) cpu: u64,
     pub(super) bounds: Bounds,
-    /// Where it waited when it was sampled last, if it did.
+    /// Where it waited at its last sample, if it did.
     pub(super) wait: Option<Wait>,
-    /// The tick at which it was found there.
+    /// The tick at which it was first found in that wait.
     pub(super) waits_since: u64,
     pub(super) habit: Habit,
-    /// Its registers in this wait are known, or were requested.
+    /// Whether its registers in this wait are known or were requested.
     pub(super) is_exact: bool,
     pub(super) has_sample: bool,
-    /// The system does not report its state.
+    /// Whether the system does not report its state.
     pub(super) is_hidden: bool,
     /// The number of ticks in a row at which it ran and no sample was taken.
     pub(super) unseen: u8,
-    pub(super) rest: Rest,
-    /// It used no processor time between the last two looks.
-    pub(super) is_at_rest: bool,
-    /// The tick of the last look.
+    pub(super) idle: IdlePeriod,
+    /// Whether it used no processor time between the last two checks.
+    pub(super) is_idle: bool,
+    /// The tick of the last check.
     pub(super) looked: u64,
-    /// Signals that it did not answer in a row, and ticks for which it is left alone.
+    /// The number of signals in a row that it did not answer.
     pub(super) missed: u32,
+    /// The number of further ticks at which it is not signalled.
     pub(super) left_alone: u32,
-    /// Whether it blocks the signal is to be looked at before it is asked.
+    /// Whether its signal mask must be checked before it is signalled.
     pub(super) may_be_deaf: bool,
-    /// It has ended, or its number is another's by now.
+    /// Whether it has ended, or another thread has its number.
     pub(super) is_gone: bool,
-    /// When it was found, as long as its name may still be that of the thread that made it.
+    /// When it was found; `None` if it joined, or once its name can no longer be its creator's.
     found: Option<Instant>,
 }
 
 impl Target {
-    pub(super) const fn new(tid: ThreadId, row: ThreadIndex, walk: bool, found: Option<Instant>) -> Self {
-        let bounds = Bounds { lowest: 0, end: 0, thread_pointer: 0 };
+    pub(super) const fn new(
+        tid: ThreadId,
+        row: ThreadIndex,
+        walk: bool,
+        found: Option<Instant>,
+    ) -> Self {
+        let bounds = Bounds {
+            lowest: 0,
+            end: 0,
+            thread_pointer: 0,
+        };
         Self {
             tid,
             row,
@@ -89,8 +101,8 @@ impl Target {
             has_sample: false,
             is_hidden: false,
             unseen: 0,
-            rest: Rest::new(),
-            is_at_rest: false,
+            idle: IdlePeriod::new(),
+            is_idle: false,
             looked: 0,
             missed: 0,
             left_alone: 0,
@@ -100,35 +112,37 @@ impl Target {
         }
     }
 
-    /// There is no sample of it after all: the time that it used is told with its next one, and that says where it is.
+    /// Cancels its sample: the time used is recorded with its next sample, which also records where
+    /// it waits.
     pub(super) const fn put_back(&mut self, cpu_before: u64) {
         (self.cpu, self.wait) = (cpu_before, None);
     }
 }
 
-/// A thread that is not sampled.
+/// The state of a thread that is not sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stranger {
-    /// It was there for the first time. One that the profiler has made itself may not have said so yet.
+    /// Seen once. A thread that the profiler created may not have its name yet.
     New,
-    /// It was not wanted when it was looked at first, at this time.
+    /// Not selected when it was first checked, at this time.
     Unwanted(Instant),
 }
 
-/// All threads that are sampled.
+/// All sampled threads.
 #[derive(Debug)]
 pub(super) struct Targets {
     all: Vec<Target>,
     filter: ThreadFilter,
     features: Features,
-    /// Threads that are not sampled, and until when they may still get another name; or that were new.
+    /// Threads that are not sampled: new threads, and threads whose name was not selected but may
+    /// change.
     ignored: HashMap<ThreadId, Stranger>,
     gone: VecDeque<ThreadIndex>,
     listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
     next_listing: Instant,
-    /// The unrecorded rests of threads that have ended or are no longer sampled.
-    untold: Vec<(ThreadId, Rest)>,
+    /// The unrecorded idle periods of threads that have ended or are no longer sampled.
+    unrecorded: Vec<(ThreadId, IdlePeriod)>,
 }
 
 impl Targets {
@@ -142,7 +156,7 @@ impl Targets {
             listed: Vec::new(),
             seen_changes: None,
             next_listing: now(),
-            untold: Vec::new(),
+            unrecorded: Vec::new(),
         }
     }
 
@@ -162,13 +176,13 @@ impl Targets {
         self.all.iter_mut()
     }
 
-    /// The unrecorded rests of threads that are forgotten.
-    pub(super) fn take_untold(&mut self) -> Option<(ThreadId, Rest)> {
-        self.untold.pop()
+    /// Takes one unrecorded idle period of a removed thread.
+    pub(super) fn take_unrecorded(&mut self) -> Option<(ThreadId, IdlePeriod)> {
+        self.unrecorded.pop()
     }
 
-    /// Finds new threads, and forgets those that are gone; true if any are. Allocates only if something changed
-    /// or a listing is due.
+    /// Finds new threads and removes ended ones; true if any were removed. Allocates only if
+    /// something changed or a listing is due.
     pub(super) fn refresh(&mut self, manager: &ChunkManager, notices: &mut Notices) -> bool {
         let before = self.all.len();
         self.forget_gone(manager);
@@ -183,38 +197,48 @@ impl Targets {
             let cpu_ns = || tasks::cpu_ns(sys::current_thread_id()).unwrap_or(0);
             let before = cpu_ns();
             self.add_found(manager, notices);
-            let cost = Duration::from_nanos(cpu_ns().saturating_sub(before).saturating_mul(LISTING_SHARE));
+            let cost = Duration::from_nanos(
+                cpu_ns()
+                    .saturating_sub(before)
+                    .saturating_mul(LISTING_SHARE),
+            );
             self.next_listing = moment + cost.clamp(LISTING.0, LISTING.1);
         }
         forgot
     }
 
-    /// What is to be done with a thread of this name: nothing, or with or without its stack.
+    /// Whether the stack of a thread with these names is walked; `None` if the thread is not
+    /// sampled.
     fn choose(&self, tid: ThreadId, names: &[&str]) -> Option<bool> {
-        let is_own =
-            tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
+        let is_own = tid == sys::current_thread_id()
+            || names.iter().any(|name| name.starts_with(OWN_THREADS));
         let is_selected = names.iter().any(|name| self.filter.selects(name));
         let walk = is_selected && self.features.contains(Features::STACK_WALK);
         let wanted = is_selected || self.features.contains(Features::CPU_ALL_THREADS);
         (wanted && !is_own).then_some(walk)
     }
 
-    /// Threads that have rows: they joined, or are the main thread.
+    /// Adds threads that have rows: they joined, or are the main thread.
     fn add_joined(&mut self, manager: &ChunkManager) {
         let pool = manager.pool();
         let alive: Vec<_> = manager.threads.alive(pool).collect();
         for (row, Occupant { tid, is_kept, .. }) in alive {
             let known = self.all.iter().position(|target| target.tid == tid);
-            let known_row = known.and_then(|known| self.all.get(known)).map(|target| target.row);
+            let known_row = known
+                .and_then(|known| self.all.get(known))
+                .map(|target| target.row);
             if known_row == Some(row) || (known_row.is_some() && is_kept) {
                 continue;
             }
             if let Some(known) = known {
-                // It joined while a row was made for it, or has a new one.
+                // It joined while its row was being reserved, or it has a new row.
                 let old = self.all.swap_remove(known);
                 self.end(manager, &old);
             }
-            let name = pool.thread_row(row).map(ThreadRow::shown_name).unwrap_or_default();
+            let name = pool
+                .thread_row(row)
+                .map(ThreadRow::shown_name)
+                .unwrap_or_default();
             let system_name = tasks::name(tid).unwrap_or_default();
             if let Some(walk) = self.choose(tid, &[&name, &system_name]) {
                 self.ignored.remove(&tid);
@@ -223,12 +247,12 @@ impl Targets {
         }
     }
 
-    /// Threads that the system knows and we do not.
+    /// Adds threads that the system lists and that are not known yet.
     fn add_found(&mut self, manager: &ChunkManager, notices: &mut Notices) {
         let mut listed = std::mem::take(&mut self.listed);
         if let Err(error) = tasks::list(&mut listed) {
-            // Known threads still exist, as far as their clocks say.
-            notices.tell(Notice::Threads, || {
+            // Without a list, the clocks of known threads show whether these still exist.
+            notices.record(Notice::Threads, || {
                 format!("threads that record nothing are not sampled: the list of threads cannot be read: {error}")
             });
             self.listed = listed;
@@ -238,7 +262,8 @@ impl Targets {
             target.is_gone |= listed.binary_search(&target.tid).is_err();
         }
         self.forget_gone(manager);
-        self.ignored.retain(|tid, _| listed.binary_search(tid).is_ok());
+        self.ignored
+            .retain(|tid, _| listed.binary_search(tid).is_ok());
         self.name_again(manager);
         for tid in &listed {
             self.add_unless_known(manager, *tid);
@@ -248,11 +273,12 @@ impl Targets {
 
     fn add_unless_known(&mut self, manager: &ChunkManager, tid: ThreadId) {
         let seen_before = self.ignored.get(&tid).copied();
-        let is_settled = matches!(seen_before, Some(Stranger::Unwanted(at)) if at.elapsed() > NAMING);
+        let is_settled =
+            matches!(seen_before, Some(Stranger::Unwanted(at)) if at.elapsed() > NAMING);
         if is_settled || self.contains(tid) {
             return;
         }
-        // One that has not run yet has no name of its own, and nothing to show.
+        // A thread that has not run yet has no name of its own, and no stack worth showing.
         if seen_before.is_none() || tasks::cpu_ns(tid) == Some(0) {
             self.ignored.entry(tid).or_insert(Stranger::New);
             return;
@@ -264,23 +290,43 @@ impl Targets {
             }
             return;
         };
-        let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
-        // Without a row it is tried again at the next listing.
-        let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { return };
+        let thread = NewThread {
+            tid,
+            is_main: false,
+            name: &name,
+            at: Timestamp::now(),
+        };
+        // If there is no row, the next listing tries again.
+        let Some(row) = manager.threads.keep_found(manager.pool(), thread) else {
+            return;
+        };
         self.ignored.remove(&tid);
         self.add(manager, tid, row, walk, Some(now()));
     }
 
-    /// Looks again at the names of threads that were found by the system's, until they have been there for a while.
+    /// Checks the names of found threads again until they have existed for a while.
     fn name_again(&mut self, manager: &ChunkManager) {
-        // From the end, since one that is taken out has the last in its place.
+        // From the end, because a removal moves the last target to the index of the removed one.
         for index in (0..self.all.len()).rev() {
-            let Some(target) = self.all.get_mut(index).filter(|target| target.found.is_some()) else { continue };
-            let Some(name) = tasks::name(target.tid) else { continue };
+            let Some(target) = self
+                .all
+                .get_mut(index)
+                .filter(|target| target.found.is_some())
+            else {
+                continue;
+            };
+            let Some(name) = tasks::name(target.tid) else {
+                continue;
+            };
             target.found = target.found.filter(|found| found.elapsed() < NAMING);
-            let (tid, row) = (target.tid, target.row);
-            let Some(row) = manager.pool().thread_row(row) else { continue };
-            let is_its = row.thread().is_some_and(|found| found.tid == tid && found.is_kept);
+            let tid = target.tid;
+            let row = target.row;
+            let Some(row) = manager.pool().thread_row(row) else {
+                continue;
+            };
+            let is_its = row
+                .thread()
+                .is_some_and(|found| found.tid == tid && found.is_kept);
             if !is_its || row.shown_name() == name {
                 continue;
             }
@@ -294,10 +340,20 @@ impl Targets {
         }
     }
 
-    fn add(&mut self, manager: &ChunkManager, tid: ThreadId, row: ThreadIndex, walk: bool, found: Option<Instant>) {
+    fn add(
+        &mut self,
+        manager: &ChunkManager,
+        tid: ThreadId,
+        row: ThreadIndex,
+        walk: bool,
+        found: Option<Instant>,
+    ) {
         manager.lock().rows.hold(row);
         let cpu = tasks::cpu_ns(tid).unwrap_or(0);
-        self.all.push(Target { cpu, ..Target::new(tid, row, walk, found) });
+        self.all.push(Target {
+            cpu,
+            ..Target::new(tid, row, walk, found)
+        });
     }
 
     fn forget_gone(&mut self, manager: &ChunkManager) {
@@ -307,10 +363,12 @@ impl Targets {
         }
     }
 
-    /// Lets go of the row of a thread that is not sampled any more, if not at once.
+    /// Ends the sampling of a thread. If it has samples, its row is kept until [`MOST_GONE`]
+    /// further such threads have ended.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
-        self.untold.push((target.tid, target.rest));
-        let (pool, threads) = (manager.pool(), &manager.threads);
+        self.unrecorded.push((target.tid, target.idle));
+        let pool = manager.pool();
+        let threads = &manager.threads;
         let found = pool.thread_row(target.row).and_then(ThreadRow::thread);
         if let Some(found) = found.filter(|found| found.tid == target.tid && found.is_kept)
             && let Some(own) = threads.take_row(pool, target.row, found.own)
@@ -319,7 +377,11 @@ impl Targets {
         }
         let let_go = if target.has_sample {
             self.gone.push_back(target.row);
-            if self.gone.len() > MOST_GONE { self.gone.pop_front() } else { None }
+            if self.gone.len() > MOST_GONE {
+                self.gone.pop_front()
+            } else {
+                None
+            }
         } else {
             Some(target.row)
         };

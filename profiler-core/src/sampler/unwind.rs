@@ -1,10 +1,12 @@
-//! From registers and a piece of stack to frames. No allocation, no lock, no fault.
+//! Unwinds registers and a piece of stack into frames. Allocates nothing, takes no lock, and causes
+//! no fault.
 //!
-//! Used by the sampler's thread with a copied stack, and by [`super::here`] with the calling thread's own. All
-//! knowledge of modules is in the immutable [`Snapshot`].
+//! Used by the sampler's thread with a copied stack, and by [`super::self_unwind`] with the calling
+//! thread's own. The immutable [`Snapshot`] holds all data about modules.
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder, UnwinderNative, UnwindRegsNative,
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, UnwindRegsNative, Unwinder,
+    UnwinderNative,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,46 +20,56 @@ use crate::sys::native::machine::Registers;
 
 type Tables = UnwinderNative<Arc<[u8]>, SmallRows>;
 
-/// A file whose code may be met, and its number in the pool.
+/// A file with code, and its number in the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Where the file's address 0 lies; beyond all of it, if need be, in two's complement.
+    /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
     pub(super) bias: u64,
     pub(super) id: DefinitionId,
 }
 
-/// The modules at one moment. Never changed: a newer one takes its place.
+/// The modules at one moment. Immutable: a newer one replaces it.
 pub(crate) struct Snapshot {
     tables: Tables,
-    /// By address.
+    /// Sorted by address.
     modules: Vec<Placed>,
-    /// The main thread's stack, from how deep it may grow to its upper end.
+    /// The main thread's stack, from its lowest possible address to its upper end.
     pub(super) main_stack: (u64, u64),
 }
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("modules", &self.modules).finish_non_exhaustive()
+        f.debug_struct("Snapshot")
+            .field("modules", &self.modules)
+            .finish_non_exhaustive()
     }
 }
 
 impl Snapshot {
-    /// Knows these modules.
+    /// Makes a snapshot of these modules.
     pub(super) fn new(mut modules: Vec<(Placed, &Image)>, main_stack: (u64, u64)) -> Self {
         modules.sort_unstable_by_key(|(placed, _)| placed.start);
         let mut tables = Tables::new();
         for (placed, image) in &modules {
             tables.add_module(module_of(placed, image));
         }
-        Self { tables, modules: modules.into_iter().map(|(placed, _)| placed).collect(), main_stack }
+        Self {
+            tables,
+            modules: modules.into_iter().map(|(placed, _)| placed).collect(),
+            main_stack,
+        }
     }
 
-    /// The module that an address lies in.
+    /// The module that contains an address.
     pub(super) fn module(&self, address: u64) -> Option<&Placed> {
-        let after = self.modules.partition_point(|module| module.start <= address);
-        self.modules.get(after.checked_sub(1)?).filter(|module| address < module.end)
+        let after = self
+            .modules
+            .partition_point(|module| module.start <= address);
+        self.modules
+            .get(after.checked_sub(1)?)
+            .filter(|module| address < module.end)
     }
 
     fn frame(&self, address: u64) -> Frame {
@@ -71,17 +83,25 @@ impl Snapshot {
 }
 
 fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
-    let mut sections = ExplicitModuleSectionInfo { base_svma: image.addresses.start, ..Default::default() };
+    let mut sections = ExplicitModuleSectionInfo {
+        base_svma: image.addresses.start,
+        ..Default::default()
+    };
     if let Some((index, frames)) = &image.tables {
         sections.eh_frame_hdr_svma = Some(index.addresses.clone());
         sections.eh_frame_hdr = Some(Arc::clone(&index.bytes));
         sections.eh_frame_svma = Some(frames.addresses.clone());
         sections.eh_frame = Some(Arc::clone(&frames.bytes));
     }
-    Module::new(String::new(), placed.start..placed.end, placed.start, sections)
+    Module::new(
+        String::new(),
+        placed.start..placed.end,
+        placed.start,
+        sections,
+    )
 }
 
-/// What an unwinder caches between stacks; about 16 KiB.
+/// The unwinder's cache across stacks; about 16 KiB.
 pub(super) struct Cache(CacheNative<SmallRows>);
 
 impl std::fmt::Debug for Cache {
@@ -96,55 +116,57 @@ impl Cache {
     }
 }
 
-/// Where the words of a stack come from.
+/// A source of a stack's words.
 pub(super) trait StackWords {
-    /// The word at an address of the stack, if that is there.
+    /// The word at an address of the stack, if available.
     fn word(&self, address: u64) -> Option<u64>;
-    /// Whether the stack goes on there, but not this piece of it.
+    /// Whether the address is in the stack but beyond the available piece.
     fn is_beyond(&self, address: u64) -> bool;
 }
 
-/// The start of a stack, copied.
+/// A copy of the start of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied<'a> {
-    /// Where it was.
+    /// The address it was copied from.
     pub(super) start: u64,
     pub(super) words: &'a [u64],
-    /// Whether more of the stack was there.
+    /// Whether the stack was longer than the copy.
     pub(super) is_cut: bool,
 }
 
 impl StackWords for Copied<'_> {
     fn word(&self, address: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.start).filter(|offset| offset % 8 == 0)?;
+        let offset = address
+            .checked_sub(self.start)
+            .filter(|offset| offset % 8 == 0)?;
         self.words.get(usize::try_from(offset / 8).ok()?).copied()
     }
 
     fn is_beyond(&self, address: u64) -> bool {
         let end = self.start.saturating_add(self.words.len() as u64 * 8);
-        // A frame may reach over the end of the piece, not to anywhere.
+        // A frame may reach a limited distance past the end of the piece.
         self.is_cut && address >= end && address - end < 1 << 20
     }
 }
 
-/// How unwinding ended.
+/// The result of unwinding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
-    /// So many frames, at the end of the room for them: outermost first.
+    /// The number of frames, which are at the end of the buffer, outermost first.
     pub(super) len: usize,
-    /// Frames further out are missing.
+    /// Whether outer frames are missing.
     pub(super) cut: bool,
-    /// There was a frame that could not be left.
+    /// Whether a frame could not be unwound.
     pub(super) failed: bool,
-    /// An address in no module that is known.
+    /// The innermost address in no known module.
     pub(super) unknown: Option<u64>,
 }
 
-/// In the place of a frame pointer that is not known: unwinding by it fails.
+/// Placeholder for an unknown frame pointer: unwinding by it fails.
 pub(super) const NO_FRAME_POINTER: u64 = 8;
 
-/// Unwinds from the innermost frame out. The frames end up at the end of `frames`, outermost first; of more
-/// than fit, the outermost are left out.
+/// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
+/// first. If not all fit, the outermost are left out.
 pub(super) fn walk(
     snapshot: &Snapshot,
     cache: &mut Cache,
@@ -154,8 +176,9 @@ pub(super) fn walk(
 ) -> Walked {
     let mut walked = Walked::default();
     let mut walk = AssertUnwindSafe(&mut walked);
-    let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, registers, stack, frames, &mut walk));
-    // framehop has no unsafe code, but it indexes by what tables say.
+    let body =
+        AssertUnwindSafe(|| walk_unguarded(snapshot, cache, registers, stack, frames, &mut walk));
+    // framehop has no unsafe code, but table contents may make it index out of bounds and panic.
     let body = catch_unwind(body);
     walked.failed |= body.is_err();
     walked
@@ -177,7 +200,11 @@ fn walk_unguarded(
     let mut regs = native(registers);
     let mut at = FrameAddress::from_instruction_pointer(registers.pc);
     loop {
-        let Some(place) = frames.len().checked_sub(walked.len + 1).and_then(|free| frames.get_mut(free)) else {
+        let Some(place) = frames
+            .len()
+            .checked_sub(walked.len + 1)
+            .and_then(|free| frames.get_mut(free))
+        else {
             walked.cut = true;
             return;
         };
@@ -187,18 +214,23 @@ fn walk_unguarded(
             walked.unknown = walked.unknown.or(Some(at.address()));
         }
         beyond.set(false);
-        let mut next = snapshot.tables.unwind_frame(at, &mut regs, &mut cache.0, &mut read);
-        if next.is_err() && frame_pointer(&regs) == NO_FRAME_POINTER
+        let mut next = snapshot
+            .tables
+            .unwind_frame(at, &mut regs, &mut cache.0, &mut read);
+        if next.is_err()
+            && frame_pointer(&regs) == NO_FRAME_POINTER
             && let Some(pointer) = likely_frame_pointer(snapshot, stack, stack_pointer(&regs))
         {
             set_frame_pointer(&mut regs, pointer);
-            next = snapshot.tables.unwind_frame(at, &mut regs, &mut cache.0, &mut read);
+            next = snapshot
+                .tables
+                .unwind_frame(at, &mut regs, &mut cache.0, &mut read);
         }
         let outer = next.map(|address| address.map(FrameAddress::from_return_address));
         match outer {
             Ok(Some(Some(outer))) => at = outer,
             Ok(None | Some(None)) => return,
-            // A thread's outermost function returns to nowhere.
+            // A thread's outermost function has a null return address.
             Err(framehop::Error::ReturnAddressIsNull) => return,
             Err(_) => {
                 (walked.cut, walked.failed) = (beyond.get(), !beyond.get());
@@ -208,16 +240,21 @@ fn walk_unguarded(
     }
 }
 
-/// The first place above `sp` that looks like a frame pointer points to it: an address further up, and
-/// the address after a call.
+/// The first place above `sp` that looks like a saved frame pointer and return address: a word that
+/// points further up the stack, then an address in a module.
 fn likely_frame_pointer(snapshot: &Snapshot, stack: &impl StackWords, sp: u64) -> Option<u64> {
     const REACH: u64 = 4096;
-    let looks_right = |place: &u64| {
-        let (Some(next), Some(back)) = (stack.word(*place), stack.word(place + 8)) else { return false };
-        let is_further_out = next > *place && next % 8 == 0 && (stack.word(next).is_some() || stack.is_beyond(next));
+    let is_likely = |place: &u64| {
+        let (Some(next), Some(back)) = (stack.word(*place), stack.word(place + 8)) else {
+            return false;
+        };
+        let is_further_out =
+            next > *place && next % 8 == 0 && (stack.word(next).is_some() || stack.is_beyond(next));
         is_further_out && snapshot.module(back).is_some()
     };
-    (sp.checked_next_multiple_of(8)?..sp.checked_add(REACH)?).step_by(8).find(looks_right)
+    (sp.checked_next_multiple_of(8)?..sp.checked_add(REACH)?)
+        .step_by(8)
+        .find(is_likely)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -240,7 +277,7 @@ fn set_frame_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
     regs.set_bp(pointer);
 }
 
-/// Signed return addresses lose their signature: user addresses have 48 bits, or 52.
+/// Removes the signature from return addresses: user addresses have 48 bits, or 52.
 #[cfg(target_arch = "aarch64")]
 fn native(registers: Registers) -> UnwindRegsNative {
     let mask = framehop::aarch64::PtrAuthMask((1 << 48) - 1);

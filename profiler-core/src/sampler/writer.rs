@@ -1,35 +1,20 @@
-//! From frames to entries: what the sampler's thread records.
+//! Writes samples as entries.
 //!
-//! Used by the sampler, and by programs that bring a sampler of their own (an interpreter, a virtual
-//! machine). A writer belongs to one thread and one session. It allocates only when a thread is sampled for the
-//! first time or a stack is deeper than all before.
+//! Used by the sampler's thread, and by programs with a sampler of their own (an interpreter, a
+//! virtual machine). A writer belongs to one thread and one session. It allocates only when a
+//! thread is first sampled or a stack is deeper than all before.
 
 use std::collections::HashMap;
 
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::{SampleHead, write_sample};
-use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
 use crate::record::local;
-use crate::record::writer::{ChunkLife, Front, Room, Tail};
+use crate::record::writer::{ChunkLife, Front, PayloadBuffer, Tail};
+use crate::sample_types::{Frame, MAX_FRAMES, Sample};
 use crate::time::Timestamp;
-
-/// One sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample<'a> {
-    /// When.
-    pub at: Timestamp,
-    /// Processor time since the thread's sample before, in nanoseconds; `None` if it was not measured.
-    pub cpu_ns: Option<u64>,
-    /// Outermost first. Of more than [`MAX_FRAMES`] the outermost are left out.
-    pub frames: &'a [Frame],
-    /// Whether frames further out are missing.
-    pub cut: bool,
-    /// Whether unwinding came to a frame that it could not leave.
-    pub failed: bool,
-}
 
 /// Records samples of any thread of this process in the calling thread's chunks.
 #[derive(Debug, Default)]
@@ -38,17 +23,18 @@ pub struct SampleWriter {
     threads: HashMap<ThreadId, LastStack>,
 }
 
-/// Where the next entry goes.
+/// The destination of the next entry.
 #[derive(Debug)]
 struct Place {
-    /// The pool whose definitions the frames name.
+    /// The pool whose definitions the frames refer to.
     tag: u64,
-    /// The chunk written to last, and its number among those that were.
+    /// The last chunk written to.
     last: Option<ChunkLife>,
+    /// The number of that chunk among the chunks written to.
     chunk: u64,
 }
 
-/// The stack of a thread's sample before, and the chunk that it is in.
+/// The stack of a thread's previous sample, and the chunk that holds it.
 #[derive(Debug, Default)]
 struct LastStack {
     chunk: u64,
@@ -56,21 +42,31 @@ struct LastStack {
 }
 
 impl SampleWriter {
-    /// A writer for the session that runs now; in a later one it writes nothing.
+    /// Makes a writer for the current session. In later sessions it writes nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Records a sample; false if it was dropped, which is counted.
     pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
-        let frames = sample.frames.get(sample.frames.len().saturating_sub(MAX_FRAMES)..).unwrap_or_default();
+        let frames = sample
+            .frames
+            .get(sample.frames.len().saturating_sub(MAX_FRAMES)..)
+            .unwrap_or_default();
         let cut = sample.cut || frames.len() < sample.frames.len();
-        let head = SampleHead { cpu_ns: sample.cpu_ns, cut, failed: sample.failed, more_ticks: 0 };
+        let head = SampleHead {
+            cpu_ns: sample.cpu_ns,
+            cut,
+            failed: sample.failed,
+            more_ticks: 0,
+        };
         let last = self.threads.entry(thread).or_default();
-        let written = self.place.write(Kind::Sample, sample.at, Some(thread), |chunk, room| {
-            let shared = last.shared(chunk, frames);
-            write_sample(room, head, shared, frames.get(shared..)?.iter().copied())
-        });
+        let written = self
+            .place
+            .write(Kind::Sample, sample.at, Some(thread), |chunk, room| {
+                let shared = last.shared(chunk, frames);
+                write_sample(room, head, shared, frames.get(shared..)?.iter().copied())
+            });
         if written {
             last.chunk = self.place.chunk;
             last.frames.clear();
@@ -79,18 +75,19 @@ impl SampleWriter {
         written
     }
 
-    /// Records that a thread does what it did at its last sample, and used no processor time since; false if
-    /// it has none, or if this one was dropped.
+    /// Records that a thread still has the stack of its last sample and used no processor time
+    /// since. False if it has no sample, or if this one was dropped.
     pub fn same_as_before(&mut self, thread: ThreadId, at: Timestamp) -> bool {
         self.repeat(thread, at, Some(0))
     }
 
-    /// Records that a thread is where it was at its last sample, whatever it did meanwhile.
+    /// Records that a thread still has the stack of its last sample, with the processor time used
+    /// since.
     pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
         self.repeat_for(thread, at, cpu_ns, 1)
     }
 
-    /// The same for several ticks, of which the one at `at` is the last.
+    /// Like [`Self::repeat`], for several ticks; `at` is the last one.
     pub(crate) fn repeat_for(
         &mut self,
         thread: ThreadId,
@@ -98,21 +95,39 @@ impl SampleWriter {
         cpu_ns: Option<u64>,
         ticks: u64,
     ) -> bool {
-        let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else { return false };
+        let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else {
+            return false;
+        };
         let more_ticks = u32::try_from(ticks.saturating_sub(1)).unwrap_or(u32::MAX);
-        let head = SampleHead { cpu_ns, more_ticks, ..SampleHead::default() };
-        let written = self.place.write(Kind::Sample, at, Some(thread), |chunk, room| {
-            // The one before is in another chunk, and may go before this one: then it is written anew.
-            let shared = if last.chunk == chunk { last.frames.len() } else { 0 };
-            write_sample(room, head, shared, last.frames.get(shared..)?.iter().copied())
-        });
+        let head = SampleHead {
+            cpu_ns,
+            more_ticks,
+            ..SampleHead::default()
+        };
+        let written = self
+            .place
+            .write(Kind::Sample, at, Some(thread), |chunk, room| {
+                // The previous stack is in another chunk, which may be dropped before this one:
+                // write it again.
+                let shared = if last.chunk == chunk {
+                    last.frames.len()
+                } else {
+                    0
+                };
+                write_sample(
+                    room,
+                    head,
+                    shared,
+                    last.frames.get(shared..)?.iter().copied(),
+                )
+            });
         if written {
             last.chunk = self.place.chunk;
         }
         written
     }
 
-    /// Forgets threads that are gone.
+    /// Forgets all threads for which `is_there` returns false, because they have ended.
     pub fn keep_only(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.threads.retain(|thread, _| is_there(*thread));
     }
@@ -122,37 +137,49 @@ impl SampleWriter {
         self.place.write(Kind::Counters, at, None, |_, room| {
             let len = values.len().saturating_mul(COUNTER_VALUE_BYTES);
             let (places, _) = room.get_mut(..len)?.as_chunks_mut::<COUNTER_VALUE_BYTES>();
-            places.iter_mut().zip(values).for_each(|(place, value)| write_counter(place, *value));
+            places
+                .iter_mut()
+                .zip(values)
+                .for_each(|(place, value)| write_counter(place, *value));
             Some(len)
         })
     }
 
-    /// Records what a tick cost.
+    /// Records the cost of a tick.
     pub(crate) fn overhead(&mut self, overhead: &OverheadEntry) -> bool {
         let body = overhead.encode();
-        self.place.write(Kind::Overhead, overhead.at, None, |_, room| {
-            room.get_mut(..body.len())?.copy_from_slice(&body);
-            Some(body.len())
-        })
+        self.place
+            .write(Kind::Overhead, overhead.at, None, |_, room| {
+                room.get_mut(..body.len())?.copy_from_slice(&body);
+                Some(body.len())
+            })
     }
 }
 
 impl LastStack {
-    /// How many of the outermost frames are those of the sample before, if that is in this chunk.
+    /// The number of outermost frames shared with the previous sample, if that is in this chunk.
     fn shared(&self, chunk: u64, frames: &[Frame]) -> usize {
-        let same = self.frames.iter().zip(frames).take_while(|(before, now)| before == now);
+        let same = self
+            .frames
+            .iter()
+            .zip(frames)
+            .take_while(|(before, now)| before == now);
         if self.chunk == chunk { same.count() } else { 0 }
     }
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self { tag: pool_tag(), last: None, chunk: 0 }
+        Self {
+            tag: pool_tag(),
+            last: None,
+            chunk: 0,
+        }
     }
 }
 
 impl Place {
-    /// Writes an entry whose body `fill` writes, told the number of the chunk that it goes to.
+    /// Writes an entry; `fill` writes its body and gets the number of its chunk.
     fn write(
         &mut self,
         kind: Kind,
@@ -160,13 +187,22 @@ impl Place {
         thread: Option<ThreadId>,
         mut fill: impl FnMut(u64, &mut [u8]) -> Option<usize>,
     ) -> bool {
-        let head = head_of(kind, Timing::Instant(at), thread.is_some(), DefinitionId::NONE);
+        let head = head_of(
+            kind,
+            Timing::Instant(at),
+            thread.is_some(),
+            DefinitionId::NONE,
+        );
         let tagged = with_length(head, usize::try_from(self.tag).unwrap_or(0));
-        let front = Front { head: tagged, fixed: [at.raw(), thread.map_or(0, ThreadId::get), 0] };
-        let (chunk, last) = (self.chunk, self.last);
+        let front = Front {
+            head: tagged,
+            fixed: [at.raw(), thread.map_or(0, ThreadId::get), 0],
+        };
+        let chunk = self.chunk;
+        let last = self.last;
         let mut committed = None;
-        let encode = |room: Room<'_>| {
-            // The thread may record other things in between, and change chunks for them.
+        let encode = |room: PayloadBuffer<'_>| {
+            // The thread may record other entries in between, and change chunks for them.
             let now = room.chunk();
             let number = if last == Some(now) { chunk } else { chunk + 1 };
             let len = fill(number, room.bytes);

@@ -1,7 +1,7 @@
 //! Rules that a marker schema must keep before it is stored.
 //!
-//! Asked by the recording API when a marker type is registered: what breaks a rule would be
-//! shown wrongly by viewers, or not at all.
+//! Called by the recording API when a marker type is registered. Viewers would show a schema that
+//! breaks a rule wrongly or not at all.
 
 use std::collections::HashSet;
 use std::{error, fmt};
@@ -26,28 +26,31 @@ pub const RESERVED_NAMES: [&str; 14] = [
     "PreferenceRead",
 ];
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
     /// The type has no name.
     NoName,
-    /// The name means something else to viewers; see [`RESERVED_NAMES`].
+    /// The name has another meaning for viewers; see [`RESERVED_NAMES`].
     ReservedName(String),
     /// Two rows have the same key.
     DuplicateKey(String),
-    /// The payload's `type` is written by the profiler.
+    /// The profiler writes a field with this key itself.
     ReservedKey(String),
-    /// A graph or the colour refers to no field.
+    /// A graph or the colour refers to a field that does not exist.
     UnknownKey(String),
 }
 
-/// Without derive: this file is also compiled without the feature `engine`, where there is none.
+/// Written by hand, because this file is also compiled without the feature `engine`, where
+/// `thiserror` is not available.
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoName => f.write_str("a marker type needs a name"),
-            Self::ReservedName(name) => write!(f, "the marker type name {name:?} is reserved by viewers"),
+            Self::ReservedName(name) => {
+                write!(f, "the marker type name {name:?} is reserved by viewers")
+            }
             Self::DuplicateKey(key) => write!(f, "the field key {key:?} is used twice"),
             Self::ReservedKey(key) => write!(f, "a field must not be called {key:?}"),
             Self::UnknownKey(key) => write!(f, "there is no field {key:?}"),
@@ -82,8 +85,15 @@ impl MarkerSchema {
                 return Err(SchemaError::DuplicateKey(key.to_owned()));
             }
         }
-        let referred = self.graphs.iter().map(|graph| &graph.key).chain(&self.color_field);
-        match referred.into_iter().find(|key| !keys.contains(key.as_str())) {
+        let referred = self
+            .graphs
+            .iter()
+            .map(|graph| &graph.key)
+            .chain(&self.color_field);
+        match referred
+            .into_iter()
+            .find(|key| !keys.contains(key.as_str()))
+        {
             Some(key) => Err(SchemaError::UnknownKey(key.clone())),
             None => Ok(()),
         }

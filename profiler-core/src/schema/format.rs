@@ -1,7 +1,8 @@
 //! How a field's value is shown.
 //!
-//! Part of a marker schema. A table cannot hold tables, which the types say: a column has a
-//! [`Format`], only a field has a [`FieldFormat`]. So a forged schema cannot nest either.
+//! Part of a marker schema. A table cannot contain tables. The types enforce this: a column has a
+//! [`Format`], and only a field has a [`FieldFormat`]. So a forged schema cannot nest tables
+//! either.
 
 /// How one value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,9 +15,10 @@ pub enum Format {
     FilePath,
     /// Text that is removed when the user shares the profile without personal data.
     SanitizedString,
-    /// Text, stored in the row. Shared as it is, so nothing personal belongs here.
+    /// Text, stored in the row. It is never removed from a shared profile, so it must not be
+    /// personal.
     String,
-    /// Text that often repeats, stored once per thread. Shared as it is.
+    /// Text that often repeats, stored once per thread. It is never removed from a shared profile.
     UniqueString,
     /// An identifier that ties markers of several threads and processes into one flow.
     FlowId,
@@ -28,7 +30,7 @@ pub enum Format {
     Time,
     /// Milliseconds, shown as seconds.
     Seconds,
-    /// Milliseconds, shown as such.
+    /// Milliseconds, shown as milliseconds.
     Milliseconds,
     /// Microseconds.
     Microseconds,
@@ -42,8 +44,8 @@ pub enum Format {
     Integer,
     /// A number with decimals.
     Decimal,
-    /// A whole number, shown in hexadecimal where the viewer can: the Gecko format knows it
-    /// from version 35 on, in older ones it is written as [`Format::Integer`].
+    /// A whole number, shown in hexadecimal. Versions of the Gecko format before 35 do not know it;
+    /// there it is written as [`Format::Integer`].
     Hexadecimal,
     /// A process number.
     Pid,
@@ -86,7 +88,10 @@ impl Format {
 
     /// Whether rows hold the number of a text in the thread's string table, not the text.
     pub const fn is_string_index(self) -> bool {
-        matches!(self, Self::UniqueString | Self::FlowId | Self::TerminatingFlowId)
+        matches!(
+            self,
+            Self::UniqueString | Self::FlowId | Self::TerminatingFlowId
+        )
     }
 }
 
@@ -103,7 +108,10 @@ pub struct TableColumn {
 impl TableColumn {
     /// A column with a heading.
     pub fn new(label: impl Into<String>, format: Format) -> Self {
-        Self { format, label: Some(label.into()) }
+        Self {
+            format,
+            label: Some(label.into()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the parent controls in a process: its pool, its allowance, its oldest chunks.
+//! The parent's control over a process: its pool, its allowance, its oldest chunks.
 //!
 //! Called by `profiler-child`'s control thread for the parent, and by the parent for itself.
 
@@ -10,48 +10,49 @@ use crate::ids::{ByteLimit, ProcessKey};
 use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sys;
 use crate::time::Timestamp;
 
-/// Takes the pool that a parent made, for the life of this process, and says who we are and
-/// what the parent wants recorded, if that fits into the header.
+/// Takes the pool that a parent made, for the life of this process. Returns the identity of this
+/// process and the parameters that the parent requests, if they fit into the header.
 ///
 /// # Errors
-/// [`StartError::Attach`] if it is not a pool, or not for us.
+/// [`StartError::Attach`] if it is not a pool, or not a pool for this process.
 pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     with_runtime(|runtime| {
         runtime.stop();
-        gate::revoke_closing();
+        session_state::revoke_closing();
         let (manager, header) = runtime.take(pool, true)?;
         exit::prepare(&manager);
         Ok((header.key(), header.params))
     })
 }
 
-/// Says that this process writes no more. Its data stays where it is, for the parent; from now
-/// on no session starts here: a message of the parent may still arrive, and a late start would
-/// destroy data that must stay.
+/// Announces that this process writes no more entries. Its data stays in the pool, for the parent.
+/// No session can start here from now on: a message of the parent may still arrive, and a late
+/// start would destroy that data.
 ///
 /// Waits for threads of the profiler and takes locks, so it must not be called in a signal handler
 /// or in `exit`; see [`close_at_exit`](super::close_at_exit).
 pub fn close_pool() {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return;
     }
     with_runtime(|runtime| {
         let running = runtime.running.take().map(|mut running| {
-            // Before the gate closes: the sampler records at its end how long threads have rested.
+            // The sampler stops before the gate closes, because it records the unfinished idle
+            // periods of threads when it stops.
             if let Some(sampler) = running.sampler.take() {
                 sampler.stop();
             }
             running
         });
-        gate::close();
+        session_state::close();
         crate::record::local::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();
@@ -68,36 +69,49 @@ pub fn close_pool() {
 /// When there is no pool, or no descriptor left.
 pub fn pool_file() -> io::Result<File> {
     let file = |runtime: &mut Runtime| match &runtime.manager {
-        Some(manager) => manager.pool().file().map_err(io::Error::from).and_then(sys::read_only),
-        None => Err(io::Error::new(io::ErrorKind::NotFound, "no session has been started")),
+        Some(manager) => manager
+            .pool()
+            .file()
+            .map_err(io::Error::from)
+            .and_then(sys::read_only),
+        None => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "no session has been started",
+        )),
     };
     with_runtime(file)
 }
 
-/// Whether this process's pool is a file, which can be read when all processes are dead.
+/// Whether this process's pool is a file, which can be read after all processes have died.
 pub fn pool_outlives_all() -> bool {
-    let backing = |runtime: &mut Runtime| runtime.manager.as_ref().map(|manager| manager.pool().is_file());
+    let backing = |runtime: &mut Runtime| {
+        runtime
+            .manager
+            .as_ref()
+            .map(|manager| manager.pool().is_file())
+    };
     with_runtime(backing).unwrap_or(false)
 }
 
-/// Sets what this process may hold; destroys its oldest chunks until it holds no more.
+/// Sets the bytes that this process may hold; destroys its oldest chunks until it holds no more.
 pub fn set_allowance(allowance: ByteLimit) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
-    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+    if let Some(manager) = manager.filter(|_| !session_state::is_forked_child()) {
         manager.set_allowance(allowance);
     }
 }
 
-/// Destroys released chunks that were done at or before `at`; an update always follows.
+/// Destroys released chunks that were done at or before `at`. The listener always receives an
+/// update afterwards.
 pub fn destroy_released_chunks_at_or_before(at: Timestamp) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
-    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+    if let Some(manager) = manager.filter(|_| !session_state::is_forked_child()) {
         manager.destroy_at_or_before(at);
     }
 }
 
-/// Sets who hears of every change of the chunks; `None` for nobody. The one before hears
-/// `Final`. The listener runs on profiler threads and must not call this module.
+/// Sets the listener for every change of the chunks; `None` removes it. The previous listener
+/// receives `Final`. The listener runs on profiler threads and must not call this module.
 pub fn set_chunk_listener(listener: Option<Listener>) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
     if let Some(manager) = manager {

@@ -1,4 +1,4 @@
-//! The end of the process: what may run inside `exit`.
+//! The end of the process: the code that may run inside `exit`.
 //!
 //! `exit` can be called anywhere: in a signal handler that interrupted `malloc` or a thread that
 //! holds a lock of the profiler, or in the child of a `vfork`, which uses its parent's memory. So
@@ -14,14 +14,14 @@ use std::sync::atomic::AtomicPtr;
 
 use crate::manager::ChunkManager;
 use crate::pool::layout::{Life, header as at};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::AtomicU64;
 use crate::sync::fixed::{self, Ordering};
 use crate::sys;
 
 /// The word of the attached pool that holds its life cycle; null while no pool is attached.
 static LIFE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-/// The process that attached it.
+/// The number of the process that attached the pool.
 static OWNER: fixed::AtomicU64 = fixed::AtomicU64::new(0);
 
 /// Keeps the pool mapped, for [`close_at_exit`].
@@ -33,7 +33,7 @@ pub(super) fn prepare(manager: &Arc<ChunkManager>) {
     }
 }
 
-/// Marks the process as one that writes no more, and stops recording permanently. Unlike
+/// Marks the process as one that writes no more entries, and stops recording permanently. Unlike
 /// [`close_pool`](super::close_pool) it may be called by a signal handler and inside `exit`.
 ///
 /// Entries that other threads are writing are completed. Does nothing in a forked child or in the
@@ -43,7 +43,7 @@ pub fn close_at_exit() {
     if !is_owner() {
         return;
     }
-    gate::close();
+    session_state::close();
     // SAFETY: null, or a word of a pool that `prepare` keeps mapped for the life of the process.
     if let Some(life) = unsafe { LIFE.load(Ordering::Acquire).as_ref() } {
         life.store(Life::Closed as u64, Ordering::Release);
@@ -53,11 +53,11 @@ pub fn close_at_exit() {
 /// Calls the functions that run around a fork in the forking process. For tests only.
 #[doc(hidden)]
 pub fn pass_through_fork_handlers() {
-    gate::pass_through_fork_handlers();
+    session_state::pass_through_fork_handlers();
 }
 
 /// Whether this is the process that attached the pool. The gate is checked first for a child in a
 /// new namespace, which may have the same number.
 pub(super) fn is_owner() -> bool {
-    !gate::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
+    !session_state::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
 }

@@ -1,9 +1,9 @@
 //! A session from start to stop, in this process.
 //!
-//! Called by the parent's session, by the child's control thread, or directly by a program of
-//! one process. At most one session runs per process. Invariants: the gate is open exactly
-//! while a session runs; nothing is left after `stop` but the pool's names (and, where the
-//! system has no expedited barrier, the chunks that idle threads still own).
+//! Called by the parent's session, by the child's control thread, or directly by a program of one
+//! process. At most one session runs per process. Invariants: the gate is open exactly while a
+//! session runs; after `stop` only the pool's names are left (and, where the system has no
+//! expedited barrier, the chunks that idle threads still own).
 
 mod control;
 mod exit;
@@ -14,8 +14,8 @@ pub use crate::params::{Features, SessionParams};
 pub use crate::record::is_active;
 #[doc(hidden)]
 pub use control::{
-    attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
-    set_chunk_listener,
+    attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all,
+    set_allowance, set_chunk_listener,
 };
 #[doc(hidden)]
 pub use exit::{close_at_exit, pass_through_fork_handlers};
@@ -32,9 +32,9 @@ use crate::pool::header::Header;
 use crate::pool::layout::header as at;
 use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
-use crate::record::gate;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
+use crate::record::session_state;
 use crate::sampler::SamplingStats;
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sync::Ordering;
@@ -42,36 +42,36 @@ use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
-/// Why a session could not start.
+/// The reason why a session could not start.
 #[doc(hidden)]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The system gave no memory or no thread.
+    /// The system provided no memory or no thread.
     #[error("cannot start the profiler: {0}")]
     System(#[from] std::io::Error),
     /// The pool could not be taken.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The allowance does not even hold the tables.
+    /// The allowance is smaller than the tables.
     #[error("an allowance of {0} bytes is too small to record anything")]
     NoBudget(ByteLimit),
-    /// The pool was closed for good; what it holds must stay.
-    #[error("this process has ended its profiler")]
+    /// The pool was closed permanently; its contents must stay.
+    #[error("the profiler of this process was closed permanently")]
     Closed,
     /// This is a forked child of a recording process. It may start after an `exec`.
     #[error("a forked child cannot record; start the profiler after exec")]
     Forked,
 }
 
-/// How a session starts, beside its parameters.
+/// The options of a session's start, besides its parameters.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
-    /// Bytes this process may hold at first; by default the session's whole limit.
+    /// Bytes that this process may hold initially; by default the session's whole limit.
     pub allowance: Option<ByteLimit>,
-    /// The largest allowance that this process can ever get: its own pool has addresses for that.
-    /// By default the session's limit.
+    /// The largest allowance that this process can ever get: its own pool reserves addresses for
+    /// it. By default the session's limit.
     pub pool_limit: Option<ByteLimit>,
     /// The session's clock; by default one that starts now.
     pub clock: Option<SessionClock>,
@@ -79,8 +79,8 @@ pub struct StartOptions {
     pub name: String,
     /// Identity of that pool; by default a new one.
     pub id: Option<PoolId>,
-    /// Where that pool lies; by default in memory that goes with the process. See
-    /// [`pool::create_in`] for what the file must be.
+    /// The file of that pool; by default the pool is in memory that is freed with the process. See
+    /// [`pool::create_in`] for the requirements on the file.
     pub file: Option<Arc<File>>,
 }
 
@@ -96,7 +96,7 @@ struct Running {
 #[derive(Debug, Default)]
 struct Runtime {
     manager: Option<Arc<ChunkManager>>,
-    /// The pool was given by a parent and stays for the life of the process.
+    /// Whether the pool was supplied by a parent. It then stays for the life of the process.
     attached: bool,
     key: Option<ProcessKey>,
     epoch: u64,
@@ -106,30 +106,31 @@ struct Runtime {
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Held by every unit test that starts a session: there is one per process.
+/// Every unit test that starts a session holds this lock, because there is one session per process.
 #[cfg(test)]
 pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 
 /// Runs `body` with the state of this process. A forked child has none and does not take the lock,
 /// which another thread of its parent may have held during the fork.
 fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return body(&mut Runtime::default());
     }
-    let mut guard: MutexGuard<'_, Option<Runtime>> = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard: MutexGuard<'_, Option<Runtime>> =
+        RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     body(guard.get_or_insert_with(Runtime::default))
 }
 
-/// Starts a session; a running one is stopped first and its data is gone.
+/// Starts a session; a running one is stopped first and its data is lost.
 ///
 /// # Errors
 /// [`StartError`]; recording is off then.
 #[doc(hidden)]
 pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     with_runtime(|runtime| {
         runtime.check_open()?;
         runtime.stop();
@@ -137,20 +138,24 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
     })
 }
 
-/// Starts a session unless one with equal parameters runs already; then its data is kept.
+/// Starts a session, unless one with equal parameters already runs, whose data is then kept.
 ///
 /// # Errors
 /// [`StartError`]; recording is off then.
 #[doc(hidden)]
 pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     let params = params.normalized();
     with_runtime(|runtime| {
         runtime.check_open()?;
-        if runtime.running.as_ref().is_some_and(|running| running.params == params) {
+        if runtime
+            .running
+            .as_ref()
+            .is_some_and(|running| running.params == params)
+        {
             return Ok(());
         }
         runtime.stop();
@@ -158,36 +163,36 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
     })
 }
 
-/// Stops the session; its data is gone. Nothing happens if none runs.
+/// Stops the session; its data is lost. Does nothing if none runs.
 #[doc(hidden)]
 pub fn stop() {
-    if !gate::is_forked_child() {
+    if !session_state::is_forked_child() {
         with_runtime(Runtime::stop);
     }
 }
 
-/// Stops recording until [`resume`]. The paused range shows in the profile.
+/// Stops recording until [`resume`]. The profile shows the paused range.
 pub fn pause() {
     set_paused(true);
 }
 
-/// Goes on recording after [`pause`].
+/// Continues recording after [`pause`].
 pub fn resume() {
     set_paused(false);
 }
 
 fn set_paused(paused: bool) {
-    if !gate::is_forked_child() {
+    if !session_state::is_forked_child() {
         with_runtime(|runtime| runtime.set_paused(paused));
     }
 }
 
-/// Stops periodic sampling until [`resume_sampling`]; markers are recorded as before.
+/// Stops periodic sampling until [`resume_sampling`]; markers are still recorded.
 pub fn pause_sampling() {
     with_runtime(|runtime| runtime.pause_sampling(true));
 }
 
-/// Goes on sampling after [`pause_sampling`].
+/// Continues sampling after [`pause_sampling`].
 pub fn resume_sampling() {
     with_runtime(|runtime| runtime.pause_sampling(false));
 }
@@ -197,27 +202,31 @@ pub fn resume_sampling() {
 pub fn wait_one_periodic_sampling() -> bool {
     let running = |runtime: &mut Runtime| {
         let running = runtime.running.as_ref().filter(|running| !running.paused)?;
-        let bound =
-            Duration::from_nanos(running.params.interval_ns.saturating_mul(2)) + Duration::from_secs(1);
+        let bound = Duration::from_nanos(running.params.interval_ns.saturating_mul(2))
+            + Duration::from_secs(1);
         Some((running.sampler.as_ref()?.shared(), bound))
     };
     with_runtime(running).is_some_and(|(sampler, bound)| sampler.wait_one(bound))
 }
 
-/// What the sampler has done in this session; `None` if it does not run.
+/// The sampler's statistics of this session; `None` if it does not run.
 #[doc(hidden)]
 pub fn sampling_stats() -> Option<SamplingStats> {
-    let stats = |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
+    let stats =
+        |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
     with_runtime(stats)
 }
 
-/// How often threads of this process found no chunk ready and asked the chunk manager for one,
-/// which may allocate. For tests that must distinguish that from the usual case at any speed of the
-/// machine.
+/// The number of times that threads of this process found no chunk ready and requested one from the
+/// chunk manager, which may allocate. Lets tests distinguish this case from the usual one at any
+/// speed of the machine.
 #[doc(hidden)]
 pub fn chunks_not_ready() -> u64 {
     with_runtime(|runtime| {
-        runtime.manager.as_ref().map_or(0, |manager| manager.not_ready.load(Ordering::Relaxed))
+        runtime
+            .manager
+            .as_ref()
+            .map_or(0, |manager| manager.not_ready.load(Ordering::Relaxed))
     })
 }
 
@@ -228,19 +237,24 @@ pub fn is_sampling_paused() -> bool {
 
 /// Whether the running session is paused.
 pub fn is_paused() -> bool {
-    gate::word() & gate::PAUSED != 0
+    session_state::word() & session_state::PAUSED != 0
 }
 
 /// Whether this is a forked child of a process that recorded. It must not touch the profiler.
 #[doc(hidden)]
 pub fn is_forked() -> bool {
-    gate::is_forked_child()
+    session_state::is_forked_child()
 }
 
 /// The parameters of the running session.
 #[doc(hidden)]
 pub fn current_params() -> Option<SessionParams> {
-    with_runtime(|runtime| runtime.running.as_ref().map(|running| running.params.clone()))
+    with_runtime(|runtime| {
+        runtime
+            .running
+            .as_ref()
+            .map(|running| running.params.clone())
+    })
 }
 
 /// Identity of this process and its pool, once it has one.
@@ -251,7 +265,11 @@ pub fn own_key() -> Option<ProcessKey> {
 
 impl Runtime {
     fn check_open(&self) -> Result<(), StartError> {
-        if gate::is_closed() { Err(StartError::Closed) } else { Ok(()) }
+        if session_state::is_closed() {
+            Err(StartError::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
@@ -265,7 +283,7 @@ impl Runtime {
         let window = (params.window_ns > 0).then(|| Duration::from_nanos(params.window_ns));
         crate::manager::maintenance::pass(&manager, window);
         let mut idle = Reclaimer::new(&manager);
-        let reclaim = Box::new(move |manager: &ChunkManager| idle.look(manager));
+        let reclaim = Box::new(move |manager: &ChunkManager| idle.check(manager));
         let maintenance = Maintenance::start(Arc::clone(&manager), window, reclaim)?;
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
@@ -280,7 +298,7 @@ impl Runtime {
         })));
         crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
-        gate::set(gate::word_of(self.epoch, gate::ACTIVE));
+        session_state::set(session_state::word_of(self.epoch, session_state::ACTIVE));
         crate::groups::begin_session(&manager, self.epoch);
         let sampler = Sampler::start(SamplerConfig {
             manager: Arc::clone(&manager),
@@ -289,16 +307,21 @@ impl Runtime {
             filter,
             flush_counters: crate::alloc::flush_counters,
         });
-        // Otherwise the first stacks would be missing, and the first reading of the modules would
-        // compete with the maintenance thread for the processor.
+        // Without this wait the first stacks would be missing, and the first reading of the modules
+        // would compete with the maintenance thread for the processor.
         if let Some(sampler) = &sampler {
             sampler.wait_until_ready();
         }
-        self.running = Some(Running { params, maintenance, sampler, paused: false });
+        self.running = Some(Running {
+            params,
+            maintenance,
+            sampler,
+            paused: false,
+        });
         Ok(())
     }
 
-    /// The pool to record into: the one that a parent gave, or a new one.
+    /// The pool to record into: the pool that a parent supplied, or a new one.
     fn pool_for(
         &mut self,
         params: &SessionParams,
@@ -327,7 +350,11 @@ impl Runtime {
         self.take(file, false).map(|(manager, _)| manager)
     }
 
-    fn take(&mut self, file: File, attached: bool) -> Result<(Arc<ChunkManager>, Header), StartError> {
+    fn take(
+        &mut self,
+        file: File,
+        attached: bool,
+    ) -> Result<(Arc<ChunkManager>, Header), StartError> {
         let (pool, header) = Pool::attach(file)?;
         use_clock(header.clock.kind);
         join_line(&header.made);
@@ -341,29 +368,33 @@ impl Runtime {
 
     fn stop(&mut self) {
         // A closed pool must not change any more.
-        if gate::is_closed() {
+        if session_state::is_closed() {
             return;
         }
-        let Some(mut running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
         if let Some(sampler) = running.sampler.take() {
             sampler.stop();
         }
-        gate::set(0);
+        session_state::set(0);
         crate::alloc::end_session();
         let ended = local::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
             seize_patiently(manager);
-            // Threads that have not joined may still be adding to the tables, which are cleared
-            // next.
-            ended.into_iter().for_each(|ended| _ = wait_until_alone(ended, pause_a_moment));
+            // Threads that have not been joined may still be adding to the tables, which are
+            // cleared next.
+            ended
+                .into_iter()
+                .for_each(|ended| _ = wait_until_alone(ended, pause_a_moment));
             manager.pool().set_header(at::EPOCH, 0);
             manager.lock().chunks.clear(manager);
             manager.set_listener(None);
             clear_tables(manager);
         }
         if !self.attached {
-            // Threads that were set up for it keep it mapped until they record again or end.
+            // Threads with a recorder for this pool keep it mapped until they record again or end.
             self.manager = None;
             self.key = None;
         }
@@ -371,36 +402,55 @@ impl Runtime {
 
     fn pause_sampling(&mut self, paused: bool) {
         self.sampling_paused = paused;
-        if let Some(sampler) = self.running.as_ref().and_then(|running| running.sampler.as_ref()) {
+        if let Some(sampler) = self
+            .running
+            .as_ref()
+            .and_then(|running| running.sampler.as_ref())
+        {
             sampler.set_paused(paused);
         }
     }
 
     fn set_paused(&mut self, paused: bool) {
-        let (Some(running), Some(manager)) = (&mut self.running, &self.manager) else { return };
+        let (Some(running), Some(manager)) = (&mut self.running, &self.manager) else {
+            return;
+        };
         if running.paused == paused {
             return;
         }
         running.paused = paused;
-        let flags = if paused { gate::ACTIVE | gate::PAUSED } else { gate::ACTIVE };
-        gate::set(gate::word_of(self.epoch, flags));
+        let flags = if paused {
+            session_state::ACTIVE | session_state::PAUSED
+        } else {
+            session_state::ACTIVE
+        };
+        session_state::set(session_state::word_of(self.epoch, flags));
         pauses::note(manager, paused);
     }
 }
 
-/// Prepares the tables for a session; `None` if the allowance does not hold them.
+/// Prepares the tables for a session; `None` if the allowance is smaller than the tables.
 fn begin(manager: &ChunkManager, now: Timestamp) -> Option<(ThreadId, crate::ids::ThreadIndex)> {
     let mut state = manager.lock();
     state.chunks.clear(manager); // a closed pool that is started again
     state.chunks.begin_session(now);
     let tid = ThreadId::new(u64::from(sys::process_id().get()));
-    let main = NewThread { tid, is_main: true, name: "GeckoMain", at: now };
+    let main = NewThread {
+        tid,
+        is_main: true,
+        name: "GeckoMain",
+        at: now,
+    };
     let row = state.rows.begin_session(manager, main)?;
     Some((tid, row))
 }
 
 fn clear_tables(manager: &ChunkManager) {
-    if let Some(pauses) = manager.pool().pauses().filter(|_| manager.lock().rows.pauses_booked()) {
+    if let Some(pauses) = manager
+        .pool()
+        .pauses()
+        .filter(|_| manager.lock().rows.pauses_charged())
+    {
         pauses.clear();
     }
     let state = manager.lock();
@@ -408,7 +458,7 @@ fn clear_tables(manager: &ChunkManager) {
     state.rows.reset_groups(manager);
 }
 
-/// Takes all chunks from the threads, giving those in the middle of an entry 10 ms to finish.
+/// Takes all chunks from the threads; waits up to 10 ms for threads in the middle of an entry.
 fn seize_patiently(manager: &ChunkManager) {
     for _ in 0..PATIENCE {
         if local::seize_all(manager) == 0 {
@@ -418,6 +468,7 @@ fn seize_patiently(manager: &ChunkManager) {
     }
 }
 
+/// The maximum number of pauses in which a stop waits for threads.
 const PATIENCE: u32 = 20;
 
 fn pause_a_moment() {
@@ -438,9 +489,13 @@ fn wait_until_alone<T>(mut shared: Arc<T>, mut pause: impl FnMut()) -> bool {
     in_time || is_alone()
 }
 
-/// A chunk that fills within 50 ms calls for a larger one.
+/// A chunk that fills within 50 ms should be followed by a larger one. Returns that time in ticks.
 fn fast_fill_ticks(manager: &ChunkManager) -> u64 {
-    manager.pool().clock().converter(Anchor::take()).ticks_in(50_000_000)
+    manager
+        .pool()
+        .clock()
+        .converter(Anchor::take())
+        .ticks_in(50_000_000)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -448,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_waits_for_those_that_still_have_a_share_but_not_for_ever() {
+    fn a_stop_waits_for_other_references_for_a_limited_time() {
         let session = Arc::new(());
         let mut shares = vec![Arc::clone(&session), Arc::clone(&session)];
         let mut pauses = 0;
@@ -459,6 +514,9 @@ mod tests {
         assert_eq!((alone, pauses), (true, 2));
         let session = Arc::new(());
         let _share = Arc::clone(&session);
-        assert!(!wait_until_alone(session, || {}), "whoever never lets go is not waited for");
+        assert!(
+            !wait_until_alone(session, || {}),
+            "a reference that is never dropped is not waited for"
+        );
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A program that becomes a daemon, or that prepares to execute another one, closes all descriptors
 //! from 3 on, without knowing which of them belong to the profiler. The system then reuses the
-//! numbers for files of the program, and a call with such a number acts on those files. So a
-//! descriptor that is kept for long is kept as an [`OwnDescriptor`], which remembers the file it
-//! was made for. Invariants: a number that refers to another file is neither used nor closed; it is
+//! numbers for files of the program, and a call with such a number acts on those files. A
+//! long-lived descriptor is therefore kept as an [`OwnDescriptor`], which remembers the file it was
+//! made for. Invariant: a number that refers to another file is neither used nor closed; it is
 //! forgotten, because it belongs to the program now. The check is one system call, `statx`. If the
 //! program closes our descriptor between the check and the use, the use acts on the program's file;
 //! no process can prevent that.
@@ -31,7 +31,7 @@ impl From<DescriptorLost> for io::Error {
 }
 
 impl DescriptorLost {
-    /// Whether this is what `error` reports.
+    /// Whether `error` was made from a [`DescriptorLost`].
     pub fn is_in(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
@@ -47,8 +47,9 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The identity of the file that has this number now. Makes and closes no descriptor, because
-    /// closing any descriptor of a file releases all POSIX locks that the process holds on it.
+    /// The identity of the file that has this number now. Neither makes nor closes a descriptor,
+    /// because closing any descriptor of a file releases all POSIX locks that the process holds on
+    /// it.
     ///
     /// # Errors
     /// `EBADF` for a number that refers to no file.
@@ -57,12 +58,13 @@ impl FileIdentity {
     }
 }
 
-/// A value that closes a descriptor when it is dropped, unless the number refers to another file by
-/// then.
+/// A value that closes a descriptor when it is dropped, unless the number refers to another file at
+/// that time.
 #[derive(Debug)]
 pub struct OwnDescriptor<T> {
     value: ManuallyDrop<T>,
-    /// `None` if it is not known; then the value is used unchecked.
+    /// The number, and the file it referred to. `None` if unknown: the value is then used
+    /// unchecked.
     known: Option<(RawFd, FileIdentity)>,
 }
 
@@ -75,16 +77,22 @@ impl<T: AsRawFd> OwnDescriptor<T> {
 }
 
 impl<T> OwnDescriptor<T> {
-    /// For a type that does not show its number: the caller passes the number if it knows it.
+    /// Like `new`, for a type that does not expose its number. The caller passes the number if it
+    /// is known.
     pub fn of_number(value: T, number: Option<RawFd>) -> Self {
         let known = number.and_then(|number| Some((number, FileIdentity::of_number(number).ok()?)));
-        Self { value: ManuallyDrop::new(value), known }
+        Self {
+            value: ManuallyDrop::new(value),
+            known,
+        }
     }
 
-    /// The same value, after the caller has put another file of ours under the number.
+    /// The same value, after the caller has put another file of the profiler under the number.
     #[must_use]
     pub fn renewed(mut self) -> Self {
-        self.known = self.known.and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
+        self.known = self
+            .known
+            .and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
         self
     }
 
@@ -93,18 +101,22 @@ impl<T> OwnDescriptor<T> {
         self.known.is_none_or(|(number, identity)| {
             match FileIdentity::of_number(number) {
                 Ok(now) => now == identity,
-                // A sandbox may refuse the question; then the number counts as ours.
+                // A sandbox may refuse the call; then the number counts as ours.
                 Err(error) => error.raw_os_error() != Some(libc::EBADF),
             }
         })
     }
 
-    /// The value, for one use now.
+    /// The value, for one immediate use.
     ///
     /// # Errors
     /// [`DescriptorLost`].
     pub fn get(&self) -> Result<&T, DescriptorLost> {
-        if self.is_ours() { Ok(&self.value) } else { Err(DescriptorLost) }
+        if self.is_ours() {
+            Ok(&self.value)
+        } else {
+            Err(DescriptorLost)
+        }
     }
 
     /// The value without a check, for uses that are harmless with any file.
@@ -147,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_means_another_file_is_neither_used_nor_closed() {
+    fn a_number_that_refers_to_another_file_is_neither_used_nor_closed() {
         let (ours, _writer) = pipe();
         let number = ours.as_raw_fd();
         let own = OwnDescriptor::new(ours);
         assert!(own.get().is_ok());
         // The program closes it, and the system reuses the number for a file of the program.
-        let (theirs, _) = pipe();
-        // SAFETY: both numbers are open; that of `own` is replaced on purpose.
-        assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
+        let (foreign, _) = pipe();
+        // SAFETY: both numbers are open; `own`'s number is replaced on purpose.
+        assert_eq!(unsafe { libc::dup2(foreign.as_raw_fd(), number) }, number);
         assert_eq!(own.get().err(), Some(DescriptorLost));
         drop(own);
         assert_eq!(
             FileIdentity::of_number(number).unwrap(),
-            FileIdentity::of_number(theirs.as_raw_fd()).unwrap()
+            FileIdentity::of_number(foreign.as_raw_fd()).unwrap()
         );
         // SAFETY: the number was made above and has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(number) });

@@ -31,18 +31,25 @@ pub struct ForeignFile {
 }
 
 impl ForeignFile {
-    /// The descriptor of this file that could not be closed earlier, if there is one. Call this
-    /// before opening the file again.
+    /// The kept descriptor of this file, if an earlier one could not be closed. Call this before
+    /// opening the file again.
     pub fn kept(identity: FileIdentity) -> Option<Self> {
-        let file = kept().iter().find(|(known, _)| *known == identity).map(|(_, file)| Arc::clone(file))?;
-        let is_the_same = FileIdentity::of_number(file.as_raw_fd()).is_ok_and(|now| now == identity);
+        let file = kept()
+            .iter()
+            .find(|(known, _)| *known == identity)
+            .map(|(_, file)| Arc::clone(file))?;
+        let is_the_same =
+            FileIdentity::of_number(file.as_raw_fd()).is_ok_and(|now| now == identity);
         is_the_same.then_some(Self { file, at: 0 })
     }
 }
 
 impl From<File> for ForeignFile {
     fn from(file: File) -> Self {
-        Self { file: Arc::new(file), at: 0 }
+        Self {
+            file: Arc::new(file),
+            at: 0,
+        }
     }
 }
 
@@ -68,10 +75,14 @@ impl Seek for ForeignFile {
 
 impl Drop for ForeignFile {
     fn drop(&mut self) {
-        let is_last = Arc::strong_count(&self.file) == 1; // of a kept one there is a second
+        let is_last = Arc::strong_count(&self.file) == 1; // a kept file has a second reference
         if is_last && may_release_lock(self.file.as_raw_fd()) {
             let identity = FileIdentity::of_number(self.file.as_raw_fd());
-            kept().extend(identity.ok().map(|identity| (identity, Arc::clone(&self.file))));
+            kept().extend(
+                identity
+                    .ok()
+                    .map(|identity| (identity, Arc::clone(&self.file))),
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Linux: sealed memfds, hole punching, populate ahead, expedited membarrier, fork hygiene.
+//! The system functions on Linux: sealed memfds, hole punching, populating pages, expedited
+//! membarrier, fork handling.
 //!
-//! Called through `sys` only. Invariant: no function here panics, and every failure that the
-//! caller can do without is a `false` or a fallback rather than an error.
+//! Called through `sys` only. Invariant: no function here panics, and every failure that the caller
+//! can tolerate is a `false` or a fallback rather than an error.
 
 #![allow(unsafe_code)]
 
@@ -19,11 +20,11 @@ use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
 ///
-/// Not sealed against future writes: that would also forbid punching holes, and a destroyed
-/// chunk must give its pages back.
+/// Not sealed against future writes: that would also forbid punching holes, and a destroyed chunk
+/// must return its pages.
 ///
 /// # Errors
-/// What the kernel says when there is no memfd, no descriptor left, or a file size limit.
+/// Errors of the kernel: no memfd, no descriptor left, or a file size limit.
 pub fn create_pool_file(len: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("profiler-pool", flags | MemfdFlags::NOEXEC_SEAL)
@@ -36,8 +37,8 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
 /// Makes an empty file `len` bytes long, without taking memory or disk.
 ///
 /// # Errors
-/// What the file system says. A limit on the size of files is looked up first: the kernel would
-/// end the process for exceeding it.
+/// Errors of the file system. The limit on the size of files is checked first: the kernel would end
+/// the process for exceeding it.
 pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| len > limit) {
@@ -53,7 +54,7 @@ pub fn boot_id() -> BootId {
     BootId::new(u128::from_str_radix(&digits, 16).unwrap_or(0))
 }
 
-/// Whether nobody can make the file shorter, so that a mapping of it never faults.
+/// Whether no process can shorten the file, so that a mapping of it never faults.
 pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
     let needed = SealFlags::SHRINK | SealFlags::GROW;
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(needed))
@@ -62,7 +63,7 @@ pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
 /// The same file under a descriptor that cannot write.
 ///
 /// # Errors
-/// What the system says, for example without `/proc`.
+/// Errors of the system, for example without `/proc`.
 pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -71,9 +72,10 @@ pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
 /// recorder allows.
 pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     let mut about = MaybeUninit::<libc::statx>::uninit();
-    let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
-    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a place
-    // of that size.
+    let path = c"".as_ptr();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a
+    // buffer of that size.
     let failed = unsafe { libc::statx(number, path, flags, libc::STATX_INO, about.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -81,7 +83,10 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     // SAFETY: a call that did not fail wrote it.
     let about = unsafe { about.assume_init() };
     let device = u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor);
-    Ok(FileIdentity { device, inode: about.stx_ino })
+    Ok(FileIdentity {
+        device,
+        inode: about.stx_ino,
+    })
 }
 
 /// Whether closing this descriptor may release a POSIX lock of the process. The system does not
@@ -91,32 +96,37 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
 pub(crate) fn may_release_lock(number: i32) -> bool {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    (lock.l_type, lock.l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    (lock.l_type, lock.l_whence) = (
+        libc::F_WRLCK as libc::c_short,
+        libc::SEEK_SET as libc::c_short,
+    );
     // SAFETY: the kernel reads and writes one `flock` through the pointer, which is valid for one.
     let failed = unsafe { libc::fcntl(number, libc::F_OFD_GETLK, &raw mut lock) };
     // An "open file description" lock is reported with the number -1; closing does not release it.
     failed == 0 && lock.l_type != libc::F_UNLCK as libc::c_short && lock.l_pid != -1
 }
 
-/// Bytes of memory (or disk) that a pool file really occupies.
+/// Bytes of memory (or disk) that a pool file actually occupies.
 ///
 /// # Errors
-/// What `fstat` says.
+/// Errors of `fstat`.
 pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
     let stat = rustix::fs::fstat(file)?;
-    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+    Ok(u64::try_from(stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512))
 }
 
-/// Gives the pages of a range of a pool file back, without mapping it.
+/// Returns the pages of a range of a pool file to the system, without mapping it.
 ///
 /// # Errors
-/// What `fallocate` says; a file system may not support holes.
+/// Errors of `fallocate`; a file system may not support holes.
 pub fn punch_hole(file: &impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(file, flags, offset, len)?)
 }
 
-/// Prepares a mapping: not inherited over fork, and no huge pages that would exceed the books.
+/// Prepares a mapping: not inherited over fork, and no huge pages that would exceed the budget.
 ///
 /// # Safety
 /// `start..start + len` is one whole mapping that the caller owns.
@@ -128,14 +138,16 @@ pub(crate) unsafe fn advise_mapping(start: *mut u8, len: usize) -> io::Result<()
     Ok(())
 }
 
-/// Allocates the pages of a range now, so that nobody faults on them later. Leaves what is there.
+/// Allocates the pages of a range now, so that no thread faults on them later. Keeps their
+/// contents.
 ///
 /// # Errors
 /// When there is no room for them; `Unsupported` for memory that `may_fault` before Linux 5.14,
-/// where the only way to find out is a fault.
+/// where only a fault would reveal that.
 ///
 /// # Safety
-/// The range lies in a mapping that stays; unless it `may_fault`, nobody else uses it meanwhile.
+/// The range lies in a mapping that stays; unless it `may_fault`, no other thread uses it
+/// meanwhile.
 pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io::Result<()> {
     // SAFETY: the caller's promise; populating does not change contents.
     let populated = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
@@ -150,23 +162,25 @@ pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io
     }
 }
 
-/// Before Linux 5.14: writes one byte of each page.
+/// Before Linux 5.14: writes the first byte of each page again, with its own value.
 ///
 /// # Safety
-/// The range lies in a mapping, and nobody else uses it meanwhile.
+/// The range lies in a mapping, and no other thread uses it meanwhile.
 unsafe fn touch(start: *mut u8, len: usize) {
     for offset in (0..len).step_by(4096) {
         // SAFETY: offset < len, so the address stays inside the caller's range.
         let address = unsafe { start.add(offset) };
-        // SAFETY: the caller owns the range exclusively; volatile so that the fault happens.
-        unsafe { address.write_volatile(0) };
+        // SAFETY: the caller owns the range exclusively.
+        let byte = unsafe { address.read_volatile() };
+        // SAFETY: as above; volatile so that the fault happens.
+        unsafe { address.write_volatile(byte) };
     }
 }
 
-/// Gives the pages of a range of a shared mapping back to the system. They read as zero after.
+/// Returns the pages of a range of a shared mapping to the system. They read as zero afterwards.
 ///
 /// # Safety
-/// The range lies in a shared file mapping that the caller owns, and nobody else uses it.
+/// The range lies in a shared file mapping that the caller owns, and no other thread uses it.
 pub(crate) unsafe fn release(start: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
     Ok(unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxRemove) }?)
@@ -178,7 +192,7 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::new(u64::try_from(raw).unwrap_or(0))
 }
 
-/// What the system calls the calling thread: at most 15 bytes of its name.
+/// The system's name of the calling thread, at most 15 bytes.
 pub(crate) fn current_thread_name() -> Option<String> {
     let mut room = [0_u8; 16];
     // SAFETY: writes at most 16 bytes, and a zero among them.
@@ -189,7 +203,9 @@ pub(crate) fn current_thread_name() -> Option<String> {
 
 /// The system's name for this process: the name of its first thread.
 pub(crate) fn process_name() -> Option<String> {
-    std::fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end_matches('\n').to_owned())
+    std::fs::read_to_string("/proc/self/comm")
+        .ok()
+        .map(|name| name.trim_end_matches('\n').to_owned())
 }
 
 /// The number of this process's time namespace; 0 if it cannot be known.
@@ -208,28 +224,33 @@ pub(crate) fn running_process() -> u64 {
     u64::try_from(pid).unwrap_or(0)
 }
 
-/// When a process started, in clock ticks since boot; 0 when there is no such process any more.
+/// When a process started, in clock ticks since boot; 0 if the process no longer exists.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The second field is the command in parentheses and may hold anything; start is the 22nd.
+    // The second field is the command in parentheses and may contain any bytes; start is the 22nd.
     let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     if matches!(after_command.trim_start().chars().next(), Some('Z' | 'X')) {
-        return ProcessStart::new(0); // it has ended, and nobody has taken its status
+        return ProcessStart::new(0); // it has ended, and its parent has not waited for it
     }
-    let start = after_command.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok());
+    let start = after_command
+        .split_ascii_whitespace()
+        .nth(19)
+        .and_then(|field| field.parse().ok());
     ProcessStart::new(start.unwrap_or(0))
 }
 
-/// Looks at this process's memory again and again, without opening a file each time.
+/// Reads this process's memory size repeatedly without opening a file each time.
 #[derive(Debug)]
 pub(crate) struct ResidentMemory(OwnFile);
 
 impl ResidentMemory {
     pub(crate) fn open() -> Option<Self> {
-        File::open("/proc/self/statm").ok().map(|file| Self(file.into()))
+        File::open("/proc/self/statm")
+            .ok()
+            .map(|file| Self(file.into()))
     }
 
-    /// The bytes that are resident now. Makes two system calls and allocates nothing.
+    /// The resident bytes now. Makes two system calls and allocates nothing.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let mut text = [0_u8; 128];
         let len = self.0.get().ok()?.read_at(&mut text, 0).ok()?;
@@ -241,8 +262,9 @@ impl ResidentMemory {
 
 /// Makes every running thread of this process pass a full memory barrier.
 ///
-/// Returns whether it did: then whatever a thread stored before its last look at an atomic is
-/// visible here, and whatever we stored before is visible to each thread's next look.
+/// Returns whether it did. In that case everything that a thread stored before its last read of an
+/// atomic is visible here, and everything that we stored before is visible to each thread's next
+/// read.
 pub(crate) fn barrier_on_all_threads() -> bool {
     const QUERY: libc::c_int = 0;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -268,9 +290,13 @@ pub(crate) unsafe fn wipe_on_fork(page: *mut u8, len: usize) -> bool {
     unsafe { rustix::mm::madvise(page.cast(), len, Advice::LinuxWipeOnFork) }.is_ok()
 }
 
-/// Has these called around every `fork` made through the C library: before, and after it in the parent and in
-/// the child.
-pub(crate) fn on_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+/// Registers functions that run around every `fork` made through the C library: before it, and
+/// after it in the parent and in the child.
+pub(crate) fn on_fork(
+    before: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+) -> bool {
     // SAFETY: the handlers are static functions that only store to atomics.
     unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }
@@ -298,6 +324,14 @@ mod tests {
     }
 
     #[test]
+    fn touched_pages_keep_their_contents() {
+        let mut memory = vec![7_u8; 3 * 4096];
+        // SAFETY: the memory is this test's own.
+        unsafe { touch(memory.as_mut_ptr(), memory.len()) };
+        assert!(memory.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
     fn start_times_tell_processes_apart() {
         let own = process_start(ProcessId::new(std::process::id()));
         assert!(own.get() > 0);
@@ -305,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_grows_with_what_is_touched() {
+    fn resident_memory_grows_with_touched_pages() {
         let memory = ResidentMemory::open().unwrap();
         let before = memory.bytes().unwrap();
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);

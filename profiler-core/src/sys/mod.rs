@@ -1,6 +1,6 @@
-//! The operating system, behind one door: memory of pools, quiet threads, fork, identities.
+//! The interface to the operating system: memory of pools, quiet threads, fork, identities.
 //!
-//! Everything Linux-only is in `linux`; `portable` has the same functions for the rest and is
+//! All Linux-only code is in `linux`; `portable` has the same functions for other systems and is
 //! compiled and tested on Linux with `--cfg profiler_portable`. A port is a new file here.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -18,7 +18,7 @@ mod foreign_file;
 mod thread_end;
 mod threads;
 
-/// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
+/// The system functions that sampling needs. Without them nothing is sampled, see `sampler`.
 #[cfg(all(
     target_os = "linux",
     not(profiler_portable),
@@ -30,8 +30,9 @@ pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_id, current_thread_name, file_identity, may_release_lock, on_fork, populate, process_name,
-    process_start, read_only, release, running_process, stretch, time_namespace, wipe_on_fork,
+    current_thread_id, current_thread_name, file_identity, may_release_lock, on_fork, populate,
+    process_name, process_start, read_only, release, running_process, stretch, time_namespace,
+    wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub(crate) use thread_end::ThreadEnd;
@@ -42,7 +43,7 @@ use std::os::fd::AsFd;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart, ThreadId};
 
-/// Finds out what later checks of alternate stacks need to know. May make a system call.
+/// Obtains the values that later checks of alternate stacks need. May make a system call.
 pub(crate) fn prepare_alternate_stack_checks() {
     #[cfg(all(
         target_os = "linux",
@@ -54,16 +55,16 @@ pub(crate) fn prepare_alternate_stack_checks() {
 
 /// Notes whether a signal to the calling thread, whose number is `thread`, would overflow its
 /// alternate stack. Makes a system call on systems where threads are signalled.
-pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
+pub(crate) fn check_alternate_stack(_thread: ThreadId) {
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    native::alternate_stack::look_at_own(_thread);
+    native::alternate_stack::check_own(_thread);
 }
 
-/// Forgets what was noted about the calling thread's alternate stack.
+/// Removes the note about the calling thread's alternate stack.
 pub(crate) fn forget_alternate_stack() {
     #[cfg(all(
         target_os = "linux",
@@ -90,7 +91,9 @@ pub(crate) fn thread_cpu_ns() -> Option<u64> {
 
 fn cpu_clock_ns(clock: rustix::time::ClockId) -> Option<u64> {
     let used = rustix::time::clock_gettime(clock);
-    let whole = u64::try_from(used.tv_sec).ok()?.checked_mul(1_000_000_000)?;
+    let whole = u64::try_from(used.tv_sec)
+        .ok()?
+        .checked_mul(1_000_000_000)?;
     whole.checked_add(u64::try_from(used.tv_nsec).ok()?)
 }
 
@@ -99,12 +102,12 @@ pub fn own_process_start() -> ProcessStart {
     process_start(process_id())
 }
 
-/// The pool file of `key` still belongs to the process that runs under its pid now.
+/// Whether the process that runs under `key`'s pid now is still the owner of its pool file.
 pub fn is_alive(key: &ProcessKey) -> bool {
     key.pid.get() != 0 && process_start(key.pid) == key.start
 }
 
-/// Whether only this user may change the file: a regular one that it owns, closed to all others.
+/// Whether only this user may change the file: a regular file that the user owns, closed to others.
 pub(crate) fn is_private(file: &impl AsFd) -> bool {
     let own = rustix::process::geteuid().as_raw();
     rustix::fs::fstat(file).is_ok_and(|stat| {
@@ -113,7 +116,7 @@ pub(crate) fn is_private(file: &impl AsFd) -> bool {
     })
 }
 
-/// Size of a page of memory in bytes; the unit in which memory is taken and given back.
+/// Size of a page of memory in bytes; the unit in which memory is taken and returned.
 pub fn page_size() -> u64 {
     let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     size.clamp(4096, 1 << 20)

@@ -1,7 +1,9 @@
-//! The portable fallback: file-backed pools, no populate ahead, no seizing of idle chunks.
+//! The portable fallback: file-backed pools, no populating of pages without faults, no seizing of
+//! idle chunks.
 //!
-//! Same functions as `linux`. What a system cannot do is answered with an error or `false`, and
-//! the callers' books stay right: memory that cannot be given back stays booked.
+//! Has the same functions as `linux`. An operation that a system does not support returns an error
+//! or `false`, and the callers' accounting stays correct: memory that cannot be returned stays
+//! charged.
 
 #![allow(unsafe_code)]
 
@@ -16,13 +18,17 @@ use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 /// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn create_pool_file(len: u64) -> io::Result<File> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     let name = format!("profiler-pool-{:032x}", u128::from_le_bytes(random));
     let path = std::env::temp_dir().join(name);
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
     std::fs::remove_file(&path)?;
     stretch(&file, len)?;
     Ok(file)
@@ -31,22 +37,23 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
 /// Makes an empty file `len` bytes long, without taking disk where files may have holes.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
     Ok(rustix::fs::ftruncate(file, len)?)
 }
 
-/// Unknown here.
+/// The default value: the boot is unknown here.
 pub fn boot_id() -> BootId {
     BootId::default()
 }
 
-/// Cannot be known here; the file has no name, so only those who were handed it could.
+/// Always true, because it cannot be checked here: the file has no name, so only processes that
+/// received its descriptor could shorten it.
 pub(crate) fn cannot_shrink(_file: &impl AsFd) -> bool {
     true
 }
 
-/// The same file; a descriptor that cannot write is not to be had without a name.
+/// The same file, still writable: without a name it cannot be opened for reading only.
 ///
 /// # Errors
 /// When no descriptor is left.
@@ -57,7 +64,7 @@ pub(crate) fn read_only(file: &File) -> io::Result<File> {
 /// Device and inode of the file that has this number.
 pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel checks the number, and writes one `stat` to a place of that size.
+    // SAFETY: the kernel checks the number, and writes one `stat` to a buffer of that size.
     let failed = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -65,24 +72,29 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     // SAFETY: a call that did not fail wrote it.
     let stat = unsafe { stat.assume_init() };
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // their types differ between systems
-    Ok(FileIdentity { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
+    Ok(FileIdentity {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+    })
 }
 
-/// Cannot be known here.
+/// Always false: the locks of a process cannot be known here.
 pub(crate) fn may_release_lock(_number: i32) -> bool {
     false
 }
 
-/// Bytes that a pool file really occupies.
+/// Bytes that a pool file actually occupies.
 ///
 /// # Errors
-/// What `fstat` says.
+/// Errors of `fstat`.
 pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
     let stat = rustix::fs::fstat(file)?;
-    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+    Ok(u64::try_from(stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512))
 }
 
-/// Gives pages back: not possible here.
+/// Returning pages is not possible here.
 ///
 /// # Errors
 /// Always `Unsupported`.
@@ -90,7 +102,7 @@ pub fn punch_hole(_file: &impl AsFd, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Nothing to prepare.
+/// Does nothing: mappings need no preparation here.
 ///
 /// # Safety
 /// None needed; kept equal to the Linux signature.
@@ -98,11 +110,11 @@ pub(crate) unsafe fn advise_mapping(_start: *mut u8, _len: usize) -> io::Result<
     Ok(())
 }
 
-/// Touches one byte of each page, so that nobody faults on it later. Memory that `may_fault` is
-/// refused: there is no way to find out but the fault.
+/// Writes one byte of each page again, so that no thread faults on the page later. Memory that
+/// `may_fault` is refused: only a fault would reveal that there is no room.
 ///
 /// # Safety
-/// The range lies in a mapping that stays, and nobody else uses it meanwhile.
+/// The range lies in a mapping that stays, and no other thread uses it meanwhile.
 pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io::Result<()> {
     if may_fault {
         return Err(io::ErrorKind::Unsupported.into());
@@ -110,13 +122,15 @@ pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io
     for offset in (0..len).step_by(4096) {
         // SAFETY: offset < len, so the address stays inside the caller's range.
         let address = unsafe { start.add(offset) };
-        // SAFETY: the caller owns the range exclusively; volatile so that the fault happens.
-        unsafe { address.write_volatile(0) };
+        // SAFETY: the caller owns the range exclusively.
+        let byte = unsafe { address.read_volatile() };
+        // SAFETY: as above; volatile so that the fault happens.
+        unsafe { address.write_volatile(byte) };
     }
     Ok(())
 }
 
-/// Gives pages back: not possible here.
+/// Returning pages is not possible here.
 ///
 /// # Safety
 /// None needed; kept equal to the Linux signature.
@@ -132,22 +146,22 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::new(hasher.finish() >> 16)
 }
 
-/// Not known here.
+/// Always `None`: thread names cannot be read here.
 pub(crate) fn current_thread_name() -> Option<String> {
     None
 }
 
-/// Not known here.
+/// Always `None`: the process's name cannot be read here.
 pub(crate) fn process_name() -> Option<String> {
     None
 }
 
-/// There are none here.
+/// Always 0: there are no time namespaces here.
 pub(crate) fn time_namespace() -> u64 {
     0
 }
 
-/// Not used here, where the system is not asked for names.
+/// Not used here, because names are not read from the system.
 pub(crate) const THREAD_NAME_BYTES: usize = 15;
 
 /// The number of the process that runs this.
@@ -155,12 +169,12 @@ pub(crate) fn running_process() -> u64 {
     u64::from(std::process::id())
 }
 
-/// Unknown here; the pool's random number alone tells two lives of a pid apart.
+/// Unknown here; only the pool's random number distinguishes two processes with the same pid.
 pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
     ProcessStart::new(0)
 }
 
-/// Cannot be known here.
+/// The resident memory cannot be known here.
 #[derive(Debug)]
 pub(crate) struct ResidentMemory;
 
@@ -169,18 +183,18 @@ impl ResidentMemory {
         None
     }
 
-    /// Never called, since there is none.
+    /// Never called, since there is no such value.
     pub(crate) fn bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// No such barrier here.
+/// Always false: there is no such barrier here.
 pub(crate) fn barrier_on_all_threads() -> bool {
     false
 }
 
-/// No such advice here; the fork handler must do.
+/// Always false: there is no such advice here, and only the fork handler clears the page.
 ///
 /// # Safety
 /// None needed; kept equal to the Linux signature.
@@ -188,9 +202,13 @@ pub(crate) unsafe fn wipe_on_fork(_page: *mut u8, _len: usize) -> bool {
     false
 }
 
-/// Has these called around every `fork` made through the C library: before, and after it in the parent and in
-/// the child.
-pub(crate) fn on_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+/// Registers functions that run around every `fork` made through the C library: before it, and
+/// after it in the parent and in the child.
+pub(crate) fn on_fork(
+    before: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+) -> bool {
     // SAFETY: the handlers are static functions that only store to atomics.
     unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }

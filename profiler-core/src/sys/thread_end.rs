@@ -25,17 +25,20 @@ pub(crate) struct ThreadEnd {
 
 impl ThreadEnd {
     pub(crate) const fn new(run: extern "C" fn(*mut c_void)) -> Self {
-        Self { key: AtomicU64::new(0), run }
+        Self {
+            key: AtomicU64::new(0),
+            run,
+        }
     }
 
-    /// Has the function called when the calling thread ends. If the thread is already running such
+    /// Makes the function run when the calling thread ends. If the thread is already running such
     /// callbacks, the function is called once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times.
-    /// False if the system has no key left; then what the thread owns stays until the process ends.
+    /// False if the system has no key left; then the thread's data stays until the process ends.
     pub(crate) fn arm(&self) -> bool {
         let Some(key) = self.key() else { return false };
         // Any value but null; it is not read.
         let value = ptr::without_provenance(1);
-        // SAFETY: the key was made by `make` and is never given back.
+        // SAFETY: the key was made by `make` and is never deleted.
         unsafe { libc::pthread_setspecific(key, value) == 0 }
     }
 
@@ -55,7 +58,10 @@ impl ThreadEnd {
         }
         #[allow(clippy::useless_conversion)] // another type on other systems
         let word = u64::from(key) + 1;
-        match self.key.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
+        match self
+            .key
+            .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => Some(key),
             Err(first) => {
                 // SAFETY: made above, and no thread has stored a value under it.
@@ -78,10 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_asked_for_the_call_gets_it_once() {
+    fn an_armed_callback_runs_once_per_thread() {
         for asks in [1, 2, 0] {
             let thread = move || assert!((0..asks).all(|_| AT_END.arm()));
-            std::thread::Builder::new().spawn(thread).unwrap().join().unwrap();
+            std::thread::Builder::new()
+                .spawn(thread)
+                .unwrap()
+                .join()
+                .unwrap();
         }
         assert_eq!(ENDED.load(Ordering::Relaxed), 2);
     }

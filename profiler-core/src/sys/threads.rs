@@ -1,11 +1,12 @@
-//! Quiet threads: named, and blind to every signal of the host.
+//! Quiet threads: named, with all signals of the host blocked.
 //!
 //! All threads of the profiler are made here. Invariant: a signal sent to the host process is
 //! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
 //! interrupt the profiler's own waits.
 //!
-//! Each has [`OWN_BYTES`] of stack for itself. The C library takes static thread-locals from a
-//! thread's stack, and a program may have megabytes of them, so their size is added.
+//! Each thread has [`OWN_BYTES`] of stack for its own functions. The C library takes static
+//! thread-locals from a thread's stack, and a program may have megabytes of them, so their size is
+//! added.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
-/// The stack that a thread of ours has for its own functions.
+/// The stack size that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
 
@@ -37,13 +38,16 @@ pub fn spawn_quiet<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     // A new thread inherits the mask of its maker, so the signals are blocked before its first
-    // instruction; the maker's own mask is put back at once.
+    // instruction; the maker's own mask is restored at once.
     let _masked = SignalsBlocked::new();
     let body = move || {
         IS_QUIET.set(true);
         body()
     };
-    Builder::new().name(name.to_owned()).stack_size(stack_bytes()).spawn(body)
+    Builder::new()
+        .name(name.to_owned())
+        .stack_size(stack_bytes())
+        .spawn(body)
 }
 
 /// The size of a stack with [`OWN_BYTES`] in addition to the C library's part. The standard library
@@ -95,7 +99,10 @@ pub fn run_quiet<T: Send>(
     };
     std::thread::scope(|scope| {
         let masked = SignalsBlocked::new();
-        let thread = Builder::new().name(name.to_owned()).stack_size(stack).spawn_scoped(scope, body)?;
+        let thread = Builder::new()
+            .name(name.to_owned())
+            .stack_size(stack)
+            .spawn_scoped(scope, body)?;
         drop(masked);
         Ok(thread.join())
     })
@@ -110,7 +117,8 @@ impl SignalsBlocked {
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         let mut old = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: both pointers are to sets that live through the call.
-        let failed = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
+        let failed =
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
         if failed != 0 {
             return Self(None);
         }
@@ -122,7 +130,7 @@ impl SignalsBlocked {
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         if let Some(old) = &self.0 {
-            // SAFETY: `old` is a mask that the system gave us.
+            // SAFETY: `old` is a mask that the system returned.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
         }
     }

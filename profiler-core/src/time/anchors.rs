@@ -1,15 +1,16 @@
-//! Anchors: pairs of ticks and a position on the session's line, and the one conversion built on
-//! them.
+//! Anchors, which pair a tick count with a position on the session's line, and the only conversion
+//! of ticks, which uses them.
 //!
-//! The parent takes an anchor when the session starts and another when it captures. All
-//! processes convert with the parent's two anchors. Between the anchors the conversion is an
-//! interpolation, so its error is that of the anchors themselves (tens of ns); before and
-//! after them it extends the same line.
+//! The parent takes an anchor when the session starts and another when it captures. All processes
+//! use these two anchors to convert. Between the anchors the conversion is an interpolation, so its
+//! error is that of the anchors themselves (tens of ns); before and after them it extends the same
+//! line.
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::{ClockKind, Timestamp, clock_kind};
+use super::clock::{ClockKind, clock_kind};
 use super::line;
+use crate::timestamp::Timestamp;
 
 /// Nanoseconds on the session's time line, which begins at `CLOCK_MONOTONIC`: see `line`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,13 +34,22 @@ pub struct Anchor {
 impl Anchor {
     const TRIES: usize = 16;
 
-    /// Reads both clocks, as close together as 16 tries give. About 1 µs.
+    /// Reads both clocks, as close together as possible in 16 tries. Takes about 1 µs.
     pub fn take() -> Self {
         if clock_kind() == ClockKind::Monotonic {
             let now = Timestamp::now();
-            return Self { ticks: now, monotonic: MonotonicNs(now.raw()) };
+            return Self {
+                ticks: now,
+                monotonic: MonotonicNs(now.raw()),
+            };
         }
-        let mut best = (u64::MAX, Self { ticks: Timestamp::ZERO, monotonic: MonotonicNs(0) });
+        let mut best = (
+            u64::MAX,
+            Self {
+                ticks: Timestamp::ZERO,
+                monotonic: MonotonicNs(0),
+            },
+        );
         for _ in 0..Self::TRIES {
             let before = Timestamp::now();
             let monotonic = MonotonicNs(line::now_ns());
@@ -53,7 +63,7 @@ impl Anchor {
     }
 }
 
-/// The clock of a session: what it counts, and where it started on the other clocks.
+/// The clock of a session: its kind, and its start on the other clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClock {
     /// Which clock the timestamps count.
@@ -68,11 +78,17 @@ impl SessionClock {
     /// The clock of a session that starts now.
     pub fn start_now() -> Self {
         line::begin();
-        #[allow(clippy::disallowed_methods)] // the one place that reads wall time
+        #[allow(clippy::disallowed_methods)] // the session's start in wall time, not a timestamp
         let wall = std::time::SystemTime::now();
-        let since_epoch = wall.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = wall
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         let start_unix = UnixNs(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX));
-        Self { kind: clock_kind(), start: Anchor::take(), start_unix }
+        Self {
+            kind: clock_kind(),
+            start: Anchor::take(),
+            start_unix,
+        }
     }
 
     /// A converter for the timestamps of this session, given a later anchor.
@@ -111,8 +127,9 @@ impl TimeConverter {
     /// Nanoseconds from the session's start to `at`; negative before it.
     #[inline]
     pub fn since_start_ns(&self, at: Timestamp) -> i64 {
-        let magnitude =
-            |ticks: u64| i64::try_from((u128::from(ticks) * self.scale) >> Self::SHIFT).unwrap_or(i64::MAX);
+        let magnitude = |ticks: u64| {
+            i64::try_from((u128::from(ticks) * self.scale) >> Self::SHIFT).unwrap_or(i64::MAX)
+        };
         if at >= self.start.ticks {
             magnitude(at.since(self.start.ticks))
         } else {
@@ -120,13 +137,13 @@ impl TimeConverter {
         }
     }
 
-    /// How many ticks make up `ns` nanoseconds.
+    /// The number of ticks in `ns` nanoseconds.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         let ticks = (u128::from(ns) << Self::SHIFT) / self.scale.max(1);
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// Monotonic time of the session's start.
+    /// The anchor of the session's start.
     pub const fn start(&self) -> Anchor {
         self.start
     }
@@ -137,14 +154,24 @@ mod tests {
     use super::*;
 
     fn anchor(ticks: u64, ns: u64) -> Anchor {
-        Anchor { ticks: Timestamp::from_raw(ticks), monotonic: MonotonicNs(ns) }
+        Anchor {
+            ticks: Timestamp::from_raw(ticks),
+            monotonic: MonotonicNs(ns),
+        }
     }
 
     #[test]
     fn conversion_goes_through_both_anchors() {
-        let converter = TimeConverter::new(ClockKind::CycleCounter, anchor(1_000, 50), anchor(4_000, 1_050));
+        let converter = TimeConverter::new(
+            ClockKind::CycleCounter,
+            anchor(1_000, 50),
+            anchor(4_000, 1_050),
+        );
         assert_eq!(converter.since_start_ns(Timestamp::from_raw(1_000)), 0);
-        assert_eq!(converter.since_start_ns(Timestamp::from_raw(4_000)), 1_000 - 1); // truncated
+        assert_eq!(
+            converter.since_start_ns(Timestamp::from_raw(4_000)),
+            1_000 - 1
+        ); // truncated
         assert_eq!(converter.since_start_ns(Timestamp::from_raw(2_501)), 500);
         assert_eq!(converter.since_start_ns(Timestamp::from_raw(0)), -333);
     }
@@ -159,7 +186,10 @@ mod tests {
             anchor(7 + 3_000_000_000, 9 + 1_000_000_000),
         );
         let got = converter.since_start_ns(Timestamp::from_raw(7 + day_ns * rate));
-        assert!((got - i64::try_from(day_ns).unwrap()).abs() < 1_000, "{got}");
+        assert!(
+            (got - i64::try_from(day_ns).unwrap()).abs() < 1_000,
+            "{got}"
+        );
     }
 
     #[test]
@@ -178,6 +208,9 @@ mod tests {
         let mine = converter.since_start_ns(Timestamp::now());
         let after = line::now_ns();
         let mine = clock.start.monotonic.0 + u64::try_from(mine).unwrap();
-        assert!(mine + 2_000 >= before && mine <= after + 2_000, "{before} {mine} {after}");
+        assert!(
+            mine + 2_000 >= before && mine <= after + 2_000,
+            "{before} {mine} {after}"
+        );
     }
 }

@@ -1,25 +1,18 @@
-//! The clock that stamps entries: the TSC where it is safe, else `CLOCK_MONOTONIC`.
+//! The clock that stamps entries: the TSC where it is safe, otherwise `CLOCK_MONOTONIC`.
 //!
 //! Called on every record. Invariants: [`Timestamp::now`] never makes a system call on the
 //! TSC, takes no lock and allocates nothing; the kind is decided once per process, unless
 //! [`use_clock`] sets the kind that the parent of the session decided.
 //!
-//! "Safe" is the kernel's own verdict: it uses the TSC as its clock source only when the TSC
-//! is invariant, synchronised over all cores and has not been caught drifting.
+//! The kernel decides whether the TSC is safe: it uses the TSC as its clock source only if the TSC
+//! is invariant, synchronised over all cores, and has not been found to drift.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use super::line;
-
-/// An instant on the session's clock: an opaque count that grows with time.
-///
-/// Two timestamps of the same session may be compared, also across processes. Turn them into
-/// nanoseconds with [`super::TimeConverter`]. Size: 8 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Timestamp(u64);
+use crate::timestamp::Timestamp;
 
 /// Which clock [`Timestamp`]s count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,44 +41,28 @@ const CYCLES: u8 = ClockKind::CycleCounter as u8;
 static KIND: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 impl Timestamp {
-    /// The earliest timestamp; stands for "not yet" in shared memory.
-    pub const ZERO: Self = Self(0);
-    /// The latest timestamp.
-    pub const MAX: Self = Self(u64::MAX);
-
-    /// Wraps a raw count, as found in a pool.
-    pub const fn from_raw(ticks: u64) -> Self {
-        Self(ticks)
-    }
-
-    /// The raw count.
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
-    /// The clock's count now. About 9 ns with the cycle counter, 21 ns with `CLOCK_MONOTONIC`
+    /// Reads the clock. Takes about 9 ns with the cycle counter, 21 ns with `CLOCK_MONOTONIC`
     /// (`figures -- record` measures both).
     #[inline(always)]
     pub fn now() -> Self {
-        if KIND.load(Ordering::Relaxed) == CYCLES { Self(cycles()) } else { Self::now_slow() }
+        if KIND.load(Ordering::Relaxed) == CYCLES {
+            Self::from_raw(cycles())
+        } else {
+            Self::now_slow()
+        }
     }
 
     #[inline(never)]
     fn now_slow() -> Self {
         match clock_kind() {
-            ClockKind::CycleCounter => Self(cycles()),
-            ClockKind::Monotonic => Self(line::now_ns()),
+            ClockKind::CycleCounter => Self::from_raw(cycles()),
+            ClockKind::Monotonic => Self::from_raw(line::now_ns()),
         }
     }
 
     /// The next timestamp, one tick later.
     pub(crate) const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    /// Ticks from `earlier` to `self`, 0 when `earlier` is later.
-    pub const fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        Self::from_raw(self.raw().saturating_add(1))
     }
 }
 
@@ -95,14 +72,18 @@ pub fn clock_kind() -> ClockKind {
         return kind;
     }
     let kind = best_clock();
-    // Lost race: the other thread decided the same, or `use_clock` knew better.
+    // Lost race: the other thread decided the same, or `use_clock` set the kind.
     let _ = KIND.compare_exchange(UNDECIDED, kind as u8, Ordering::Relaxed, Ordering::Relaxed);
     ClockKind::from_u8(KIND.load(Ordering::Relaxed)).unwrap_or(kind)
 }
 
-/// The fastest clock that is safe on this machine, whatever is in use.
+/// The fastest clock that is safe on this machine, regardless of the clock in use.
 pub fn best_clock() -> ClockKind {
-    if cycle_counter_is_safe() { ClockKind::CycleCounter } else { ClockKind::Monotonic }
+    if cycle_counter_is_safe() {
+        ClockKind::CycleCounter
+    } else {
+        ClockKind::Monotonic
+    }
 }
 
 /// Makes this process use the clock that the session's parent chose.
@@ -139,8 +120,8 @@ fn cycle_counter_is_safe() -> bool {
 #[inline(always)]
 #[allow(unsafe_code)]
 fn cycles() -> u64 {
-    // SAFETY: rdtsc exists on every x86-64 CPU and touches no memory; where the kernel
-    // forbids it (PR_SET_TSC) it also stops being the clock source, and we are not reached.
+    // SAFETY: rdtsc exists on every x86-64 CPU and touches no memory. If the kernel forbids it
+    // (PR_SET_TSC), the TSC also stops being the clock source, and this code is not reached.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

@@ -22,13 +22,13 @@ use super::anchors::{MonotonicNs, UnixNs};
 use super::clock::{ClockKind, clock_kind};
 use crate::sys;
 
-/// What is added to the system's clock.
+/// The offset added to the system's clock.
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
-/// If the namespaces are unknown, clocks that differ by at least this are taken for clocks of two
+/// If the namespaces are unknown, clocks that differ by at least this are assumed to belong to two
 /// namespaces.
 const OTHER_NAMESPACE_NS: u64 = 1_000_000_000;
-/// How many times two clocks are read; the quickest reading counts.
+/// The number of times that two clocks are read; the quickest reading counts.
 const TRIES: usize = 16;
 
 /// A position on the line and in wall time, at the same instant, with the namespace of the process
@@ -37,7 +37,7 @@ const TRIES: usize = 16;
 pub struct LineAnchor {
     /// Number of the time namespace; 0 if unknown.
     pub namespace: u64,
-    /// What that process adds to its system clock.
+    /// The offset that the process adds to its system clock.
     pub shift: i64,
     /// Position on the line.
     pub line: MonotonicNs,
@@ -57,7 +57,8 @@ impl LineAnchor {
         }
     }
 
-    /// What a process with these clocks adds to its own to be on this line.
+    /// The offset that a process adds to its system clock to be on this line. `clock` and `unix`
+    /// are the values of its clocks now.
     fn shift_for(&self, namespace: u64, clock: u64, unix: u64) -> i64 {
         if namespace == self.namespace && namespace != 0 {
             return self.shift;
@@ -80,10 +81,13 @@ pub(super) fn begin() {
 /// recorded.
 pub fn join_line(made: &LineAnchor) {
     if made.unix.0 == 0 {
-        return; // from a build that took none
+        return; // the maker of the pool took no anchor
     }
     let (clock, unix) = at_once(|| read(follows(clock_kind())), wall_ns);
-    SHIFT.store(made.shift_for(sys::time_namespace(), clock, unix), Ordering::Relaxed);
+    SHIFT.store(
+        made.shift_for(sys::time_namespace(), clock, unix),
+        Ordering::Relaxed,
+    );
 }
 
 /// The present position on the line.
@@ -105,7 +109,9 @@ const fn follows(kind: ClockKind) -> ClockId {
 fn read(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn wall_ns() -> u64 {
@@ -114,16 +120,21 @@ fn wall_ns() -> u64 {
 
 /// Reads two clocks as close together as possible in some tries.
 fn at_once(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
-    let look = |_| {
-        let (before, between, after) = (first(), second(), first());
+    let read_once = |_| {
+        let before = first();
+        let between = second();
+        let after = first();
         let width = after.saturating_sub(before);
         (width, (before.saturating_add(width / 2), between))
     };
-    (0..TRIES).map(look).min_by_key(|(width, _)| *width).map_or((0, 0), |(_, both)| both)
+    (0..TRIES)
+        .map(read_once)
+        .min_by_key(|(width, _)| *width)
+        .map_or((0, 0), |(_, both)| both)
 }
 
-fn difference(from: u64, what: u64) -> i64 {
-    i64::try_from(i128::from(from) - i128::from(what)).unwrap_or(0)
+fn difference(left: u64, right: u64) -> i64 {
+    i64::try_from(i128::from(left) - i128::from(right)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -146,24 +157,40 @@ mod tests {
         }
 
         fn clock(&self, clock: ClockId) -> u64 {
-            if clock == ClockId::Boottime { self.awake + self.asleep } else { self.awake }
+            if clock == ClockId::Boottime {
+                self.awake + self.asleep
+            } else {
+                self.awake
+            }
         }
 
         /// An anchor, with the shift of a session that began when the machine had slept for
         /// `asleep`.
         fn anchor(&self, asleep: u64) -> Anchor {
             let shift = difference(0, asleep);
-            let line = self.clock(follows(ClockKind::CycleCounter)).saturating_add_signed(shift);
-            Anchor { ticks: self.ticks(), monotonic: MonotonicNs(line) }
+            let line = self
+                .clock(follows(ClockKind::CycleCounter))
+                .saturating_add_signed(shift);
+            Anchor {
+                ticks: self.ticks(),
+                monotonic: MonotonicNs(line),
+            }
         }
     }
 
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     #[test]
     fn a_suspend_of_hours_moves_no_timestamp_before_or_after_it() {
-        let mut machine = Machine { awake: 5 * HOUR, asleep: 2 * HOUR };
+        let mut machine = Machine {
+            awake: 5 * HOUR,
+            asleep: 2 * HOUR,
+        };
         let start = machine.anchor(2 * HOUR);
-        assert_eq!(start.monotonic.0, 5 * HOUR, "the line begins at CLOCK_MONOTONIC");
+        assert_eq!(
+            start.monotonic.0,
+            5 * HOUR,
+            "the line begins at CLOCK_MONOTONIC"
+        );
         machine.awake += 10 * SECOND;
         let before = machine.ticks();
         machine.asleep += 8 * HOUR;
@@ -174,29 +201,47 @@ mod tests {
         let later = machine.anchor(2 * HOUR);
         let converter = TimeConverter::new(ClockKind::CycleCounter, start, later);
         let second = |at| (converter.since_start_ns(at) + 500) / 1_000_000_000;
-        assert_eq!(second(before), 10, "what was recorded before the suspend");
-        assert_eq!(second(after), 10 + 8 * 3600, "what spans it has the time asleep in it");
-        assert_eq!(second(end) - second(after), 1, "what was recorded after it");
+        assert_eq!(second(before), 10, "recorded before the suspend");
+        assert_eq!(second(after), 10 + 8 * 3600, "the time asleep is included");
+        assert_eq!(second(end) - second(after), 1, "recorded after the suspend");
     }
 
     #[test]
-    fn in_one_namespace_all_processes_add_the_same() {
-        let made = LineAnchor { namespace: 7, shift: -55, line: MonotonicNs(100), unix: UnixNs(1000) };
+    fn in_one_namespace_all_processes_add_the_same_offset() {
+        let made = LineAnchor {
+            namespace: 7,
+            shift: -55,
+            line: MonotonicNs(100),
+            unix: UnixNs(1000),
+        };
         // Wall time was changed by an hour meanwhile.
         assert_eq!(made.shift_for(7, 110, 1000 + HOUR), -55);
-        assert_eq!(made.shift_for(0, 120, 1000), -55, "a hair's breadth is no namespace");
+        assert_eq!(
+            made.shift_for(0, 120, 1000),
+            -55,
+            "a small difference is not another namespace"
+        );
     }
 
     #[test]
     fn a_clock_of_another_namespace_is_put_on_the_line_of_the_maker() {
-        let (day, boot) = (24 * HOUR, 90 * SECOND);
-        let made =
-            LineAnchor { namespace: 7, shift: 0, line: MonotonicNs(boot), unix: UnixNs(1000 * SECOND) };
+        let day = 24 * HOUR;
+        let boot = 90 * SECOND;
+        let made = LineAnchor {
+            namespace: 7,
+            shift: 0,
+            line: MonotonicNs(boot),
+            unix: UnixNs(1000 * SECOND),
+        };
         // A second later, in a namespace that is 20 days ahead.
         let clock = boot + 20 * day + SECOND;
         for namespace in [8, 0] {
             let shift = made.shift_for(namespace, clock, 1001 * SECOND);
-            assert_eq!(clock.saturating_add_signed(shift), boot + SECOND, "{namespace}");
+            assert_eq!(
+                clock.saturating_add_signed(shift),
+                boot + SECOND,
+                "{namespace}"
+            );
         }
     }
 

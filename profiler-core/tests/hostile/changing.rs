@@ -1,8 +1,10 @@
-//! A true pool whose bytes change while it is read, as a process that means harm can change them; and what holds for all who read
-//! it again and again.
+//! A recorded pool whose bytes change while it is read, as a malicious process can change them, and
+//! the properties that must hold for readers that read it repeatedly.
 //!
-//! The input says which words change before which read: (reads until then, how and where, place, word), 12 bytes each, behind
-//! one byte for the budget of an advance.
+//! Used by `profiler-parent/tests/foreign_pools.rs` and the fuzz target `groups_and_follow`. The
+//! input begins with one byte for the budget of an advance. Then follow changes of 12 bytes each:
+//! the number of reads until the change and the way it is made (1), the region (1), the place (2),
+//! the word (8).
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -13,17 +15,17 @@ use profiler_core::internal::reader::{ByteSource, Followed, Follower, Progress};
 
 use super::recorded::Recorded;
 
-/// Rounds of looking at everything.
+/// Number of rounds; each round reads the groups and the new entries.
 const ROUNDS: usize = 4;
-/// Changes of one input.
+/// Maximum number of changes of one input.
 const MOST_CHANGES: usize = 200;
-/// Bytes of a group's name, and labels of a group.
+/// Maximum bytes of a group's name, and maximum labels of a group.
 const MOST_NAME: usize = 256;
 const MOST_LABELS: usize = 16;
-/// Words of a region that changes reach.
+/// Number of words of a region that changes can reach.
 const REACH: u64 = 4096;
 
-/// A change that is due at a read.
+/// A change that is made before a read.
 #[derive(Clone, Copy)]
 struct Change {
     due: u64,
@@ -32,13 +34,13 @@ struct Change {
     is_flip: bool,
 }
 
-/// See the head of this file.
+/// The pool; the head of this file describes it.
 pub(crate) struct Changing {
     bytes: RefCell<Vec<u8>>,
     changes: Vec<Change>,
     next: Cell<usize>,
     reads: Cell<u64>,
-    /// Bytes that were read.
+    /// Number of bytes read.
     read: Cell<u64>,
 }
 
@@ -56,28 +58,54 @@ impl Changing {
                 is_flip: bytes[0] & 16 != 0,
             }
         };
-        let changes = input.chunks_exact(12).take(MOST_CHANGES).map(change).collect();
+        let changes = input
+            .chunks_exact(12)
+            .take(MOST_CHANGES)
+            .map(change)
+            .collect();
         let bytes = RefCell::new(pool.bytes.clone());
-        Self { bytes, changes, next: Cell::new(0), reads: Cell::new(0), read: Cell::new(0) }
+        Self {
+            bytes,
+            changes,
+            next: Cell::new(0),
+            reads: Cell::new(0),
+            read: Cell::new(0),
+        }
     }
 
     fn change(&self) {
         let mut bytes = self.bytes.borrow_mut();
-        for change in self.changes.iter().skip(self.next.get()).take_while(|one| one.due <= self.reads.get())
+        for change in self
+            .changes
+            .iter()
+            .skip(self.next.get())
+            .take_while(|change| change.due <= self.reads.get())
         {
             self.next.set(self.next.get() + 1);
-            let Some(place) = bytes.get_mut(change.at..change.at + 8) else { continue };
+            let Some(place) = bytes.get_mut(change.at..change.at + 8) else {
+                continue;
+            };
             let old = u64::from_ne_bytes((&*place).try_into().expect("eight bytes"));
-            let word = if change.is_flip { old ^ change.word } else { change.word };
+            let word = if change.is_flip {
+                old ^ change.word
+            } else {
+                change.word
+            };
             place.copy_from_slice(&word.to_ne_bytes());
         }
         self.reads.set(self.reads.get() + 1);
     }
 }
 
-/// Where a change goes: into the header or the beginning of a region.
+/// The place of a change: in the header, or at the beginning of a region.
 fn place_of(layout: &Layout, how: u8, place: u64) -> usize {
-    let tables = [Region::Groups, Region::Directory, Region::Threads, Region::Definitions, Region::Chunks];
+    let tables = [
+        Region::Groups,
+        Region::Directory,
+        Region::Threads,
+        Region::Definitions,
+        Region::Chunks,
+    ];
     let offset = match tables.get(usize::from(how) % (tables.len() + 1)) {
         Some(region) => {
             let extent = layout.region(*region);
@@ -102,34 +130,51 @@ impl ByteSource for Changing {
     }
 }
 
-/// Reads a pool of which words change meanwhile; `each` gets every entry that is followed. Says how many those were.
+/// Reads a pool whose words change meanwhile, and passes every delivered entry to `each`. Returns
+/// the number of these entries.
 pub(crate) fn check(pool: &Recorded, input: &[u8], mut each: impl FnMut(&Followed<'_>)) -> u64 {
-    let Some((budget, changes)) = input.split_first() else { return 0 };
+    let Some((budget, changes)) = input.split_first() else {
+        return 0;
+    };
     let source = Changing::new(pool, changes);
-    let budget = if *budget == 0 { u64::MAX } else { u64::from(*budget) * 512 };
-    let (groups, follower) = (GroupReader::open(&source), Follower::open(&source));
-    let (Ok(mut groups), Ok(mut follower)) = (groups, follower) else { return 0 };
-    let (length, mut progress, mut all) = (pool.bytes.len() as u64, Progress::default(), 0);
+    let budget = if *budget == 0 {
+        u64::MAX
+    } else {
+        u64::from(*budget) * 512
+    };
+    let groups = GroupReader::open(&source);
+    let follower = Follower::open(&source);
+    let (Ok(mut groups), Ok(mut follower)) = (groups, follower) else {
+        return 0;
+    };
+    let length = pool.bytes.len() as u64;
+    let mut progress = Progress::default();
+    let mut all = 0;
     for _ in 0..ROUNDS {
         let before = source.read.get();
         if let Ok(found) = groups.read() {
             check_groups(&found);
         }
-        // Cells are read a few times while they seem to change.
+        // Cells are read a few times if they seem to change.
         assert!(
             source.read.get() - before <= 16 * length,
             "groups cost {} bytes",
             source.read.get() - before
         );
-        let (before, mut given) = (source.read.get(), 0);
-        let advanced = follower.advance_within(budget, |one| {
-            given += 1;
-            each(one);
+        let before = source.read.get();
+        let mut delivered = 0;
+        let advanced = follower.advance_within(budget, |entry| {
+            delivered += 1;
+            each(entry);
         });
-        assert!(source.read.get() - before <= 16 * length, "following costs {}", source.read.get() - before);
-        all += given;
+        assert!(
+            source.read.get() - before <= 16 * length,
+            "following costs {} bytes",
+            source.read.get() - before
+        );
+        all += delivered;
         let Ok(now) = advanced else { break };
-        assert_eq!(now.entries, given, "what is told is counted");
+        assert_eq!(now.entries, delivered, "delivered entries are counted");
         assert!(
             now.missed >= progress.missed && now.damaged >= progress.damaged,
             "{progress:?} then {now:?}"
@@ -144,13 +189,19 @@ fn check_groups(found: &PoolGroups) {
         assert!(pair[0].index < pair[1].index, "each row once");
     }
     for group in &found.groups {
-        let (definition, totals) = (&group.definition, &group.totals);
+        let definition = &group.definition;
+        let totals = &group.totals;
         assert!(definition.name.len() <= MOST_NAME);
         assert!(definition.labels.len() <= MOST_LABELS);
         let nothing = GroupTotals::nothing();
         assert_eq!(totals.since(&nothing).ticks, totals.ticks);
         let none = totals.since(totals);
-        assert!(none.ticks == 0 && none.wall_ns == 0 && none.histogram.total() == 0 && none.peaks.is_empty());
+        assert!(
+            none.ticks == 0
+                && none.wall_ns == 0
+                && none.histogram.total() == 0
+                && none.peaks.is_empty()
+        );
         let twice = totals.plus(totals);
         assert!(twice.ticks >= totals.ticks && twice.longest_ns >= totals.histogram.longest_ns());
         let shares = [0.0, 0.5, 0.99, 1.0].map(|share| totals.histogram.quantile_ns(share));

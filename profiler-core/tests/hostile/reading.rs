@@ -1,4 +1,6 @@
-//! Reads all that a pool says, the way a profile writer does, and watches what that costs.
+//! Reads all contents of a pool, as a profile writer does, and checks that the cost is bounded.
+//!
+//! Used by `hostile_pools`.
 
 use std::cell::Cell;
 use std::io;
@@ -9,11 +11,13 @@ use profiler_core::internal::entry::stack::MAX_FRAMES;
 use profiler_core::internal::entry::{self, Entry};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::profile::{
+    FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell,
+};
 use profiler_core::internal::reader::groups::{GroupReader, GroupTotals};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 
-/// Counts what is read, so that a pool that makes its reader read for ever is found.
+/// Counts the bytes read, to find a pool that makes its reader read without end.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: Cell<u64>,
@@ -21,7 +25,10 @@ struct Counted<'a> {
 
 impl ByteSource for Counted<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        assert!(buffer.len() <= self.bytes.len(), "a buffer larger than the pool");
+        assert!(
+            buffer.len() <= self.bytes.len(),
+            "a buffer larger than the pool"
+        );
         self.read.set(self.read.get() + buffer.len() as u64);
         self.bytes.read_at(buffer, offset)
     }
@@ -31,18 +38,30 @@ impl ByteSource for Counted<'_> {
     }
 }
 
-/// Reads everything, entry by entry and then as a profile; false if the bytes are no pool of this version.
+/// Reads everything, entry by entry and then as a profile. Returns `false` if the bytes are not a
+/// pool of this version.
 pub(crate) fn read_everything(bytes: &[u8]) -> bool {
-    let source = Counted { bytes, read: Cell::new(0) };
-    let Ok(reader) = PoolReader::open(&source) else { return false };
-    let Ok(snapshot) = reader.snapshot() else { return true };
+    let source = Counted {
+        bytes,
+        read: Cell::new(0),
+    };
+    let Ok(reader) = PoolReader::open(&source) else {
+        return false;
+    };
+    let Ok(snapshot) = reader.snapshot() else {
+        return true;
+    };
     let counts = snapshot.counts();
     assert!(counts.recorded() >= counts.delivered);
     let before = source.read.get();
-    // Tables and names are looked at a few times while they seem to change, chunks once.
-    assert!(before <= 32 * bytes.len() as u64, "{before} bytes read for a snapshot");
+    // Tables and names are read a few times if they seem to change, chunks once.
+    assert!(
+        before <= 32 * bytes.len() as u64,
+        "{before} bytes read for a snapshot"
+    );
     read_groups(&source);
-    let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
+    let mut buffer = ChunkBuffer::default();
+    let mut stacks = Stacks::default();
     for chunk in snapshot.chunks() {
         stacks.begin_chunk();
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
@@ -50,22 +69,47 @@ pub(crate) fn read_everything(bytes: &[u8]) -> bool {
         }
     }
     let read = source.read.get() - before;
-    assert!(read <= 2 * bytes.len() as u64, "{read} bytes of entries read from {}", bytes.len());
+    assert!(
+        read <= 2 * bytes.len() as u64,
+        "{read} bytes of entries read from {}",
+        bytes.len()
+    );
     write_profile(&reader, &snapshot);
     true
 }
 
-/// Writes a profile of it to nowhere.
+/// Writes a profile of the pool, and discards it.
 fn write_profile(reader: &PoolReader<&Counted<'_>>, snapshot: &Snapshot) {
     let mut categories = Vec::new();
     merge_categories(&mut categories, &snapshot.definitions);
-    // No clock of its own: what the anchor says is the same in every run.
+    // The anchor does not come from a clock, so it is the same in every run.
     let later = snapshot.header.clock.start;
-    let spec = ProfileSpec { later, since: None, categories };
-    let role = ProcessRole { pid: ProcessId::new(u32::MAX - 1), name: String::new(), is_root: true };
-    let (latch, clock, progress) = (FailureLatch::default(), snapshot.header.clock, ProgressCell::new(""));
-    let (spec, role, latch) = (&spec, &role, &latch);
-    let part = ProcessPart { reader, snapshot, clock, spec, role, ended: None, late: None, latch };
+    let spec = ProfileSpec {
+        later,
+        since: None,
+        categories,
+    };
+    let role = ProcessRole {
+        pid: ProcessId::new(u32::MAX - 1),
+        name: String::new(),
+        is_root: true,
+    };
+    let latch = FailureLatch::default();
+    let clock = snapshot.header.clock;
+    let progress = ProgressCell::new("");
+    let spec = &spec;
+    let role = &role;
+    let latch = &latch;
+    let part = ProcessPart {
+        reader,
+        snapshot,
+        clock,
+        spec,
+        role,
+        ended: None,
+        late: None,
+        latch,
+    };
     let mut out = JsonWriter::new(std::io::sink());
     if let Ok(summary) = part.write(&mut out, progress.logger()) {
         assert!(summary.counts.recorded() >= summary.counts.delivered);
@@ -95,10 +139,14 @@ fn read_payload(payload: &[u8]) {
             values += walk(&value);
         }
     }
-    assert!(values <= payload.len() + 1, "{values} values in {} bytes", payload.len());
+    assert!(
+        values <= payload.len() + 1,
+        "{values} values in {} bytes",
+        payload.len()
+    );
 }
 
-/// How many values a list holds, at all depths.
+/// The number of values in a list, at all depths.
 fn walk(value: &FieldValue<'_>) -> usize {
     match value {
         FieldValue::List(items) => items.clone().map(|item| 1 + walk(&item)).sum(),
@@ -106,9 +154,11 @@ fn walk(value: &FieldValue<'_>) -> usize {
     }
 }
 
-/// Whatever a cell says, its numbers add up to something.
+/// Reads the totals of groups and adds them up. The sums must be consistent for any cell contents.
 fn read_groups(source: &Counted<'_>) {
-    let Ok(mut reader) = GroupReader::open(source) else { return };
+    let Ok(mut reader) = GroupReader::open(source) else {
+        return;
+    };
     for _ in 0..2 {
         for row in reader.read().into_iter().flat_map(|found| found.groups) {
             let sum = row.totals.plus(&row.totals).since(&GroupTotals::nothing());
@@ -117,7 +167,7 @@ fn read_groups(source: &Counted<'_>) {
     }
 }
 
-/// Reads a file of the corpus as what its name begins with; says whether it is a pool.
+/// Reads a file of the corpus; its name begins with its kind. Returns whether it is a pool.
 pub(crate) fn read_any(name: &str, bytes: &[u8]) -> bool {
     match name.split('-').next() {
         Some("pool") => return read_everything(&unpacked(bytes)),
@@ -127,17 +177,21 @@ pub(crate) fn read_any(name: &str, bytes: &[u8]) -> bool {
             }
         }
         Some("payload") => read_payload(bytes),
-        _ => panic!("what is {name}?"),
+        _ => panic!("{name} has an unknown kind"),
     }
     false
 }
 
-/// A sparse pool from a short file: pairs of (offset, eight bytes) in a pool of the first word's
-/// length.
+/// A sparse pool from a short file: the first word is the length of the pool, followed by pairs of
+/// an offset and a word.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
-    let words: Vec<u64> =
-        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-    let Some((len, patches)) = words.split_first() else { return Vec::new() };
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+    let Some((len, patches)) = words.split_first() else {
+        return Vec::new();
+    };
     let mut pool = vec![0; usize::try_from(*len).unwrap().min(64 << 20)];
     for patch in patches.chunks_exact(2) {
         let at = usize::try_from(patch[0]).unwrap_or(usize::MAX);

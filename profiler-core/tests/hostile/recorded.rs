@@ -1,4 +1,5 @@
-//! A real pool with something of everything in it. Also what a fuzz target mutates.
+//! A recorded pool with every kind of content. Used by `hostile_pools`, by
+//! `profiler-parent/tests/foreign_pools.rs` and by fuzz targets, which mutate it.
 
 use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
@@ -20,8 +21,8 @@ use profiler_core::{marker, scope, text_marker};
 pub(crate) struct Recorded {
     pub(crate) bytes: Vec<u8>,
     pub(crate) header: Header,
-    /// A second copy, to be changed and put right again.
-    #[allow(dead_code)] // the fuzz target changes a file
+    /// A second copy, which tests change and restore.
+    #[allow(dead_code)] // only `hostile_pools` uses it
     pub(crate) scratch: RefCell<Vec<u8>>,
 }
 
@@ -39,7 +40,11 @@ struct Everything<'a> {
 impl ProfilerMarker for Everything<'_> {
     const TYPE_NAME: &'static str = "Everything";
     fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table("Everything").key_label_format("text", "Text", Format::String)
+        MarkerSchema::in_chart_and_table("Everything").key_label_format(
+            "text",
+            "Text",
+            Format::String,
+        )
     }
 }
 
@@ -49,7 +54,11 @@ fn record(count: usize) {
     for index in 0..count {
         marker!("instant");
         let start = Timestamp::now();
-        marker!("interval", &category::IO, MarkerOptions::interval_until_now_from(start));
+        marker!(
+            "interval",
+            &category::IO,
+            MarkerOptions::interval_until_now_from(start)
+        );
         text_marker!("text", &category::IO, MarkerOptions::default(), "some text");
         let list = vec![vec!["a", "b"], vec![]];
         let everything = Everything {
@@ -61,24 +70,42 @@ fn record(count: usize) {
             nothing: None,
             list,
         };
-        marker!("typed", &category::IPC, MarkerOptions::default(), &everything);
-        let foreign = MarkerOptions { thread: Some(ThreadId::new(1)), ..MarkerOptions::default() };
+        marker!(
+            "typed",
+            &category::IPC,
+            MarkerOptions::default(),
+            &everything
+        );
+        let foreign = MarkerOptions {
+            thread: Some(ThreadId::new(1)),
+            ..MarkerOptions::default()
+        };
         marker!("foreign", &category::OTHER, foreign);
         let _scope = scope!("scope");
         add_text_marker("dynamic", &category::TEST, MarkerOptions::default(), "text");
     }
 }
 
-/// Samples of two threads, one of which is not there.
+/// Records samples of two threads, of which one does not exist.
 fn record_samples() {
-    let (base, end) = (0x7f00_0000_0000, 0x7f00_0001_0000);
-    let module =
-        ModuleDefinition { path: "/lib/a.so".to_owned(), build_id: vec![7; 20], base, start: base, end };
+    let base = 0x7f00_0000_0000;
+    let end = 0x7f00_0001_0000;
+    let module = ModuleDefinition {
+        path: "/lib/a.so".to_owned(),
+        build_id: vec![7; 20],
+        base,
+        start: base,
+        end,
+    };
     let module = sampler::define_module(&module).unwrap();
     let label = sampler::define_label("label", category::IO.sub(1), "src/a.rs", 7).unwrap();
     let mut writer = SampleWriter::new();
     for number in 0..40 {
-        let thread = ThreadId::new(if number % 2 == 0 { u64::from(std::process::id()) } else { 1 << 40 });
+        let thread = ThreadId::new(if number % 2 == 0 {
+            u64::from(std::process::id())
+        } else {
+            1 << 40
+        });
         let frames = [
             Frame::Code(module, 16),
             Frame::Label(label),
@@ -89,26 +116,48 @@ fn record_samples() {
         let at = Timestamp::now();
         writer.sample(
             thread,
-            &Sample { at, cpu_ns: Some(number), frames, cut: number % 5 == 0, failed: false },
+            &Sample {
+                at,
+                cpu_ns: Some(number),
+                frames,
+                cut: number % 5 == 0,
+                failed: false,
+            },
         );
         writer.same_as_before(thread, Timestamp::now());
     }
 }
 
-/// Records a pool; one at a time, because the session is global to the process.
+/// Records a pool. Calls are serialized, because the session is global to the process.
 pub(crate) fn recorded() -> Recorded {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let params = SessionParams { limit: ByteLimit::new(512 * 1024), ..SessionParams::default() };
-    session::start(params, StartOptions { name: "hostile".to_owned(), ..StartOptions::default() }).unwrap();
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let params = SessionParams {
+        limit: ByteLimit::new(512 * 1024),
+        ..SessionParams::default()
+    };
+    session::start(
+        params,
+        StartOptions {
+            name: "hostile".to_owned(),
+            ..StartOptions::default()
+        },
+    )
+    .unwrap();
     profiler_core::groups::set_probes(profiler_core::groups::Probes::ALL);
     drop(profiler_core::group!("plugin:hostile").enter());
-    // One after the other: the same bytes in the same places each time.
+    // One thread at a time, so the same bytes are in the same places in every run.
     for number in 0..3 {
-        let thread = std::thread::Builder::new().name(format!("t{number}")).spawn(|| record(40));
+        let thread = std::thread::Builder::new()
+            .name(format!("t{number}"))
+            .spawn(|| record(40));
         thread.unwrap().join().unwrap();
     }
-    let sampling = std::thread::Builder::new().name("sampling".to_owned()).spawn(record_samples);
+    let sampling = std::thread::Builder::new()
+        .name("sampling".to_owned())
+        .spawn(record_samples);
     sampling.unwrap().join().unwrap();
     record(40);
     ITEMS.add(3);
@@ -120,5 +169,9 @@ pub(crate) fn recorded() -> Recorded {
     file.read_exact_at(&mut bytes, 0).unwrap();
     session::stop();
     let scratch = RefCell::new(bytes.clone());
-    Recorded { bytes, header, scratch }
+    Recorded {
+        bytes,
+        header,
+        scratch,
+    }
 }

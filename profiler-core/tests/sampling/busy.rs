@@ -1,4 +1,4 @@
-//! Threads that compute.
+//! Tests of the samples of threads that compute. Also code that runs a thread beside a test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -9,7 +9,7 @@ use test_support::own_process;
 
 use super::read::{Seen, Session, samples, samples_of, until};
 
-/// Computes until told to stop; says first which thread it is.
+/// Computes until `stop` is set.
 #[inline(never)]
 pub(crate) fn innermost(stop: &AtomicBool) -> u64 {
     let mut sum = 1_u64;
@@ -32,28 +32,39 @@ fn outer(stop: &AtomicBool) -> u64 {
 #[inline(never)]
 fn deep(levels: u32, stop: &AtomicBool) -> u64 {
     let room = std::hint::black_box([u64::from(levels); 100]);
-    let inner = if levels == 0 { innermost(stop) } else { deep(levels - 1, stop) };
+    let inner = if levels == 0 {
+        innermost(stop)
+    } else {
+        deep(levels - 1, stop)
+    };
     inner.wrapping_add(std::hint::black_box(room)[7])
 }
 
-/// Runs `body` while a thread of this name runs `work`.
-pub(crate) fn beside(name: &str, work: impl FnOnce(&AtomicBool) -> u64 + Send, body: impl FnOnce(ThreadId)) {
+/// Runs `body` while a thread with this name runs `work`.
+pub(crate) fn beside(
+    name: &str,
+    work: impl FnOnce(&AtomicBool) -> u64 + Send,
+    body: impl FnOnce(ThreadId),
+) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (say, said) = mpsc::channel();
+        let (id_sender, id_receiver) = mpsc::channel();
         let stopped = &stop;
         let worker = move || {
-            say.send(profiler_core::thread::current()).unwrap();
+            id_sender.send(profiler_core::thread::current()).unwrap();
             work(stopped);
         };
-        std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, worker).unwrap();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn_scoped(scope, worker)
+            .unwrap();
         let stop_in_the_end = Stop(&stop);
-        body(said.recv().unwrap());
+        body(id_receiver.recv().unwrap());
         drop(stop_in_the_end);
     });
 }
 
-/// Tells a thread to stop when it is dropped.
+/// Sets a flag on drop, so a thread also stops if a test panics.
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -63,31 +74,50 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn a_busy_thread_s_stack_is_the_functions_it_is_in_outermost_first() {
+fn the_stack_of_a_busy_thread_is_its_functions_outermost_first() {
     own_process!();
     let _session = Session::start(&[]);
     beside("cruncher", outer, |thread| {
         let is_right = |sample: &Seen| {
-            let places = [outer as *const (), middle as *const (), innermost as *const ()]
-                .map(|function| sample.place_of(function));
+            let places = [
+                outer as *const (),
+                middle as *const (),
+                innermost as *const (),
+            ]
+            .map(|function| sample.place_of(function));
             matches!(places, [Some(a), Some(b), Some(c)] if a < b && b < c && c + 1 == sample.addresses.len())
                 && !sample.failed
         };
-        // The thread may be delayed on its way there; after that it stays.
+        // The thread may be delayed before it reaches the innermost function; it stays there then.
         let samples = until(|| {
             let mut samples = samples_of(thread, 100);
             samples.drain(..samples.iter().position(is_right)?);
             (samples.len() >= 100).then_some(samples)
         });
         let right = samples.iter().filter(|sample| is_right(sample)).count();
-        assert!(right * 100 >= samples.len() * 95, "{right} of {}: {:?}", samples.len(), samples.last());
-        assert!(samples.iter().all(|sample| !sample.cut && sample.cpu_ns.is_some()));
-        assert!(samples.iter().map(|sample| sample.cpu_ns.unwrap()).sum::<u64>() > 10_000_000);
+        assert!(
+            right * 100 >= samples.len() * 95,
+            "{right} of {}: {:?}",
+            samples.len(),
+            samples.last()
+        );
+        assert!(
+            samples
+                .iter()
+                .all(|sample| !sample.cut && sample.cpu_ns.is_some())
+        );
+        assert!(
+            samples
+                .iter()
+                .map(|sample| sample.cpu_ns.unwrap())
+                .sum::<u64>()
+                > 10_000_000
+        );
     });
 }
 
 #[test]
-fn of_a_stack_deeper_than_the_copy_the_outer_part_is_missing_and_that_is_said() {
+fn a_stack_deeper_than_the_copy_lacks_its_outer_part_and_is_marked_as_cut() {
     own_process!();
     let _session = Session::start(&[]);
     beside(
@@ -95,25 +125,36 @@ fn of_a_stack_deeper_than_the_copy_the_outer_part_is_missing_and_that_is_said() 
         |stop| deep(200, stop),
         |thread| {
             let samples = samples_of(thread, 50);
-            let sample = samples.iter().rev().find(|sample| sample.addresses.len() > 3).expect("a stack");
+            let sample = samples
+                .iter()
+                .rev()
+                .find(|sample| sample.addresses.len() > 3)
+                .expect("a stack");
             assert!(sample.cut && !sample.failed, "{sample:?}");
-            assert_eq!(sample.place_of(innermost as *const ()), Some(sample.addresses.len() - 1));
+            assert_eq!(
+                sample.place_of(innermost as *const ()),
+                Some(sample.addresses.len() - 1)
+            );
         },
     );
 }
 
 #[test]
-fn without_stacks_there_are_samples_with_processor_time_alone() {
+fn without_stacks_samples_have_processor_time_only() {
     own_process!();
     let _session = Session::with(Features::CPU, &[]);
     beside("cruncher", outer, |thread| {
         let samples = samples_of(thread, 20);
-        assert!(samples.iter().all(|sample| sample.addresses.is_empty() && sample.cpu_ns.is_some()));
+        assert!(
+            samples
+                .iter()
+                .all(|sample| sample.addresses.is_empty() && sample.cpu_ns.is_some())
+        );
     });
 }
 
 #[test]
-fn nothing_is_sampled_unless_it_is_asked_for_or_while_it_is_paused() {
+fn nothing_is_sampled_without_a_request_or_during_a_pause() {
     own_process!();
     {
         let _session = Session::with(Features::NONE, &[]);

@@ -1,4 +1,4 @@
-//! Programs with habits: signals of their own, blocked signals, libraries that come and go.
+//! Tests of the sampler in programs that use or block its signal.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use test_support::own_process;
 use super::busy::{Stop, beside, innermost};
 use super::read::{Session, samples_of, until};
 
-/// The signal that samples are taken with.
+/// The signal with which samples are taken.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
 static RAISED: AtomicU64 = AtomicU64::new(0);
@@ -19,23 +19,23 @@ extern "C" fn on_own(_signal: libc::c_int) {
     RAISED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Blocks the signal that samples are taken with.
+/// Blocks the signal with which samples are taken.
 fn block() {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: initialises the set.
+    // SAFETY: `set` is a live variable, which the call initializes.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: the set is initialised.
+    // SAFETY: the set is initialized.
     unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
-    // SAFETY: the set is initialised and lives through the call.
+    // SAFETY: the set is initialized and lives through the call.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Whether one waits in the calling thread.
+/// Whether the signal is pending in the calling thread.
 fn is_pending() -> bool {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: writes the set.
+    // SAFETY: `set` is a live variable, which the call writes.
     unsafe { libc::sigpending(set.as_mut_ptr()) };
-    // SAFETY: all zeros are a set, and the call wrote one.
+    // SAFETY: the set is initialized: zeros are a valid set, and the call above wrote it.
     unsafe { libc::sigismember(set.as_ptr(), SIGNAL) == 1 }
 }
 
@@ -43,12 +43,15 @@ fn is_pending() -> bool {
 fn a_thread_that_blocks_the_signal_is_not_asked_and_the_others_are() {
     own_process!();
     let _session = Session::start(&[]);
-    // Blocked in whoever starts it, so that it never was anything but deaf.
+    // The thread that computes inherits the blocked signal, so it never accepts it.
     let deaf = |stop: &AtomicBool| {
         block();
         let compute = || {
             innermost(stop);
-            assert!(!is_pending(), "a signal was left behind in a thread that blocks it");
+            assert!(
+                !is_pending(),
+                "a signal was left behind in a thread that blocks it"
+            );
         };
         std::thread::scope(|scope| scope.spawn(compute).join().unwrap());
         0
@@ -68,45 +71,51 @@ fn a_tick_waits_once_for_all_threads_that_do_not_answer() {
     own_process!();
     const DEAF: usize = 32;
     let _session = Session::start(&[]);
-    let (stop, blocks) = (AtomicBool::new(false), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
+    let blocks = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stop_in_the_end = Stop(&stop);
         for _ in 0..DEAF {
             scope.spawn(|| {
                 innermost(&blocks);
-                block(); // after it was found to hear
+                block(); // after the sampler has received answers from it
                 innermost(&stop)
             });
         }
         let _block_in_the_end = Stop(&blocks);
         until(|| (session::sampling_stats()?.taken >= 4 * DEAF as u64).then_some(()));
-        // In this order: so the ticks between may be more than were over then, and not fewer.
+        // In this order, the difference of ticks may be too large, but not too small.
         let ticks_before = session::sampling_stats().unwrap().ticks;
         let before = session::sampling_stats().unwrap();
         blocks.store(true, Ordering::Relaxed);
         until(|| {
             let now = session::sampling_stats()?;
-            let (missed, deaf) = (now.missed - before.missed, now.deaf - before.deaf);
+            let missed = now.missed - before.missed;
+            let deaf = now.deaf - before.deaf;
             let ticks = session::sampling_stats()?.ticks - ticks_before;
-            // Four are asked at the same time, and waited for as long as all others together.
-            assert!(missed <= 4 * (ticks + 1), "{missed} missed in {ticks} ticks");
-            // Whoever was missed is looked at before it is asked once more.
+            // Four threads are asked at the same time, and all waits of a tick share one time
+            // limit.
+            assert!(
+                missed <= 4 * (ticks + 1),
+                "{missed} missed in {ticks} ticks"
+            );
+            // A thread that did not answer is inspected before it is asked again.
             (deaf >= DEAF as u64).then_some(())
         });
     });
 }
 
 #[test]
-fn signals_that_are_not_ours_do_not_disturb_and_do_no_harm() {
+fn signals_of_the_program_do_not_disturb_the_sampler() {
     own_process!();
     let _session = Session::start(&[]);
     beside(
         "raises",
         |stop| {
             while !stop.load(Ordering::Relaxed) {
-                // Not without a break: of two signals that wait in a thread the system keeps one.
+                // With breaks, because the system keeps only one of two pending signals.
                 (0..20_000).for_each(|number| _ = std::hint::black_box(number));
-                // SAFETY: the signal has a handler, ours.
+                // SAFETY: the sampler has installed a handler for the signal.
                 unsafe { libc::raise(SIGNAL) };
             }
             0
@@ -117,9 +126,9 @@ fn signals_that_are_not_ours_do_not_disturb_and_do_no_harm() {
     );
 }
 
-/// Puts a handler of one argument in place; gives back what was there.
+/// Installs a handler with one argument. Returns the previous action.
 fn take_the_signal() -> libc::sigaction {
-    // SAFETY: all zeros are a sigaction without flags.
+    // SAFETY: zeros are a valid `sigaction`, without flags.
     let mut own: libc::sigaction = unsafe { std::mem::zeroed() };
     let mut before = own;
     own.sa_sigaction = on_own as *const () as usize;
@@ -129,7 +138,7 @@ fn take_the_signal() -> libc::sigaction {
 }
 
 #[test]
-fn whoever_takes_the_signal_gets_no_more_of_ours() {
+fn a_program_that_takes_over_the_signal_gets_no_further_signals_of_the_sampler() {
     own_process!();
     let session = Session::start(&[]);
     beside("cruncher", innermost, |thread| {
@@ -138,10 +147,10 @@ fn whoever_takes_the_signal_gets_no_more_of_ours() {
         for _ in 0..100 {
             assert!(session::wait_one_periodic_sampling());
         }
-        // Some may have been on their way, however long that takes them: no more than are asked at the same time.
+        // Signals may still be pending: at most as many as threads are asked at the same time.
         let raised = RAISED.load(Ordering::Relaxed);
         assert!(raised <= 4, "{raised} signals");
-        // SAFETY: what was there before, as the system gave it.
+        // SAFETY: restores the action that the system returned; it lives through the call.
         unsafe { libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) };
     });
     drop(session);

@@ -1,4 +1,4 @@
-//! Labels and counters, as the sampler sees them.
+//! Tests of labels and counters in the samples of the sampler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +21,7 @@ fn labelled(stop: &AtomicBool) -> u64 {
     std::hint::black_box(innermost(stop)) + 1
 }
 
-/// One sample's frames: a label's name, or an address.
+/// A frame of a sample: the name of a label, or a code address.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Label(String),
@@ -31,17 +31,30 @@ enum Seen {
 fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
-    let (mut all, mut stacks, mut buffer) = (Vec::new(), Stacks::default(), ChunkBuffer::default());
+    let mut all = Vec::new();
+    let mut stacks = Stacks::default();
+    let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
         stacks.begin_chunk();
         for entry in entries {
-            let Entry::Sample(sample) = entry else { continue };
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
             let seen = |frame: &Frame| match frame {
-                Frame::Label(id) => Seen::Label(snapshot.definitions.label(*id).unwrap().name.clone()),
-                Frame::Code(id, relative) => {
-                    Seen::Code(snapshot.definitions.module(*id).unwrap().base.wrapping_add(*relative))
+                Frame::Label(id) => {
+                    Seen::Label(snapshot.definitions.label(*id).unwrap().name.clone())
                 }
+                Frame::Code(id, relative) => Seen::Code(
+                    snapshot
+                        .definitions
+                        .module(*id)
+                        .unwrap()
+                        .base
+                        .wrapping_add(*relative),
+                ),
                 Frame::Unknown(address) => Seen::Code(*address),
             };
             let frames = stacks.of(&sample).iter().map(seen).collect();
@@ -54,7 +67,7 @@ fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
 }
 
 #[test]
-fn a_label_stands_between_the_function_that_opened_it_and_what_that_calls() {
+fn a_label_is_between_the_function_that_opened_it_and_its_callee() {
     own_process!();
     let _session = Session::start(&[]);
     beside("labelled", labelled, |tid| {
@@ -66,25 +79,37 @@ fn a_label_stands_between_the_function_that_opened_it_and_what_that_calls() {
         let label = Seen::Label("around the work".to_owned());
         let is_in = |seen: &Seen, function: usize| matches!(seen, Seen::Code(at) if (function as u64..function as u64 + 300).contains(at));
         let right = samples.iter().filter(|frames| {
-            let Some(place) = frames.iter().position(|seen| *seen == label) else { return false };
+            let Some(place) = frames.iter().position(|seen| *seen == label) else {
+                return false;
+            };
             is_in(&frames[place - 1], labelled as *const () as usize)
                 && is_in(&frames[place + 1], innermost as *const () as usize)
                 && frames.len() == place + 2
         });
         let right = right.count();
-        // The first ones may be before the label, or on the way to it.
-        assert!(right * 10 >= samples.len() * 9, "{right} of {}: {:?}", samples.len(), samples.last());
+        // The first samples may be taken before the label is opened.
+        assert!(
+            right * 10 >= samples.len() * 9,
+            "{right} of {}: {:?}",
+            samples.len(),
+            samples.last()
+        );
     });
 }
 
 #[test]
-fn without_stack_walking_samples_have_the_labels_alone() {
+fn without_stack_walking_samples_have_only_labels() {
     own_process!();
     let _session = Session::with(Features::CPU, &[]);
     beside("labels alone", labelled, |tid| {
         let label = [Seen::Label("around the work".to_owned())];
         until(|| {
-            (samples_of(tid.get()).iter().filter(|frames| **frames == label).count() > 20).then_some(())
+            (samples_of(tid.get())
+                .iter()
+                .filter(|frames| **frames == label)
+                .count()
+                > 20)
+                .then_some(())
         });
     });
 }
@@ -94,7 +119,12 @@ static STEPS: Counter = Counter::new("Steps", "Test", "Steps that were taken");
 #[test]
 fn counters_are_written_when_they_change_and_at_the_tick_before() {
     own_process!();
-    let _session = Session::with(Features::CPU.with(Features::PROCESS_CPU).with(Features::MEMORY), &[]);
+    let _session = Session::with(
+        Features::CPU
+            .with(Features::PROCESS_CPU)
+            .with(Features::MEMORY),
+        &[],
+    );
     let stop = AtomicBool::new(false);
     for step in 1..=3 {
         STEPS.add(10);
@@ -104,28 +134,48 @@ fn counters_are_written_when_they_change_and_at_the_tick_before() {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let values = |name: &str| {
-        let cell = snapshot.counters.iter().find(|counter| counter.definition.name == name).unwrap();
+        let cell = snapshot
+            .counters
+            .iter()
+            .find(|counter| counter.definition.name == name)
+            .unwrap();
         let cell = cell.definition.cell;
-        let (mut all, mut buffer) = (Vec::new(), ChunkBuffer::default());
+        let mut all = Vec::new();
+        let mut buffer = ChunkBuffer::default();
         for chunk in snapshot.chunks() {
             let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
                 continue;
             };
             for entry in entries {
-                let Entry::Counters(counters) = entry else { continue };
-                all.extend(counters.values().filter(|value| value.cell == cell).map(|value| value.value));
+                let Entry::Counters(counters) = entry else {
+                    continue;
+                };
+                all.extend(
+                    counters
+                        .values()
+                        .filter(|value| value.cell == cell)
+                        .map(|value| value.value),
+                );
             }
         }
         all
     };
-    // On a busy machine two steps may fall into one tick, or a tick may be late; never does a change look like a ramp.
+    // On a busy machine two steps may be in one tick, or a tick may be late. The old value is
+    // written again at the tick before a change, so no change looks gradual.
     let steps = values("Steps");
     assert!(steps.is_sorted() && steps.last() == Some(&30), "{steps:?}");
     assert!(
         steps.windows(2).any(|pair| pair[0] == pair[1]),
-        "no value stands again at the tick before: {steps:?}"
+        "no value is repeated at the tick before a change: {steps:?}"
     );
     let cpu = values("processCPU");
-    assert!(cpu.len() > 10 && cpu.is_sorted() && *cpu.last().unwrap() > 0, "{cpu:?}");
-    assert!(values("Resident memory").iter().any(|bytes| *bytes > 1 << 20));
+    assert!(
+        cpu.len() > 10 && cpu.is_sorted() && *cpu.last().unwrap() > 0,
+        "{cpu:?}"
+    );
+    assert!(
+        values("Resident memory")
+            .iter()
+            .any(|bytes| *bytes > 1 << 20)
+    );
 }

@@ -1,8 +1,8 @@
-//! The sampler, seen from outside: threads that do something known, and what their samples say.
+//! Tests of the sampler from outside: threads do known work, and the tests check their samples.
 //!
-//! One process, one session at a time. What needs a process of its own is in `integration-tests`.
+//! `integration-tests` contains the tests that need several processes.
 
-#![allow(clippy::disallowed_methods)] // deadlines of its own
+#![allow(clippy::disallowed_methods)] // `Instant::now` is used for deadlines
 #![cfg(all(
     target_os = "linux",
     not(profiler_portable),

@@ -1,4 +1,4 @@
-//! Which threads are sampled, and whose samples they are.
+//! Tests of the choice of threads to sample, and of the rows that get their samples.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,13 +9,17 @@ use super::busy::{Stop, beside, innermost};
 use super::read::{Session, samples, samples_of, until, wait_for_ticks};
 
 #[test]
-fn a_thread_that_never_recorded_is_found_and_has_a_row_of_its_own() {
+fn a_thread_that_never_recorded_is_found_and_has_its_own_row() {
     own_process!();
     let _session = Session::start(&[]);
     beside("stranger", innermost, |stranger| {
         samples_of(stranger, 20);
         let (_, snapshot) = samples();
-        let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.tid == stranger).collect();
+        let rows: Vec<_> = snapshot
+            .threads
+            .iter()
+            .filter(|row| row.tid == stranger)
+            .collect();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].name, "stranger");
     });
@@ -38,7 +42,11 @@ fn a_found_thread_that_records_later_keeps_its_row() {
         drop(recording);
         until(|| {
             let (_, snapshot) = samples();
-            let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.tid == late).collect();
+            let rows: Vec<_> = snapshot
+                .threads
+                .iter()
+                .filter(|row| row.tid == late)
+                .collect();
             assert_eq!(rows.len(), 1, "{rows:?}");
             (rows[0].name == "known by a better name" && rows[0].committed() == 1).then_some(())
         });
@@ -48,12 +56,12 @@ fn a_found_thread_that_records_later_keeps_its_row() {
 }
 
 #[test]
-fn filters_decide_who_is_sampled_and_never_the_profiler_s_own_threads() {
+fn only_threads_that_match_a_filter_are_sampled() {
     own_process!();
     let _session = Session::start(&["chosen"]);
     beside("chosen one", innermost, |chosen| {
         beside("other", innermost, |other| {
-            samples_of(chosen, 300); // there were listings meanwhile
+            samples_of(chosen, 300); // by then the sampler has listed all threads several times
             let (samples, snapshot) = samples();
             assert!(!samples.contains_key(&other.get()));
             assert_eq!(samples.keys().collect::<Vec<_>>(), [&chosen.get()]);
@@ -63,14 +71,22 @@ fn filters_decide_who_is_sampled_and_never_the_profiler_s_own_threads() {
 }
 
 #[test]
-fn the_samples_of_a_thread_that_ended_are_still_its_own() {
+fn the_samples_of_an_ended_thread_stay_in_its_own_row() {
     own_process!();
     let _session = Session::start(&[]);
     let mut ended = None;
     beside("short", innermost, |short| {
         samples_of(short, 20);
-        // Found at its very beginning it has the name of the thread that made it, until the next look.
-        until(|| samples().1.threads.iter().any(|row| row.tid == short && row.name == "short").then_some(()));
+        // A thread that is found at its very start has the name of its creator until the next
+        // check.
+        until(|| {
+            samples()
+                .1
+                .threads
+                .iter()
+                .any(|row| row.tid == short && row.name == "short")
+                .then_some(())
+        });
         ended = Some(short);
     });
     let ended = ended.unwrap();
@@ -78,12 +94,17 @@ fn the_samples_of_a_thread_that_ended_are_still_its_own() {
         samples_of(next, 300);
         let (samples, snapshot) = samples();
         assert!(samples[&ended.get()].len() >= 20);
-        let row = snapshot.threads.iter().find(|row| row.tid == ended).expect("its row");
+        let row = snapshot
+            .threads
+            .iter()
+            .find(|row| row.tid == ended)
+            .expect("its row");
         assert_eq!(row.name, "short");
     });
 }
 
-/// Most programs have threads that come and go: a list of all threads at long intervals would miss them.
+/// Most programs have threads with short lives. A list of all threads at long intervals would miss
+/// them.
 #[test]
 fn threads_that_live_for_some_milliseconds_are_found() {
     own_process!();
@@ -92,7 +113,7 @@ fn threads_that_live_for_some_milliseconds_are_found() {
     for _ in 0..12 {
         beside("short", innermost, |short| {
             all.push(short.get());
-            wait_for_ticks(25); // as many as in 25 ms
+            wait_for_ticks(25); // 25 ms on an idle machine
         });
     }
     let (samples, _) = samples();

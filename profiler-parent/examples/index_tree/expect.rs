@@ -1,7 +1,8 @@
-//! What the profile must hold, as `integration-tests/viewer/check.mjs` reads it.
+//! The contents that the profile must have, in the form that `integration-tests/viewer/check.mjs`
+//! reads.
 //!
-//! Everything is known from the work itself, not from the profile. If entries were evicted or
-//! dropped, the counts are what there can be at most.
+//! They are computed from the work, not from the profile. If entries were evicted or dropped, the
+//! numbers are upper bounds.
 
 use profiler_parent::{CaptureReport, CapturedProcess};
 use serde_json::{Value, json};
@@ -13,14 +14,36 @@ use crate::worker::INDEXERS;
 
 /// The expectation for a profile of this work.
 pub(crate) fn expectation<'a>(harvest: &'a Harvest, captured: &'a CaptureReport) -> Value {
-    let book = |name: &str| captured.processes.iter().find(|process| process.name == name);
-    let with_book = |outcome: &'a Outcome| Some((outcome, book(&outcome.name)?));
-    let all = harvest.outcomes.iter().filter_map(with_book).filter(|(_, book)| book.verdict.is_present());
-    let (workers, failed): (Vec<_>, Vec<_>) = all.partition(|(outcome, _)| outcome.failure.is_none());
-    let mut processes: Vec<_> = book(NAME).map(|own| parent(harvest, own)).into_iter().collect();
-    processes.extend(workers.iter().map(|(outcome, book)| worker(outcome, book)));
-    let has_files = workers.iter().any(|(outcome, book)| is_whole(book) && outcome.sum.files > 0);
-    let whole = workers.iter().filter(|(_, book)| is_whole(book)).map(|(outcome, _)| *outcome);
+    let report = |name: &str| {
+        captured
+            .processes
+            .iter()
+            .find(|process| process.name == name)
+    };
+    let with_report = |outcome: &'a Outcome| Some((outcome, report(&outcome.name)?));
+    let all = harvest
+        .outcomes
+        .iter()
+        .filter_map(with_report)
+        .filter(|(_, report)| report.verdict.is_present());
+    let (workers, failed): (Vec<_>, Vec<_>) =
+        all.partition(|(outcome, _)| outcome.failure.is_none());
+    let mut processes: Vec<_> = report(NAME)
+        .map(|own| parent(harvest, own))
+        .into_iter()
+        .collect();
+    processes.extend(
+        workers
+            .iter()
+            .map(|(outcome, report)| worker(outcome, report)),
+    );
+    let has_files = workers
+        .iter()
+        .any(|(outcome, report)| is_whole(report) && outcome.sum.files > 0);
+    let whole = workers
+        .iter()
+        .filter(|(_, report)| is_whole(report))
+        .map(|(outcome, _)| *outcome);
     json!({
         "processes": processes,
         "moreProcesses": !failed.is_empty(),
@@ -34,10 +57,19 @@ pub(crate) fn expectation<'a>(harvest: &'a Harvest, captured: &'a CaptureReport)
 
 fn parent(harvest: &Harvest, own: &CapturedProcess) -> Value {
     let links = harvest.outcomes.len() as u64;
-    let merged = harvest.outcomes.iter().filter(|outcome| outcome.failure.is_none()).count() as u64;
+    let merged = harvest
+        .outcomes
+        .iter()
+        .filter(|outcome| outcome.failure.is_none())
+        .count() as u64;
     let count = |n| count(own, n);
     let mut threads = vec!["GeckoMain".to_owned()];
-    threads.extend(harvest.outcomes.iter().map(|outcome| format!("link to {}", outcome.name)));
+    threads.extend(
+        harvest
+            .outcomes
+            .iter()
+            .map(|outcome| format!("link to {}", outcome.name)),
+    );
     json!({
         "name": own.name,
         "pid": own.pid.get(),
@@ -75,19 +107,25 @@ fn worker(outcome: &Outcome, own: &CapturedProcess) -> Value {
     })
 }
 
-/// Exactly so many, unless some were lost.
+/// Exactly this number, or at most this number if entries were lost.
 fn count(process: &CapturedProcess, exactly: u64) -> Value {
-    if is_whole(process) { json!(exactly) } else { json!({ "max": exactly }) }
+    if is_whole(process) {
+        json!(exactly)
+    } else {
+        json!({ "max": exactly })
+    }
 }
 
 fn is_whole(process: &CapturedProcess) -> bool {
     process.counts.delivered == process.counts.recorded()
 }
 
-/// The label of a file whose name means nothing to the viewer's search.
+/// The label of a file whose name has no special characters of the viewer's search.
 fn label(outcome: &Outcome) -> Option<Value> {
     let path = outcome.example.as_ref()?.to_str()?;
-    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let is_plain = path
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     is_plain.then(|| {
         json!({
             "process": outcome.name,

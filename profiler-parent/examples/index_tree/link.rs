@@ -1,4 +1,4 @@
-//! The parent's side of one worker: hands it files one by one and takes its index.
+//! The parent's connection to one worker: sends files to the worker and receives its index.
 
 use std::collections::HashMap;
 use std::io::BufReader;
@@ -13,39 +13,48 @@ use profiler_parent::scope;
 use crate::frames::{FromWorker, Sum, ToWorker, WINDOW, receive, send};
 use crate::words::WordIndex;
 
-/// What came of one worker.
+/// The result of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) name: String,
-    /// Its words and numbers, or why there are none.
+    /// Its words, if it sent all of them.
     pub(crate) index: Option<WordIndex>,
     pub(crate) sum: Sum,
-    /// Files that could not be read.
+    /// Number of files that could not be read.
     pub(crate) unread: u64,
-    /// Files that it was given.
+    /// Number of files that the worker received.
     pub(crate) given: u64,
-    /// One of the files that it has indexed.
+    /// One of the files that the worker has indexed.
     pub(crate) example: Option<PathBuf>,
+    /// Why there is no index.
     pub(crate) failure: Option<String>,
 }
 
-/// The way to one worker.
+/// The connection to one worker.
 #[derive(Debug)]
 pub(crate) struct Link<'a> {
     to: &'a mut ChildStdin,
     from: BufReader<ChildStdout>,
-    /// What the worker has and has not done.
+    /// The unfinished files of the worker, by job.
     out: HashMap<u64, PathBuf>,
     outcome: Outcome,
 }
 
 impl<'a> Link<'a> {
     pub(crate) fn new(name: String, to: &'a mut ChildStdin, from: ChildStdout) -> Self {
-        let outcome = Outcome { name, ..Outcome::default() };
-        Self { to, from: BufReader::new(from), out: HashMap::new(), outcome }
+        let outcome = Outcome {
+            name,
+            ..Outcome::default()
+        };
+        Self {
+            to,
+            from: BufReader::new(from),
+            out: HashMap::new(),
+            outcome,
+        }
     }
 
-    /// Has the worker index files until there are no more, and takes its index.
+    /// Sends files to the worker until there are no more, and receives its index.
     pub(crate) fn work(mut self, files: &Receiver<PathBuf>) -> Outcome {
         match self.hand_out_all(files).and_then(|()| self.take_index()) {
             Ok(index) => self.outcome.index = Some(index),
@@ -69,14 +78,24 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Fills the window; waits for a file only if the worker has none.
+    /// Fills the window. Waits for a file only if the worker has none.
     fn hand_out(&mut self, files: &Receiver<PathBuf>) -> Result<()> {
         while self.out.len() < WINDOW {
-            let next = if self.out.is_empty() { files.recv().ok() } else { files.try_recv().ok() };
+            let next = if self.out.is_empty() {
+                files.recv().ok()
+            } else {
+                files.try_recv().ok()
+            };
             let Some(path) = next else { break };
             self.outcome.given += 1;
             let job = self.outcome.given;
-            send(self.to, &ToWorker::File { job, path: path.clone() })?;
+            send(
+                self.to,
+                &ToWorker::File {
+                    job,
+                    path: path.clone(),
+                },
+            )?;
             self.out.insert(job, path);
         }
         Ok(())
@@ -95,7 +114,9 @@ impl<'a> Link<'a> {
         let mut index = WordIndex::default();
         loop {
             match receive(&mut self.from)? {
-                Some(FromWorker::Words(words)) => words.iter().for_each(|(word, n)| index.add(word, *n)),
+                Some(FromWorker::Words(words)) => {
+                    words.iter().for_each(|(word, n)| index.add(word, *n))
+                }
                 Some(FromWorker::Sum(sum)) => {
                     self.outcome.sum = sum;
                     return Ok(index);

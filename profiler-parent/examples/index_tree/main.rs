@@ -1,13 +1,13 @@
-//! Indexes the words of a directory tree with many processes, and profiles itself doing so.
+//! Example: indexes the words of a directory tree with many processes, and profiles them.
 //!
 //! ```text
 //! cargo run --release -p profiler-parent --example index_tree -- [DIR] [--workers N] [--out FILE]
 //! ```
 //!
-//! The parent walks DIR and hands its files to workers, which are this same executable; each
-//! counts the words of its files on two threads and sends them back. The parent merges them, prints
-//! the commonest, and saves one profile of all processes. Exit code 0: all is well; 1: something
-//! failed, or a worker died; 2: it was asked for something that cannot be done.
+//! The parent walks DIR and hands its files to workers, which are the same executable. Each worker
+//! counts the words of its files on two threads and sends them to the parent. The parent merges
+//! them, prints the most frequent words, and saves one profile of all processes. Exit code 0:
+//! success; 1: something failed, or a worker died; 2: the request cannot be carried out.
 
 mod crew;
 mod expect;
@@ -37,9 +37,18 @@ fn main() -> ExitCode {
     })
 }
 
-/// An error with its causes, each said once: most of ours say their cause themselves.
+/// The text of an error and its causes. Most errors already contain the text of their cause, which
+/// is not repeated.
 fn sentence(error: &anyhow::Error) -> String {
-    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |sentence, cause| {
-        if sentence.ends_with(&cause) { sentence } else { format!("{sentence}: {cause}") }
-    })
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |sentence, cause| {
+            if sentence.ends_with(&cause) {
+                sentence
+            } else {
+                format!("{sentence}: {cause}")
+            }
+        })
 }

@@ -1,20 +1,24 @@
-//! What this program records: categories, the counter, and the marker of a file.
+//! The categories, the counter and the marker type of this program.
 
 use profiler_parent::core::counter::Counter;
 use profiler_parent::core::marker::schema::{CategoryColor, Format, MarkerSchema};
 use profiler_parent::core::marker::{Category, ProfilerMarker};
 use serde::Serialize;
 
-/// Whole files.
+/// Work on whole files.
 pub(crate) static FILES: Category = Category::new("Files", CategoryColor::Green, &[]);
 /// Counting and merging words.
-pub(crate) static WORDS: Category = Category::new("Words", CategoryColor::Orange, &["Count", "Merge"]);
+pub(crate) static WORDS: Category =
+    Category::new("Words", CategoryColor::Orange, &["Count", "Merge"]);
 
 /// Bytes that this process has read from files.
-pub(crate) static BYTES_READ: Counter =
-    Counter::new("Bytes read", "Bandwidth", "Bytes read from the files that are indexed");
+pub(crate) static BYTES_READ: Counter = Counter::new(
+    "Bytes read",
+    "Bandwidth",
+    "Bytes read from the files that are indexed",
+);
 
-/// From opening a file until all its words are counted.
+/// The interval from the opening of a file until all its words are counted.
 #[derive(Debug, Serialize)]
 pub(crate) struct FileMarker<'a> {
     pub(crate) path: &'a str,

@@ -1,4 +1,4 @@
-//! The command line: what it may say, and what is refused before any work is done.
+//! The command line: its options, and the requests that are refused before any work.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,16 +20,17 @@ pub(crate) struct Options {
     /// Number of worker processes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
-    /// Where the profile goes; compressed if the name ends in .gz
+    /// File for the profile; compressed if the name ends in .gz
     #[arg(long, value_name = "FILE", default_value = "profile.json.gz")]
     pub(crate) out: PathBuf,
     /// Bytes that the recordings of all processes together may hold
     #[arg(long, value_name = "BYTES", default_value_t = SessionParams::DEFAULT_LIMIT.get())]
     pub(crate) memory_limit: u64,
-    /// Keeps what is recorded in files below this directory, for `profiler recover` if this process is killed
+    /// Keeps what is recorded in files below this directory, for `profiler recover` if this process
+    /// is killed
     #[arg(long, value_name = "DIR")]
     pub(crate) pools: Option<PathBuf>,
-    /// Also writes what the profile must hold, for integration-tests/viewer/check.mjs
+    /// Also writes the expected contents of the profile, for integration-tests/viewer/check.mjs
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
     /// Works for a parent over standard input and output
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     worker: bool,
 }
 
-/// What this process is to do.
+/// The task of this process.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Index a tree.
@@ -46,7 +47,7 @@ pub(crate) enum Command {
     Worker,
 }
 
-/// Something was asked for that cannot be done; nothing was begun.
+/// A request that cannot be carried out. No work was begun.
 #[derive(Debug)]
 pub(crate) struct Refusal(String);
 
@@ -64,12 +65,12 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The command line is not one to go on with.
+/// The command line asks for help, or is wrong.
 #[derive(Debug)]
 pub(crate) struct Stop(clap::Error);
 
 impl Stop {
-    /// Help if it was asked for, else one line that says what is wrong.
+    /// Prints the help if it was requested, otherwise one line with the error.
     pub(crate) fn explain(&self) -> ExitCode {
         if matches!(self.0.kind(), ErrorKind::DisplayHelp) {
             print!("{}", self.0);
@@ -77,7 +78,10 @@ impl Stop {
         }
         let text = self.0.to_string();
         let line = text.lines().next().unwrap_or_default();
-        eprintln!("index_tree: {}", line.strip_prefix("error: ").unwrap_or(line));
+        eprintln!(
+            "index_tree: {}",
+            line.strip_prefix("error: ").unwrap_or(line)
+        );
         ExitCode::from(2)
     }
 }
@@ -85,14 +89,21 @@ impl Stop {
 /// Reads the command line.
 pub(crate) fn read() -> Result<Command, Stop> {
     let options = Options::try_parse().map_err(Stop)?;
-    Ok(if options.worker { Command::Worker } else { Command::Parent(options) })
+    Ok(if options.worker {
+        Command::Worker
+    } else {
+        Command::Parent(options)
+    })
 }
 
 impl Options {
     /// Refuses a directory that cannot be read, and files that could not be written at the end.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         if let Err(error) = fs::read_dir(&self.dir) {
-            return Err(Refusal(format!("cannot read directory {}: {error}", self.dir.display())));
+            return Err(Refusal(format!(
+                "cannot read directory {}: {error}",
+                self.dir.display()
+            )));
         }
         for file in std::iter::once(&self.out).chain(&self.expect) {
             drop(ProfileFile::create(file).map_err(|error| Refusal(error.to_string()))?);

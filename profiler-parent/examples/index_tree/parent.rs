@@ -1,4 +1,4 @@
-//! The parent from start to end: work, capture, goodbye.
+//! The parent: starts the workers, indexes the tree, captures the profile, and ends the workers.
 
 use std::process::ExitCode;
 
@@ -14,10 +14,10 @@ use crate::options::{Options, Refusal};
 use crate::report;
 use crate::words::WordIndex;
 
-/// How the profile shows this process.
+/// The name of this process in the profile.
 pub(crate) const NAME: &str = "index_tree";
 
-/// Indexes the tree and saves the profile of doing so.
+/// Indexes the tree and saves the profile of this work.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check()?;
     let session = start(options)?;
@@ -27,15 +27,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let captured = session.capture().save(&options.out)?;
     report::print_profile(&captured);
     let complaints = report::complaints(&harvest, crew.dismiss());
-    complaints.iter().for_each(|complaint| eprintln!("index_tree: {complaint}"));
+    complaints
+        .iter()
+        .for_each(|complaint| eprintln!("index_tree: {complaint}"));
     if let Some(file) = &options.expect {
         report::save(file, &expectation(&harvest, &captured))?;
     }
-    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if complaints.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn start(options: &Options) -> Result<Session> {
-    let mut builder = Session::builder().name(NAME).memory_limit(ByteLimit::new(options.memory_limit));
+    let mut builder = Session::builder()
+        .name(NAME)
+        .memory_limit(ByteLimit::new(options.memory_limit));
     if let Some(pools) = &options.pools {
         builder = builder.pool_directory(pools);
     }
@@ -47,11 +55,13 @@ fn start(options: &Options) -> Result<Session> {
     }
 }
 
-/// The words of all workers that sent theirs.
+/// Merges the indexes of all workers that sent them.
 fn merge(harvest: &mut Harvest) -> WordIndex {
     let mut all = WordIndex::default();
     for outcome in &mut harvest.outcomes {
-        let Some(index) = outcome.index.take() else { continue };
+        let Some(index) = outcome.index.take() else {
+            continue;
+        };
         let _scope = scope!("merge", WORDS.sub(2), &outcome.name);
         all.merge(index);
     }

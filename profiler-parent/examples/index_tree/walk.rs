@@ -1,4 +1,4 @@
-//! Finding the files.
+//! The walk through the directory tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use profiler_parent::{scope, text_marker};
 
 use crate::frames::MAX_PATH_BYTES;
 
-/// Directories that hold copies and products, not sources.
+/// Directories that contain copies and build results, not sources.
 const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
 
-/// Gives every file below `root` to `found`, with its path from there; symbolic links are not
-/// followed. Gives back what could not be looked into.
+/// Passes the path of every file below `root`, relative to `root`, to `found`. Symbolic links are
+/// not followed. Returns the paths that could not be read or are too long.
 pub(crate) fn walk(root: &Path, mut found: impl FnMut(PathBuf)) -> Vec<PathBuf> {
     let _scope = scope!("walk", &category::IO);
     let mut directories = vec![PathBuf::new()];
@@ -23,7 +23,8 @@ pub(crate) fn walk(root: &Path, mut found: impl FnMut(PathBuf)) -> Vec<PathBuf> 
             continue;
         };
         for entry in entries.flatten() {
-            let (path, kind) = (directory.join(entry.file_name()), entry.file_type());
+            let path = directory.join(entry.file_name());
+            let kind = entry.file_type();
             if path.as_os_str().len() > MAX_PATH_BYTES {
                 unread.push(path);
             } else if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
@@ -42,6 +43,11 @@ pub(crate) fn walk(root: &Path, mut found: impl FnMut(PathBuf)) -> Vec<PathBuf> 
 fn note(unread: &[PathBuf]) {
     for path in unread {
         let path = path.to_string_lossy();
-        text_marker!("cannot look into", &category::IO, MarkerOptions::default(), &path);
+        text_marker!(
+            "cannot look into",
+            &category::IO,
+            MarkerOptions::default(),
+            &path
+        );
     }
 }

@@ -1,20 +1,20 @@
 //! Words and how often they occur.
 //!
-//! A word is a run of letters, ASCII or not, in lower case as far as it is ASCII. Runs of one
-//! byte, and those too long to be words of a language, are passed over.
+//! A word is a run of letters, ASCII or not. ASCII letters are converted to lower case. Runs of one
+//! byte, and runs that are too long for a word of a language, are ignored.
 
 use std::collections::HashMap;
 use std::mem;
 
-/// Lengths in bytes of what counts as a word.
+/// The possible lengths of a word in bytes.
 const WORD_BYTES: std::ops::RangeInclusive<usize> = 2..=40;
 
-/// How often each word was seen.
+/// Number of occurrences of each word.
 #[derive(Debug, Default)]
 pub(crate) struct WordIndex(HashMap<Box<[u8]>, u64>);
 
 impl WordIndex {
-    /// Counts a word so many times more.
+    /// Adds `times` occurrences of a word.
     pub(crate) fn add(&mut self, word: &[u8], times: u64) {
         match self.0.get_mut(word) {
             Some(count) => *count += times,
@@ -22,29 +22,36 @@ impl WordIndex {
         }
     }
 
-    /// Takes in another index.
+    /// Adds another index.
     pub(crate) fn merge(&mut self, mut other: Self) {
         if self.0.len() < other.0.len() {
             mem::swap(self, &mut other);
         }
-        other.0.into_iter().for_each(|(word, times)| self.add(&word, times));
+        other
+            .0
+            .into_iter()
+            .for_each(|(word, times)| self.add(&word, times));
     }
 
-    /// Its words with their counts, in no order.
+    /// The words with their counts, in no particular order.
     pub(crate) fn into_words(self) -> impl Iterator<Item = (Box<[u8]>, u64)> {
         self.0.into_iter()
     }
 
-    /// The commonest words, the most frequent first; equal ones in the order of the alphabet.
+    /// The most frequent words, in descending order; words with equal counts in alphabetical order.
     pub(crate) fn commonest(&self, how_many: usize) -> Vec<(String, u64)> {
         let mut words: Vec<_> = self.0.iter().collect();
         words.sort_unstable_by(|(a, more), (b, less)| less.cmp(more).then_with(|| a.cmp(b)));
         let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-        words.into_iter().take(how_many).map(|(word, times)| (text(word), *times)).collect()
+        words
+            .into_iter()
+            .take(how_many)
+            .map(|(word, times)| (text(word), *times))
+            .collect()
     }
 }
 
-/// Takes the words out of a text that comes in pieces.
+/// Counts the words of a text that is passed in pieces.
 #[derive(Debug)]
 pub(crate) struct WordCounter<'a> {
     index: &'a mut WordIndex,
@@ -54,10 +61,14 @@ pub(crate) struct WordCounter<'a> {
 
 impl<'a> WordCounter<'a> {
     pub(crate) fn new(index: &'a mut WordIndex) -> Self {
-        Self { index, word: Vec::with_capacity(*WORD_BYTES.end() + 1), words: 0 }
+        Self {
+            index,
+            word: Vec::with_capacity(*WORD_BYTES.end() + 1),
+            words: 0,
+        }
     }
 
-    /// Counts the words of the next piece; a word may go on in the piece after it.
+    /// Counts the words of the next piece. A word may continue in the piece after it.
     pub(crate) fn feed(&mut self, piece: &[u8]) {
         for byte in piece {
             if byte.is_ascii_alphabetic() || !byte.is_ascii() {
@@ -70,7 +81,7 @@ impl<'a> WordCounter<'a> {
         }
     }
 
-    /// Ends the text; says how many words it had.
+    /// Ends the text. Returns its number of words.
     pub(crate) fn finish(mut self) -> u64 {
         self.end_word();
         self.words

@@ -1,8 +1,8 @@
 //! A worker: indexes the files that its parent hands it, on two threads.
 //!
-//! The main thread takes jobs from standard input, the indexers send back each file that is done.
-//! After the last file the main thread sends the index, then waits for its input to end: until
-//! then the parent may ask this process for its part of the profile.
+//! The main thread receives jobs on standard input, and the indexers report each finished file.
+//! After the last file the main thread sends the index, then waits for the end of its input: until
+//! then the parent may request this process's part of the profile.
 
 use std::fs::File;
 use std::io::{self, Read, StdinLock, Write};
@@ -20,13 +20,13 @@ use crate::frames::{FromWorker, Sum, ToWorker, WINDOW, receive, send};
 use crate::markers::{BYTES_READ, FILES, FileMarker, WORDS};
 use crate::words::{WordCounter, WordIndex};
 
-/// Threads that read and count.
+/// Number of threads that read and count.
 pub(crate) const INDEXERS: usize = 2;
 
-/// How much of a file is read at a time.
+/// Number of bytes of a file that are read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Words per frame, so that a frame stays far below its limit.
+/// Number of words per frame, so that a frame stays far below its limit.
 const WORDS_PER_FRAME: usize = 1000;
 
 #[derive(Debug)]
@@ -35,32 +35,36 @@ struct Job {
     path: PathBuf,
 }
 
-/// What one indexer has found.
+/// The result of one indexer.
 #[derive(Debug, Default)]
 struct Tally {
     index: WordIndex,
     sum: Sum,
 }
 
-/// Works until the parent has no more files, then until it has no more questions.
+/// Indexes files until the parent has no more, then waits until the parent has taken the profile.
 pub(crate) fn run() -> Result<ExitCode> {
     profiler_child::init();
     BYTES_READ.register();
     let mut stdin = io::stdin().lock();
-    let Some(tallies) = index_all(&mut stdin)? else { return Ok(ExitCode::FAILURE) };
+    let Some(tallies) = index_all(&mut stdin)? else {
+        return Ok(ExitCode::FAILURE);
+    };
     send_index(merge(tallies))?;
     io::copy(&mut stdin, &mut io::sink())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the indexers found; `None` if the parent has gone before the end.
+/// The results of the indexers; `None` if the parent has exited before the end.
 fn index_all(stdin: &mut StdinLock<'_>) -> Result<Option<Vec<Tally>>> {
     let (jobs, queue) = bounded(WINDOW);
     thread::scope(|scope| {
         let start = |number| {
             let queue = queue.clone();
             let thread = Builder::new().name(format!("indexer {number}"));
-            thread.spawn_scoped(scope, move || index_files(&queue)).context("cannot start a thread")
+            thread
+                .spawn_scoped(scope, move || index_files(&queue))
+                .context("cannot start a thread")
         };
         let indexers = (1..=INDEXERS).map(start).collect::<Result<Vec<_>>>()?;
         let is_complete = take_jobs(stdin, jobs)?;
@@ -73,7 +77,8 @@ fn join(indexer: ScopedJoinHandle<'_, Result<Tally>>) -> Result<Tally> {
     indexer.join().map_err(|_| anyhow!("an indexer panicked"))?
 }
 
-/// Hands the parent's jobs to the indexers; `false` if the parent has gone before the end.
+/// Passes the parent's jobs to the indexers. Returns `false` if the parent has exited before the
+/// end.
 fn take_jobs(stdin: &mut StdinLock<'_>, jobs: Sender<Job>) -> Result<bool> {
     let _scope = scope!("take jobs", &category::IPC);
     loop {
@@ -85,10 +90,11 @@ fn take_jobs(stdin: &mut StdinLock<'_>, jobs: Sender<Job>) -> Result<bool> {
     }
 }
 
-/// The parent would wait for ever for the file of an indexer that panicked.
-struct AllOrNone;
+/// Aborts the process if its thread panics. Otherwise the parent would wait without end for the
+/// file of an indexer that panicked.
+struct AbortOnPanic;
 
-impl Drop for AllOrNone {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             std::process::abort();
@@ -97,22 +103,31 @@ impl Drop for AllOrNone {
 }
 
 fn index_files(queue: &Receiver<Job>) -> Result<Tally> {
-    let _panic = AllOrNone;
+    let _abort = AbortOnPanic;
     let _scope = scope!("index files", &WORDS);
-    let (mut tally, mut block) = (Tally::default(), vec![0; BLOCK_BYTES]);
+    let mut tally = Tally::default();
+    let mut block = vec![0; BLOCK_BYTES];
     for job in queue {
         let indexed = index_file(&job.path, &mut tally, &mut block);
         if let Err(error) = &indexed {
             let text = format!("{}: {error}", job.path.display());
-            text_marker!("cannot read", &category::IO, MarkerOptions::default(), &text);
+            text_marker!(
+                "cannot read",
+                &category::IO,
+                MarkerOptions::default(),
+                &text
+            );
         }
-        tell(&FromWorker::Done { job: job.number, indexed: indexed.is_ok() })?;
+        report(&FromWorker::Done {
+            job: job.number,
+            indexed: indexed.is_ok(),
+        })?;
     }
     Ok(tally)
 }
 
-/// Counts the words of one file. A file with a zero byte in its first block is no text: it is
-/// read no further and has no words.
+/// Counts the words of one file. A file with a zero byte in its first block is not text: the rest
+/// of it is not read, and it has no words.
 fn index_file(path: &Path, tally: &mut Tally, block: &mut [u8]) -> io::Result<()> {
     let start = Timestamp::now();
     let mut file = File::open(path)?;
@@ -133,7 +148,12 @@ fn index_file(path: &Path, tally: &mut Tally, block: &mut [u8]) -> io::Result<()
         }
     }
     let words = counter.finish();
-    tally.sum += Sum { files: 1, bytes, words, ..Sum::default() };
+    tally.sum += Sum {
+        files: 1,
+        bytes,
+        words,
+        ..Sum::default()
+    };
     let path = &path.to_string_lossy();
     let options = MarkerOptions::interval_until_now_from(start);
     marker!("File", &FILES, options, &FileMarker { path, bytes, words });
@@ -172,14 +192,14 @@ fn send_index(tally: Tally) -> Result<()> {
     loop {
         let some: Vec<_> = words.by_ref().take(WORDS_PER_FRAME).collect();
         if some.is_empty() {
-            return tell(&FromWorker::Sum(tally.sum));
+            return report(&FromWorker::Sum(tally.sum));
         }
-        tell(&FromWorker::Words(some))?;
+        report(&FromWorker::Words(some))?;
     }
 }
 
-/// Sends a message as a whole, whichever thread it comes from.
-fn tell(message: &FromWorker) -> Result<()> {
+/// Sends a message under the lock of standard output, so messages of different threads do not mix.
+fn report(message: &FromWorker) -> Result<()> {
     let mut stdout = io::stdout().lock();
     send(&mut stdout, message)?;
     Ok(stdout.flush()?)

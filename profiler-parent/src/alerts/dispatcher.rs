@@ -1,9 +1,9 @@
-//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may take
-//! any time.
+//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may
+//! take long.
 //!
-//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order of
-//! their collections; after the end neither a profile nor a call is begun; a panic costs only the
-//! profile or the call that panicked.
+//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order
+//! of their collections; no profile and no call begins after the alerts have ended; a panic affects
+//! only the profile or the call that panicked.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::listeners::Listeners;
 use super::poller::{StopSignals, WithheldCounts};
 use crate::capture::CaptureSources;
 
-/// Collections that wait to be dispatched.
+/// Capacity of the queue, in collections.
 pub(super) const QUEUE: usize = 16;
 
-/// What the thread has.
+/// The state of the dispatcher's thread.
 pub(super) struct Dispatcher {
     pub(super) captures: Arc<CaptureSources>,
     pub(super) listeners: Arc<Listeners>,
@@ -30,11 +30,11 @@ pub(super) struct Dispatcher {
 impl Dispatcher {
     pub(super) fn run(mut self, collections: &Receiver<Vec<Alert>>) {
         while let Some(alerts) = self.next(collections) {
-            self.tell(alerts);
+            self.dispatch(alerts);
         }
     }
 
-    /// The next collection; `None` at the end.
+    /// Waits for the next collection; `None` when the alerts have ended.
     fn next(&self, collections: &Receiver<Vec<Alert>>) -> Option<Vec<Alert>> {
         let [stopped, over] = &self.signals.0;
         let next = select! {
@@ -45,11 +45,17 @@ impl Dispatcher {
         next.filter(|_| !self.signals.is_over())
     }
 
-    fn tell(&mut self, mut alerts: Vec<Alert>) {
-        let Self { captures, signals, evidence, .. } = self;
-        self.counts.guard(|| evidence.attach(&mut alerts, captures, || signals.is_over()));
+    fn dispatch(&mut self, mut alerts: Vec<Alert>) {
+        let Self {
+            captures,
+            signals,
+            evidence,
+            ..
+        } = self;
+        self.counts
+            .guard(|| evidence.attach(&mut alerts, captures, || signals.is_over()));
         if !self.signals.is_over() {
-            self.counts.guard(|| self.listeners.tell(&alerts));
+            self.counts.guard(|| self.listeners.notify(&alerts));
         }
     }
 }

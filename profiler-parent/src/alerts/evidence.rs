@@ -1,8 +1,9 @@
-//! The evidence of an alert: a profile of exactly its time, in a file that opens in the viewer.
+//! The evidence of an alert: a profile of the alert's time span, in a file that opens in the
+//! viewer.
 //!
-//! Invariants: the number of files is bounded, and the oldest is removed first; no file replaces
-//! another; only the worst alerts of a collection get a file, because writing one reads the pools of
-//! all processes.
+//! Written by the dispatcher. Invariants: the number of files is bounded, and the oldest is removed
+//! first; no file replaces another; only the worst alerts of a collection get a file, because
+//! writing one reads the pools of all processes.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
@@ -30,7 +31,12 @@ pub struct EvidenceOptions {
 
 impl Default for EvidenceOptions {
     fn default() -> Self {
-        Self { directory: None, at_once: 1, kept: 16, margin: Duration::from_millis(1) }
+        Self {
+            directory: None,
+            at_once: 1,
+            kept: 16,
+            margin: Duration::from_millis(1),
+        }
     }
 }
 
@@ -40,13 +46,17 @@ impl EvidenceOptions {
         Self::default()
     }
 
-    /// Profiles in this directory, which is made, for this user alone, if it is not there; the latest 16 of these alerts, one
-    /// for the worst of each collection. Files of other alerts are left as they are.
+    /// Writes profiles to this directory. Creates it, for this user alone, if it does not exist.
+    /// Keeps the latest 16 files of these alerts; writes one for the worst alert of each
+    /// collection. Does not touch files of other alerts.
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: Some(directory.into()), ..Self::default() }
+        Self {
+            directory: Some(directory.into()),
+            ..Self::default()
+        }
     }
 
-    /// For this many of the worst alerts of each collection.
+    /// Writes a file for this many of the worst alerts of each collection.
     pub const fn at_once(mut self, alerts: usize) -> Self {
         self.at_once = alerts;
         self
@@ -58,49 +68,63 @@ impl EvidenceOptions {
         self
     }
 
-    /// With this much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
-    /// the clock of their process.
+    /// Adds this time before and after the alert. Default: 1 ms, because the times of runs are
+    /// exact only to 16 µs and are taken on the clock of their process.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 }
 
-/// The files that were written.
+/// The files written so far.
 #[derive(Debug)]
 pub(super) struct Evidence {
     options: EvidenceOptions,
     written: VecDeque<PathBuf>,
 }
 
-/// Tells the files of this process apart, whatever alerts they are of.
+/// The number of the next evidence file: unique for all alerts of this process.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Evidence {
-    /// Makes the directory, if one is wanted.
+    /// Creates the directory, if evidence is kept.
     pub(super) fn new(options: EvidenceOptions) -> Result<Self, AlertsError> {
         if let Some(directory) = &options.directory {
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(directory)
-                .map_err(|source| AlertsError::Evidence { directory: directory.clone(), source })?;
+                .map_err(|source| AlertsError::Evidence {
+                    directory: directory.clone(),
+                    source,
+                })?;
         }
-        Ok(Self { options, written: VecDeque::new() })
+        Ok(Self {
+            options,
+            written: VecDeque::new(),
+        })
     }
 
-    /// Writes the evidence of the worst of these, which come first; begins no further one when it is over.
+    /// Writes the evidence of the worst alerts, which come first in `alerts`. Writes no further
+    /// file once `is_over` returns true.
     pub(super) fn attach(
         &mut self,
         alerts: &mut [Alert],
         captures: &Arc<CaptureSources>,
         is_over: impl Fn() -> bool,
     ) {
-        let Some(directory) = self.options.directory.clone() else { return };
-        for alert in alerts.iter_mut().take(self.options.at_once).take_while(|_| !is_over()) {
+        let Some(directory) = self.options.directory.clone() else {
+            return;
+        };
+        for alert in alerts
+            .iter_mut()
+            .take(self.options.at_once)
+            .take_while(|_| !is_over())
+        {
             let path = directory.join(file_name(alert, captures.time.clock().start_unix));
             let margin = i64::try_from(self.options.margin.as_nanos()).unwrap_or(i64::MAX);
-            let (from, to) = (alert.from.0.saturating_sub(margin), alert.to.0.saturating_add(margin));
+            let from = alert.from.0.saturating_sub(margin);
+            let to = alert.to.0.saturating_add(margin);
             let capture = Capture::new(Arc::clone(captures));
             match capture.range(SessionNs(from), SessionNs(to)).save(&path) {
                 Ok(report) => {
@@ -116,17 +140,27 @@ impl Evidence {
     }
 }
 
-/// The unique name of an alert's file: its time in milliseconds since the Unix epoch, by which files
-/// sort, then process, number, and group.
+/// Returns a unique name for an alert's file: the alert's time in milliseconds since the Unix
+/// epoch, so that files sort by time, then the process id, a number, and the group.
 fn file_name(alert: &Alert, start: UnixNs) -> String {
-    let (date, pid) = (start.0.saturating_add_signed(alert.to.0) / 1_000_000, std::process::id());
+    let date = start.0.saturating_add_signed(alert.to.0) / 1_000_000;
+    let pid = std::process::id();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("alert-{date}-{pid}-{number:04}-{}.json.gz", plain(&alert.group))
+    format!(
+        "alert-{date}-{pid}-{number:04}-{}.json.gz",
+        plain(&alert.group)
+    )
 }
 
-/// A group's name as part of a file's name.
+/// Replaces the characters of a group's name that a file name may not contain.
 fn plain(name: &str) -> String {
-    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let letter = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '-'
+        }
+    };
     name.chars().take(40).map(letter).collect()
 }
 
@@ -135,11 +169,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a5_no_two_files_have_the_same_name_whatever_alerts_they_are_of() {
-        let name = || file_name(&Alert::test("plugin", "a/b"), UnixNs(1_700_000_000_123_000_000));
-        let (first, second) = (name(), name());
+    fn a5_file_names_are_unique_even_for_equal_alerts() {
+        let name = || {
+            file_name(
+                &Alert::test("plugin", "a/b"),
+                UnixNs(1_700_000_000_123_000_000),
+            )
+        };
+        let first = name();
+        let second = name();
         assert_ne!(first, second);
-        assert!(first.starts_with("alert-1700000000123-") && first.ends_with("-a-b.json.gz"), "{first}");
+        assert!(
+            first.starts_with("alert-1700000000123-") && first.ends_with("-a-b.json.gz"),
+            "{first}"
+        );
         assert!(first.contains(&std::process::id().to_string()), "{first}");
     }
 }

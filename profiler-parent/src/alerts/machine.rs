@@ -1,11 +1,13 @@
-//! From the slow runs of groups to alerts: a pure state machine without a clock of its own.
+//! Decides which slow runs of groups raise alerts: a pure state machine without a clock of its own.
 //!
-//! Each poll passes in the latest slow runs of every group. The machine returns the alerts of a
-//! collection when its period is over, the most janky group first. Invariants: a run is in at most
-//! one collection, a group in each collection at most once; alerts that are withheld are counted; a
-//! poll without a process, which could not be read in time, changes nothing; of groups that are gone
-//! only the time of the last alert is kept for long; the memory is bounded, however many groups a
-//! process invents.
+//! The poller passes in the latest slow runs of every group. The machine returns the alerts of a
+//! collection when its period is over, the most janky group first. Invariants:
+//!
+//! - A run is in at most one collection, and a group is in each collection at most once.
+//! - Alerts that are withheld are counted.
+//! - A process that is missing from a poll, because it was not read in time, loses no state.
+//! - Of a group that is gone, only the time of its last alert is kept for long.
+//! - The memory is bounded, even if a process invents groups.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +16,20 @@ use serde::Serialize;
 use super::rules::AlertRules;
 use crate::session_time::SessionNs;
 
-/// Groups that one collection holds.
+/// The largest number of groups in one collection.
 const MOST_PENDING: usize = 4096;
-/// Groups of one process in it: one that makes groups up does not crowd out the others.
+/// The largest number of groups of one process in a collection, so that a process that invents
+/// groups does not crowd out the others.
 const MOST_OF_PROCESS: usize = 512;
-/// Groups of which the last alert is remembered.
+/// The largest number of groups whose last alert is remembered.
 const MOST_REMEMBERED: usize = 4096;
-/// How long a group that is not shown stays known: longer than a process that makes work takes to be read again.
+/// How long a group that polls do not show stays known. Longer than the time between two reads of a
+/// process that is expensive to read.
 const ABSENT_NS: i64 = 10_000_000_000;
-/// Groups of one process that are known and not shown: as many as an honest one can have.
+/// The largest number of known groups of one process that polls do not show: as many groups as an
+/// honest process can have.
 const MOST_ABSENT: usize = 4096;
-/// Processes that are remembered.
+/// The largest number of remembered processes.
 const MOST_PROCESSES: usize = 8192;
 
 /// A run of a group.
@@ -34,75 +39,78 @@ pub(super) struct Run {
     pub(super) duration_ns: u64,
 }
 
-/// What a poll finds of a group. `K` identifies groups, `P` processes.
+/// The result of a poll for one group. `K` identifies groups, `P` processes.
 #[derive(Clone, Debug)]
 pub(super) struct GroupPeaks<K, P> {
     pub(super) id: K,
     pub(super) process: P,
     pub(super) kind: String,
     pub(super) name: String,
-    /// The longest of its latest runs. Those that were in the look before are the same runs.
+    /// The longest of its latest runs. Runs that the previous poll also showed are the same runs.
     pub(super) runs: Vec<Run>,
-    /// What it has waited in all.
+    /// Its total waiting time.
     pub(super) blocking_ns: u64,
 }
 
-/// An alert, as far as looks tell.
+/// An alert before the poller adds the name of its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Draft<K> {
     pub(super) id: K,
     pub(super) kind: String,
     pub(super) name: String,
-    /// Its longest run since the alert before.
+    /// Its longest run since the previous alert.
     pub(super) highest_ns: u64,
-    /// Its runs that were too long, as far as they were seen.
+    /// The number of observed runs that were too long.
     pub(super) runs: u64,
-    /// What it has waited since the alert before.
+    /// Its waiting time since the previous alert.
     pub(super) blocking_ns: u64,
-    /// From the start of the first of those runs to the end of the last.
+    /// When the first of those runs began.
     pub(super) from: SessionNs,
+    /// When the last of them ended.
     pub(super) to: SessionNs,
 }
 
 /// Alerts that were withheld, by the rule that withheld them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Withheld {
+pub struct SuppressedAlerts {
     /// Slow runs of processes that had just been seen for the first time.
     pub warm_up: u64,
     /// Alerts in collections with too many groups.
     pub at_once: u64,
-    /// Alerts for groups that had one a short time ago.
+    /// Alerts for groups that had another alert a short time before.
     pub repeat: u64,
-    /// Slow runs of groups for which a collection had no room: of one process it holds 512, of all together 4096.
+    /// Slow runs of groups for which a collection had no room: it holds 512 groups per process, and
+    /// 4096 in total.
     pub crowded: u64,
-    /// Alerts that were dropped because the listeners, or the evidence, took too long for those before.
+    /// Alerts that were dropped because the listeners or the evidence of earlier alerts took too
+    /// long.
     pub unheard: u64,
-    /// Polls, or files of evidence, that were abandoned because of a panic: an error of the profiler.
+    /// Polls, or files of evidence, that were abandoned because of a panic: a bug in the profiler.
     pub panics: u64,
 }
 
-/// What is known of a group.
+/// The known state of a group.
 #[derive(Clone, Debug)]
 struct Known<P> {
     process: P,
     runs: Vec<Run>,
-    /// What it had waited at the alert before.
+    /// Its total waiting time at the previous alert.
     blocking_ns: u64,
-    /// The look in which it was shown last.
+    /// The last poll that showed it.
     seen: SessionNs,
 }
 
-/// When a process was there.
+/// When polls showed a process.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     first: SessionNs,
     last: SessionNs,
-    /// If it was not there in the look before: when it had been there last.
+    /// The last poll that showed it before the latest one, if that was not the previous poll.
     away_since: Option<SessionNs>,
 }
 
 impl Presence {
-    /// It is there now. `before` is the time of the look before.
+    /// Notes that it is present now. `before` is the time of the previous poll.
     fn note(&mut self, now: SessionNs, before: SessionNs) {
         if self.last != now {
             self.away_since = Some(self.last).filter(|last| *last < before);
@@ -111,24 +119,26 @@ impl Presence {
     }
 }
 
+/// The state machine. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Machine<K, P> {
     rules: AlertRules,
+    /// Runs that ended earlier raise no alert.
     since: SessionNs,
     groups: BTreeMap<K, Known<P>>,
     processes: BTreeMap<P, Presence>,
     pending: BTreeMap<K, (Draft<K>, u64)>,
-    /// How many of those are of each process.
+    /// The number of pending groups per process.
     pending_of: BTreeMap<P, usize>,
     due: Option<SessionNs>,
     last: BTreeMap<(String, String), SessionNs>,
-    /// When the look before was.
+    /// The time of the previous poll.
     before: SessionNs,
-    withheld: Withheld,
+    withheld: SuppressedAlerts,
 }
 
 impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
-    /// One for which nothing happened before `since`.
+    /// Creates a machine that ignores runs which ended before `since`.
     pub(super) const fn new(rules: AlertRules, since: SessionNs) -> Self {
         Self {
             rules,
@@ -140,15 +150,22 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             due: None,
             last: BTreeMap::new(),
             before: since,
-            withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
+            withheld: SuppressedAlerts {
+                warm_up: 0,
+                at_once: 0,
+                repeat: 0,
+                crowded: 0,
+                unheard: 0,
+                panics: 0,
+            },
         }
     }
 
-    pub(super) const fn withheld(&self) -> Withheld {
+    pub(super) const fn withheld(&self) -> SuppressedAlerts {
         self.withheld
     }
 
-    /// Which processes are there, also such as have no groups. Called before each look.
+    /// Notes the present processes, including those without groups. Called before each poll.
     pub(super) fn meet(&mut self, now: SessionNs, processes: impl IntoIterator<Item = P>) {
         for process in processes {
             self.note(now, process);
@@ -156,70 +173,101 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     }
 
     fn note(&mut self, now: SessionNs, process: P) -> Presence {
-        let new = Presence { first: now, last: now, away_since: None };
+        let new = Presence {
+            first: now,
+            last: now,
+            away_since: None,
+        };
         let presence = self.processes.entry(process).or_insert(new);
         presence.note(now, self.before);
         *presence
     }
 
-    /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
-    pub(super) fn look(
+    /// Processes a poll: the current state of all groups. Returns the alerts of a collection whose
+    /// period is over, the most janky group first.
+    pub(super) fn poll(
         &mut self,
         now: SessionNs,
         all: impl IntoIterator<Item = GroupPeaks<K, P>>,
     ) -> Vec<Draft<K>> {
-        for look in all {
-            self.take(now, look);
+        for peaks in all {
+            self.take(now, peaks);
         }
-        self.forget_who_is_gone(now);
+        self.forget_absent(now);
         self.before = now;
-        if self.due.is_none_or(|due| now < due) { Vec::new() } else { self.close(now) }
+        if self.due.is_none_or(|due| now < due) {
+            Vec::new()
+        } else {
+            self.close(now)
+        }
     }
 
-    fn take(&mut self, now: SessionNs, look: GroupPeaks<K, P>) {
-        let process = self.note(now, look.process.clone());
-        let (since, warm_up_ns) = (self.since, self.rules.warm_up_ns);
+    fn take(&mut self, now: SessionNs, peaks: GroupPeaks<K, P>) {
+        let process = self.note(now, peaks.process.clone());
+        let since = self.since;
+        let warm_up_ns = self.rules.warm_up_ns;
         let warm = process.first.0.saturating_add(warm_up_ns);
         let is_warm = |run: &Run| warm_up_ns == 0 || run.ended.0 >= warm;
-        let threshold = self.rules.threshold_for(&look.kind, &look.name);
-        let is_slow =
-            |run: &Run| run.ended >= since && threshold.is_some_and(|threshold| run.duration_ns >= threshold);
-        let fresh = self.fresh_runs(now, process, &look).into_iter().filter(is_slow);
+        let threshold = self.rules.threshold_for(&peaks.kind, &peaks.name);
+        let is_slow = |run: &Run| {
+            run.ended >= since && threshold.is_some_and(|threshold| run.duration_ns >= threshold)
+        };
+        let fresh = self
+            .fresh_runs(now, process, &peaks)
+            .into_iter()
+            .filter(is_slow);
         let (slow, cold): (Vec<Run>, Vec<Run>) = fresh.partition(is_warm);
         self.withheld.warm_up = self.withheld.warm_up.saturating_add(cold.len() as u64);
-        slow.into_iter().for_each(|run| self.pend(now, &look, run));
-        if let Some((_, blocking_ns)) = self.pending.get_mut(&look.id) {
-            *blocking_ns = look.blocking_ns;
+        slow.into_iter().for_each(|run| self.pend(now, &peaks, run));
+        if let Some((_, blocking_ns)) = self.pending.get_mut(&peaks.id) {
+            *blocking_ns = peaks.blocking_ns;
         }
     }
 
-    /// Notes what a group shows; gives the runs that it did not show before.
-    fn fresh_runs(&mut self, now: SessionNs, process: Presence, look: &GroupPeaks<K, P>) -> Vec<Run> {
-        let runs = look.runs.clone();
-        if let Some(known) = self.groups.get_mut(&look.id) {
+    /// Notes the runs of a group. Returns the runs that it did not show before.
+    fn fresh_runs(
+        &mut self,
+        now: SessionNs,
+        process: Presence,
+        peaks: &GroupPeaks<K, P>,
+    ) -> Vec<Run> {
+        let runs = peaks.runs.clone();
+        if let Some(known) = self.groups.get_mut(&peaks.id) {
             known.seen = now;
             let before = std::mem::replace(&mut known.runs, runs);
-            return look.runs.iter().filter(|run| !before.contains(run)).copied().collect();
+            return peaks
+                .runs
+                .iter()
+                .filter(|run| !before.contains(run))
+                .copied()
+                .collect();
         }
-        // It waited before the first poll, or was forgotten because its process was away for long.
+        // Waiting time does not count if it is from before the first poll, or from before the group
+        // was forgotten because its process was away for long.
         let is_older = now <= self.since || process.away_since.is_some();
-        let blocking_ns = if is_older { look.blocking_ns } else { 0 };
-        let known = Known { process: look.process.clone(), runs, blocking_ns, seen: now };
-        self.groups.insert(look.id.clone(), known);
+        let blocking_ns = if is_older { peaks.blocking_ns } else { 0 };
+        let known = Known {
+            process: peaks.process.clone(),
+            runs,
+            blocking_ns,
+            seen: now,
+        };
+        self.groups.insert(peaks.id.clone(), known);
         let is_fresh = |run: &&Run| process.away_since.is_none_or(|since| run.ended > since);
-        look.runs.iter().filter(is_fresh).copied().collect()
+        peaks.runs.iter().filter(is_fresh).copied().collect()
     }
 
-    /// What was missing from one look alone stays known, however long ago the look before was.
-    fn forget_who_is_gone(&mut self, now: SessionNs) {
+    /// Forgets groups and processes that are gone. Keeps groups that only one poll did not show, no
+    /// matter how long ago the previous poll was.
+    fn forget_absent(&mut self, now: SessionNs) {
         let horizon = self.before.min(SessionNs(now.0.saturating_sub(ABSENT_NS)));
         let mut absent: BTreeMap<P, usize> = BTreeMap::new();
         self.groups.retain(|_, known| {
             if known.seen == now {
                 return true;
             }
-            let says_something = !known.runs.is_empty() || known.blocking_ns > 0;
-            if known.seen < horizon || !says_something {
+            let has_data = !known.runs.is_empty() || known.blocking_ns > 0;
+            if known.seen < horizon || !has_data {
                 return false;
             }
             let count = absent.entry(known.process.clone()).or_default();
@@ -231,36 +279,40 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
     }
 
-    /// Whether the collection has room for this group, which it takes if it is new.
-    fn has_room(&mut self, look: &GroupPeaks<K, P>) -> bool {
-        if self.pending.contains_key(&look.id) {
+    /// Whether the collection has room for this group. Reserves the room for a new group.
+    fn has_room(&mut self, peaks: &GroupPeaks<K, P>) -> bool {
+        if self.pending.contains_key(&peaks.id) {
             return true;
         }
         let all = self.pending.len();
-        let of_process = self.pending_of.entry(look.process.clone()).or_default();
+        let of_process = self.pending_of.entry(peaks.process.clone()).or_default();
         let has_room = all < MOST_PENDING && *of_process < MOST_OF_PROCESS;
         *of_process += usize::from(has_room);
         has_room
     }
 
-    fn pend(&mut self, now: SessionNs, look: &GroupPeaks<K, P>, run: Run) {
-        if !self.has_room(look) {
+    fn pend(&mut self, now: SessionNs, peaks: &GroupPeaks<K, P>, run: Run) {
+        if !self.has_room(peaks) {
             self.withheld.crowded = self.withheld.crowded.saturating_add(1);
             return;
         }
-        let began = i64::try_from(run.duration_ns).map_or(i64::MIN, |ns| run.ended.0.saturating_sub(ns));
+        let began =
+            i64::try_from(run.duration_ns).map_or(i64::MIN, |ns| run.ended.0.saturating_sub(ns));
         let began = SessionNs(began);
         let first = || Draft {
-            id: look.id.clone(),
-            kind: look.kind.clone(),
-            name: look.name.clone(),
+            id: peaks.id.clone(),
+            kind: peaks.kind.clone(),
+            name: peaks.name.clone(),
             highest_ns: 0,
             runs: 0,
             blocking_ns: 0,
             from: began,
             to: run.ended,
         };
-        let (draft, _) = self.pending.entry(look.id.clone()).or_insert_with(|| (first(), look.blocking_ns));
+        let (draft, _) = self
+            .pending
+            .entry(peaks.id.clone())
+            .or_insert_with(|| (first(), peaks.blocking_ns));
         draft.highest_ns = draft.highest_ns.max(run.duration_ns);
         draft.runs += 1;
         draft.from = draft.from.min(began);
@@ -282,7 +334,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
                 continue;
             }
             let key = (draft.kind.clone(), draft.name.clone());
-            // Several processes may have it; those of one collection do not repeat each other.
+            // Several processes may have such a group; alerts of one collection are not repeats.
             let last = self.last.get(&key).copied().filter(|last| *last != now);
             let again = |last: SessionNs| last.0.saturating_add(self.rules.repeat_ns);
             if last.is_some_and(|last| now.0 < again(last)) {
@@ -291,24 +343,36 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             }
             self.last.insert(key, now);
             let known = self.groups.get_mut(&id);
-            let before = known.map_or(0, |known| std::mem::replace(&mut known.blocking_ns, blocking_ns));
-            alerts.push(Draft { blocking_ns: blocking_ns.saturating_sub(before), ..draft });
+            let before = known.map_or(0, |known| {
+                std::mem::replace(&mut known.blocking_ns, blocking_ns)
+            });
+            alerts.push(Draft {
+                blocking_ns: blocking_ns.saturating_sub(before),
+                ..draft
+            });
         }
         let repeat_ns = self.rules.repeat_ns;
-        self.last.retain(|_, last| now.0 < last.0.saturating_add(repeat_ns));
+        self.last
+            .retain(|_, last| now.0 < last.0.saturating_add(repeat_ns));
         self.forget_the_oldest();
-        alerts.sort_by(|a, b| b.highest_ns.cmp(&a.highest_ns).then_with(|| a.id.cmp(&b.id)));
+        alerts.sort_by(|a, b| {
+            b.highest_ns
+                .cmp(&a.highest_ns)
+                .then_with(|| a.id.cmp(&b.id))
+        });
         alerts
     }
 
-    /// Groups whose names change all the time never come again: the oldest are forgotten first.
+    /// Limits the remembered groups to [`MOST_REMEMBERED`]. Forgets the oldest first, because
+    /// groups whose names change all the time never return.
     fn forget_the_oldest(&mut self) {
         let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
         if surplus > 0 {
             let mut times: Vec<SessionNs> = self.last.values().copied().collect();
             let (older, newest, _) = times.select_nth_unstable(surplus - 1);
             let newest = *newest;
-            // Those of the very same time go by name, so many as must.
+            // Entries of the same time are removed in the order of their names, as many as
+            // necessary.
             let mut left = surplus - older.iter().filter(|last| **last < newest).count();
             self.last.retain(|_, last| {
                 let is_surplus = *last == newest && left > 0;

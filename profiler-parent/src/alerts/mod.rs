@@ -1,8 +1,9 @@
-//! Alerts: which groups were too slow, as it happens, with evidence.
+//! Alerts: report slow runs of groups while the session runs, with evidence.
 //!
-//! [`Session::alerts`](crate::Session::alerts) starts one thread that reads the groups of all processes
-//! ([`crate::groups`]) several times a second; no process is asked. A pure state machine decides what is
-//! worth an alert. A second thread calls the `listeners`, which may block it.
+//! Used by applications and by the live page. [`Session::alerts`](crate::Session::alerts) starts a
+//! thread that reads the groups of all processes ([`crate::groups`]) several times a second,
+//! without a request to any process. A pure state machine decides which runs raise an alert. A
+//! second thread writes the evidence and calls the `listeners`, which may block it.
 //!
 //! ```text
 //! poller: must be on time                        dispatcher: may take long
@@ -28,7 +29,7 @@ use serde::Serialize;
 
 pub use evidence::EvidenceOptions;
 pub use listeners::{AlertTarget, ListenerError};
-pub use machine::Withheld;
+pub use machine::SuppressedAlerts;
 pub use rules::AlertRules;
 
 use crate::capture::CaptureSources;
@@ -39,19 +40,19 @@ use evidence::Evidence;
 use listeners::Listeners;
 use poller::{Poller, StopSignals, WithheldCounts};
 
-/// Why there are no alerts.
+/// Why alerts could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlertsError {
-    /// The directory for the evidence cannot be made.
-    #[error("cannot make the directory {} for evidence: {source}", directory.display())]
+    /// The directory for the evidence cannot be created.
+    #[error("cannot create the evidence directory {}: {source}", directory.display())]
     Evidence {
         /// The directory.
         directory: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// The system gives no thread.
+    /// The system refused a thread.
     #[error("cannot start a thread for alerts: {0}")]
     Thread(#[source] io::Error),
 }
@@ -62,7 +63,7 @@ pub enum AlertsError {
 pub struct Alert {
     /// Name of the group.
     pub group: String,
-    /// Name of its kind.
+    /// Name of the group's kind.
     pub kind: String,
     /// Identity of the group in its process.
     pub id: GroupId,
@@ -70,30 +71,37 @@ pub struct Alert {
     pub process: ProcessId,
     /// Shown name of the process.
     pub process_name: String,
-    /// What its longest run since the alert before took, in nanoseconds.
+    /// Duration of its longest run since the previous alert, in nanoseconds.
     pub highest_ns: u64,
-    /// Runs that were too long, as far as they were seen: at least one, and at most one in half a second.
+    /// The number of observed runs that were too long: at least one, and at most one in half a
+    /// second.
     pub runs: u64,
-    /// What it has waited since the alert before, in nanoseconds; 0 unless that is measured.
+    /// Its waiting time since the previous alert, in nanoseconds; 0 unless waiting is measured.
     pub blocking_ns: u64,
     /// When the first of those runs began.
     pub from: SessionNs,
     /// When the last of them ended.
     pub to: SessionNs,
-    /// A profile of that time, if evidence is kept and this was one of the worst.
+    /// The file with a profile of that time, if evidence is kept and this was one of the worst
+    /// alerts.
     pub evidence: Option<PathBuf>,
-    /// Why there is none although there should be.
+    /// The error, if the evidence could not be written.
     pub evidence_error: Option<String>,
 }
 
 #[cfg(test)]
 impl Alert {
     fn test(kind: &str, group: &str) -> Self {
-        let (pool, number) = (profiler_core::ids::PoolId::new(1), profiler_core::ids::GroupIndex::new(0));
+        let pool = profiler_core::ids::PoolId::new(1);
+        let number = profiler_core::ids::GroupIndex::new(0);
         Self {
             group: group.to_owned(),
             kind: kind.to_owned(),
-            id: GroupId { pool, epoch: 1, number },
+            id: GroupId {
+                pool,
+                epoch: 1,
+                number,
+            },
             process: ProcessId::new(1),
             process_name: "p".to_owned(),
             highest_ns: 1,
@@ -107,7 +115,7 @@ impl Alert {
     }
 }
 
-/// What alerts are made from.
+/// The inputs of alerts.
 #[derive(Debug)]
 pub(crate) struct AlertSources {
     pub(crate) groups: Arc<SnapshotReader>,
@@ -117,8 +125,8 @@ pub(crate) struct AlertSources {
     pub(crate) session_end: Receiver<()>,
 }
 
-/// Alerts while this is there. Dropping it ends them, and waits for a callback that runs, or for the evidence that is being
-/// written, which takes as long as a capture.
+/// The running alerts of a session. Dropping it ends the alerts, and waits for a running callback
+/// or for evidence that is being written, which takes as long as a capture.
 #[derive(Debug)]
 #[must_use = "alerts end when this is dropped"]
 pub struct Alerts {
@@ -126,22 +134,23 @@ pub struct Alerts {
     counts: WithheldCounts,
     stop: Option<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
-    /// What it looks at is measured meanwhile.
+    /// Keeps the necessary measurements on.
     _monitor: Monitor,
 }
 
 impl Alerts {
-    /// Starts both threads.
+    /// Starts the poller and the dispatcher.
     ///
     /// # Errors
-    /// [`AlertsError`].
+    /// [`AlertsError`] if the directory or a thread cannot be created.
     pub(crate) fn start(
         sources: AlertSources,
         monitor: Monitor,
         rules: AlertRules,
         evidence: EvidenceOptions,
     ) -> Result<Self, AlertsError> {
-        let (listeners, counts) = (Arc::<Listeners>::default(), WithheldCounts::default());
+        let listeners = Arc::<Listeners>::default();
+        let counts = WithheldCounts::default();
         let (stop, stopped) = bounded(0);
         let signals = StopSignals([stopped, sources.session_end]);
         let (dispatch, collections) = bounded(dispatcher::QUEUE);
@@ -164,15 +173,23 @@ impl Alerts {
         let dispatcher = dispatcher.map_err(AlertsError::Thread)?;
         let poller = spawn_quiet("profiler-alerts", move || poller.run(&rules));
         let poller = poller.map_err(AlertsError::Thread)?;
-        Ok(Self { listeners, counts, stop: Some(stop), threads: vec![poller, dispatcher], _monitor: monitor })
+        Ok(Self {
+            listeners,
+            counts,
+            stop: Some(stop),
+            threads: vec![poller, dispatcher],
+            _monitor: monitor,
+        })
     }
 
-    /// Calls `callback` with the alerts for this target, from a thread of the alerts; of one collection all at once,
-    /// the most janky first. While it runs looks go on, and sixteen more collections wait; what comes after that is
-    /// [`Withheld::unheard`]. A callback that panics is removed. The target need not be there yet. `name` is for [`Alerts::remove`].
+    /// Calls `callback` with the alerts for this target, from a thread of the alerts. One call
+    /// receives all alerts of a collection, the most janky group first. While a callback runs,
+    /// polls continue and up to sixteen further collections are queued; later ones are counted in
+    /// [`SuppressedAlerts::unheard`]. A callback that panics is removed. The target need not exist
+    /// yet. [`Alerts::remove`] takes the same `name`.
     ///
     /// # Errors
-    /// [`ListenerError::Duplicate`] if there is one of that name for that target.
+    /// [`ListenerError::Duplicate`] if the target already has a listener of that name.
     pub fn add(
         &self,
         target: AlertTarget,
@@ -182,16 +199,16 @@ impl Alerts {
         self.listeners.add(target, name, Box::new(callback))
     }
 
-    /// Calls it no more; waits for a call that runs.
+    /// Removes a listener; waits for a running call.
     ///
     /// # Errors
-    /// [`ListenerError::Unknown`] if there is none of that name for that target.
+    /// [`ListenerError::Unknown`] if the target has no listener of that name.
     pub fn remove(&self, target: &AlertTarget, name: &str) -> Result<(), ListenerError> {
         self.listeners.remove(target, name)
     }
 
-    /// What was withheld so far, by the rules for it and for want of room.
-    pub fn withheld(&self) -> Withheld {
+    /// The number of alerts withheld so far, by the rules or for lack of room.
+    pub fn withheld(&self) -> SuppressedAlerts {
         self.counts.now()
     }
 }

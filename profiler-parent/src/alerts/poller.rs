@@ -1,9 +1,9 @@
-//! The poller: a thread that reads all groups several times a second, feeds the state machine, and hands
-//! alerts over.
+//! The poller: a thread that reads all groups several times a second, feeds the state machine, and
+//! passes alerts to the dispatcher.
 //!
-//! The dispatcher ([`super::dispatcher`]) does what takes long, evidence and callbacks, so the poller is
-//! on time. Invariants: it never waits for the dispatcher; alerts for which the dispatcher has no room
-//! are counted; a panic costs one poll.
+//! The dispatcher ([`super::dispatcher`]) does the slow work, evidence and callbacks, so the poller
+//! is on time. Invariants: the poller never waits for the dispatcher; alerts for which the
+//! dispatcher has no room are counted; a panic costs one poll.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,65 +15,68 @@ use profiler_core::ids::{PoolId, ProcessId};
 
 use super::Alert;
 use super::listeners::Listeners;
-use super::machine::{Draft, GroupPeaks, Machine, Run, Withheld};
+use super::machine::{Draft, GroupPeaks, Machine, Run, SuppressedAlerts};
 use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
 use crate::session_time::SessionNs;
 
-/// Time between two polls, as long as they are cheap. Peaks are kept for about five seconds: a run is
-/// missed only if a poll takes longer than that.
-const LOOK: Duration = Duration::from_millis(200);
-/// With many processes: interval = 300 × the cost of the last poll, so polls use at most a third of a
-/// percent of a processor.
-const REST: u32 = 300;
-/// But no longer than this.
-const LONGEST_REST: Duration = Duration::from_secs(3);
+/// The shortest interval, used while polls are cheap. Peaks are kept for about five seconds: a run
+/// is missed only if a poll takes longer than that.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
+/// With many processes the interval is this factor times the cost of the last poll, so polls use at
+/// most a third of a percent of a processor.
+const COST_FACTOR: u32 = 300;
+/// The longest interval.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(3);
 /// How long a poll may take before it reads no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The thread ends after this many panics.
 const MOST_PANICS: u32 = 10;
 
-/// Both threads end when one of these is disconnected: by the application, or by the session's end.
+/// The signals that end both threads: one of them is disconnected, by the application or at the
+/// session's end.
 #[derive(Clone, Debug)]
 pub(super) struct StopSignals(pub(super) [Receiver<()>; 2]);
 
 impl StopSignals {
-    /// Whether it is over.
+    /// Whether the threads must end.
     pub(super) fn is_over(&self) -> bool {
-        self.0.iter().any(|end| end.try_recv() != Err(TryRecvError::Empty))
+        self.0
+            .iter()
+            .any(|end| end.try_recv() != Err(TryRecvError::Empty))
     }
 }
 
 /// Alerts that were withheld, by reason.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WithheldCounts(Arc<Mutex<Withheld>>);
+pub(super) struct WithheldCounts(Arc<Mutex<SuppressedAlerts>>);
 
 impl WithheldCounts {
-    pub(super) fn now(&self) -> Withheld {
+    pub(super) fn now(&self) -> SuppressedAlerts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Withheld)) {
+    fn change(&self, change: impl FnOnce(&mut SuppressedAlerts)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Runs something that may panic. Whether it did not.
+    /// Runs code that may panic. Returns whether it did not panic.
     pub(super) fn guard(&self, body: impl FnOnce()) -> bool {
         let ended_well = catch_unwind(AssertUnwindSafe(body)).is_ok();
         self.change(|counts| counts.panics += u64::from(!ended_well));
         ended_well
     }
 
-    /// Gives alerts to the dispatcher, if its queue has room for them.
-    fn hand_over(&self, alerts: Vec<Alert>, tell: &Sender<Vec<Alert>>) {
-        if let Err(refused) = tell.try_send(alerts) {
+    /// Passes alerts to the dispatcher, if its queue has room for them.
+    fn hand_over(&self, alerts: Vec<Alert>, dispatch: &Sender<Vec<Alert>>) {
+        if let Err(refused) = dispatch.try_send(alerts) {
             let lost = refused.into_inner().len() as u64;
             self.change(|counts| counts.unheard = counts.unheard.saturating_add(lost));
         }
     }
 }
 
-/// What the thread has.
+/// The state of the poller's thread.
 pub(super) struct Poller {
     pub(super) groups: Arc<SnapshotReader>,
     pub(super) listeners: Arc<Listeners>,
@@ -84,39 +87,50 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn run(self, rules: &AlertRules) {
-        let (mut machine, mut panics, mut rest) = (None, 0, LOOK);
+        let mut machine = None;
+        let mut panics = 0;
+        let mut interval = SHORTEST_INTERVAL;
         // The latest snapshot, kept so that the live page can use it.
         let mut latest = None;
         while panics < MOST_PANICS {
-            let (begun, before) = (self.now(), latest.take());
+            let begun = self.now();
+            let before = latest.take();
             let ended_well = self.counts.guard(|| {
-                let snapshot = self.snapshot(rest, before);
-                self.look(&snapshot, rules, &mut machine);
+                let snapshot = self.snapshot(interval, before);
+                self.process(&snapshot, rules, &mut machine);
                 latest = Some(snapshot);
             });
             panics += u32::from(!ended_well);
-            // A snapshot of another caller says nothing of what polls cost.
-            if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
-                rest = rest_after(self.since(begun));
+            // A snapshot that another caller took does not show the cost of a poll.
+            if latest
+                .as_ref()
+                .is_none_or(|snapshot| snapshot.at_ns >= begun.0)
+            {
+                interval = interval_after(self.since(begun));
             }
             let [stopped, over] = &self.signals.0;
             select! {
                 recv(stopped) -> _ => return,
                 recv(over) -> _ => return,
-                default(rest) => {}
+                default(interval) => {}
             }
         }
     }
 
-    /// All groups as they are now, or the snapshot of another caller that is younger than half an
-    /// interval.
-    fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
-        drop(before); // so that it does not find its own
-        let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
+    /// Returns the current state of all groups, or a snapshot that another caller took less than
+    /// half an interval ago.
+    fn snapshot(
+        &self,
+        interval: Duration,
+        before: Option<Arc<GroupsSnapshot>>,
+    ) -> Arc<GroupsSnapshot> {
+        drop(before); // so that the cache does not return it
+        let age = i64::try_from(interval.as_nanos() / 2).unwrap_or(0);
         self.groups.recent_snapshot(TIMEOUT, age)
     }
 
-    fn look(
+    /// Passes a snapshot to the machine, and its alerts to the dispatcher.
+    fn process(
         &self,
         snapshot: &GroupsSnapshot,
         rules: &AlertRules,
@@ -125,13 +139,18 @@ impl Poller {
         let now = SessionNs(snapshot.at_ns);
         let machine = machine.get_or_insert_with(|| Machine::new(rules.clone(), now));
         machine.meet(now, snapshot.processes.iter().map(|process| process.pool));
-        let drafts = machine.look(now, looks(snapshot));
+        let drafts = machine.poll(now, peaks(snapshot));
         let withheld = machine.withheld();
         self.counts.change(|counts| {
-            *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
+            *counts = SuppressedAlerts {
+                unheard: counts.unheard,
+                panics: counts.panics,
+                ..withheld
+            };
         });
         if !drafts.is_empty() && !self.listeners.is_empty() {
-            self.counts.hand_over(alerts(drafts, snapshot), &self.dispatch);
+            self.counts
+                .hand_over(alerts(drafts, snapshot), &self.dispatch);
         }
     }
 
@@ -144,24 +163,33 @@ impl Poller {
     }
 }
 
-/// How long to wait after a poll that took `took`.
-fn rest_after(took: Duration) -> Duration {
-    took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
+/// The time to wait after a poll that took `took`.
+fn interval_after(took: Duration) -> Duration {
+    took.saturating_mul(COST_FACTOR)
+        .clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
 }
 
-fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = GroupPeaks<GroupId, PoolId>> + '_ {
+fn peaks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = GroupPeaks<GroupId, PoolId>> + '_ {
     snapshot.rows().map(|(process, row)| GroupPeaks {
         id: row.id,
         process: process.pool,
         kind: row.kind.name().to_owned(),
         name: row.name.clone(),
-        runs: row.totals.peaks.iter().map(|peak| run(peak.ended_ns, peak.duration_ns)).collect(),
+        runs: row
+            .totals
+            .peaks
+            .iter()
+            .map(|peak| run(peak.ended_ns, peak.duration_ns))
+            .collect(),
         blocking_ns: row.totals.blocking_ns,
     })
 }
 
 fn run(ended_ns: u64, duration_ns: u64) -> Run {
-    Run { ended: SessionNs(i64::try_from(ended_ns).unwrap_or(i64::MAX)), duration_ns }
+    Run {
+        ended: SessionNs(i64::try_from(ended_ns).unwrap_or(i64::MAX)),
+        duration_ns,
+    }
 }
 
 fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> {
@@ -171,7 +199,10 @@ fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> 
         .map(|process| (process.pool, (process.pid, process.name.as_str())))
         .collect();
     let alert = |draft: Draft<GroupId>| {
-        let (process, name) = names.get(&draft.id.pool).copied().unwrap_or((ProcessId::new(0), ""));
+        let (process, name) = names
+            .get(&draft.id.pool)
+            .copied()
+            .unwrap_or((ProcessId::new(0), ""));
         Alert {
             group: draft.name,
             kind: draft.kind,
@@ -197,25 +228,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a5_alerts_for_which_who_tells_has_no_room_are_counted_and_nobody_waits() {
-        let (counts, (tell, queue)) = (WithheldCounts::default(), bounded(1));
+    fn a5_alerts_beyond_a_full_queue_are_counted_and_the_poller_does_not_wait() {
+        let (counts, (dispatch, queue)) = (WithheldCounts::default(), bounded(1));
         let alerts = || vec![Alert::test("plugin", "a"), Alert::test("plugin", "b")];
-        (0..3).for_each(|_| counts.hand_over(alerts(), &tell));
+        (0..3).for_each(|_| counts.hand_over(alerts(), &dispatch));
         assert_eq!((queue.len(), counts.now().unheard), (1, 4));
     }
 
     #[test]
-    fn a_panic_is_counted_and_ends_nothing() {
+    fn a_panic_is_counted_and_the_next_poll_runs() {
         let counts = WithheldCounts::default();
-        assert!(!counts.guard(|| panic!("as it may")));
+        assert!(!counts.guard(|| panic!("panic of the test")));
         assert!(counts.guard(|| ()));
         assert_eq!(counts.now().panics, 1);
     }
 
     #[test]
-    fn looks_are_rarer_where_they_cost_more_but_no_peak_is_missed() {
-        assert_eq!(rest_after(Duration::from_micros(300)), LOOK);
-        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(1_200));
-        assert_eq!(rest_after(Duration::from_secs(1)), LONGEST_REST);
+    fn costly_polls_have_longer_intervals_but_no_peak_is_missed() {
+        assert_eq!(
+            interval_after(Duration::from_micros(300)),
+            SHORTEST_INTERVAL
+        );
+        assert_eq!(
+            interval_after(Duration::from_millis(4)),
+            Duration::from_millis(1_200)
+        );
+        assert_eq!(interval_after(Duration::from_secs(1)), LONGEST_INTERVAL);
     }
 }

@@ -1,12 +1,15 @@
-//! What is worth an alert: thresholds, the buffering period, and the rules that keep alerts sane.
+//! The rules of alerts: thresholds, the buffering period, and limits on their number.
+//!
+//! Made by applications, applied by [`super::machine`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is worth an alert.
+/// Which runs raise an alert.
 ///
-/// By default a run of 64 ms or more in any group but those of whole processes and threads, which are slow whenever
-/// something in them is; alerts are collected for a second; nothing is withheld.
+/// By default, a run of 64 ms or more raises an alert, except in the groups of whole processes and
+/// threads, which are slow whenever one of their parts is slow. Alerts are collected for a second.
+/// None is withheld.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "rules do nothing until they are given to Session::alerts"]
 pub struct AlertRules {
@@ -19,7 +22,7 @@ pub struct AlertRules {
     pub(super) repeat_ns: i64,
 }
 
-/// How long a run may take; `None` for as long as it likes.
+/// The shortest run that raises an alert, in nanoseconds; `None` for no alerts.
 type Threshold = Option<u64>;
 
 impl Default for AlertRules {
@@ -37,52 +40,63 @@ impl Default for AlertRules {
 }
 
 impl AlertRules {
-    /// How long a run may take in a group for which nothing else is said; a run of exactly this long is too long.
+    /// Sets the threshold for groups without a more specific one. A run of exactly this length
+    /// raises an alert.
     pub fn threshold(mut self, threshold: Duration) -> Self {
         self.threshold = Some(nanos(threshold));
         self
     }
 
-    /// The same for groups of a kind, by its name; `None` for no alerts.
-    pub fn threshold_of_kind(mut self, kind: impl Into<String>, threshold: Option<Duration>) -> Self {
+    /// Sets the threshold for groups of a kind, by the kind's name; `None` for no alerts.
+    pub fn threshold_of_kind(
+        mut self,
+        kind: impl Into<String>,
+        threshold: Option<Duration>,
+    ) -> Self {
         self.of_kinds.insert(kind.into(), threshold.map(nanos));
         self
     }
 
-    /// The same for groups of a name; goes before what is said of its kind.
-    pub fn threshold_of_group(mut self, name: impl Into<String>, threshold: Option<Duration>) -> Self {
+    /// Sets the threshold for groups of a name. It takes precedence over the threshold of the kind.
+    pub fn threshold_of_group(
+        mut self,
+        name: impl Into<String>,
+        threshold: Option<Duration>,
+    ) -> Self {
         self.of_groups.insert(name.into(), threshold.map(nanos));
         self
     }
 
-    /// How long alerts are collected after the first slow run. A group is in each collection once.
+    /// Sets how long alerts are collected after the first slow run. Each collection contains a
+    /// group at most once.
     pub fn buffering(mut self, buffering: Duration) -> Self {
         self.buffering_ns = signed(buffering);
         self
     }
 
-    /// Ignores what a process does so soon after it was first seen.
+    /// Ignores slow runs of a process within this time after it was first seen.
     pub fn warm_up(mut self, warm_up: Duration) -> Self {
         self.warm_up_ns = signed(warm_up);
         self
     }
 
-    /// When more groups than this are slow in one collection, the machine is the culprit: it is withheld.
+    /// Withholds collections with more slow groups than this, because then the machine itself is
+    /// slow.
     pub const fn at_once(mut self, groups: usize) -> Self {
         self.at_once = groups;
         self
     }
 
-    /// Withholds alerts for a group of this kind and name for this time after the last one for it.
+    /// Withholds alerts for this time after an alert for a group of the same kind and name.
     pub fn repeat(mut self, repeat: Duration) -> Self {
         self.repeat_ns = signed(repeat);
         self
     }
 
-    /// What holds for a group.
+    /// The threshold that applies to a group.
     pub(super) fn threshold_for(&self, kind: &str, name: &str) -> Threshold {
-        let said = self.of_groups.get(name).or_else(|| self.of_kinds.get(kind));
-        said.copied().unwrap_or(self.threshold)
+        let specific = self.of_groups.get(name).or_else(|| self.of_kinds.get(kind));
+        specific.copied().unwrap_or(self.threshold)
     }
 }
 

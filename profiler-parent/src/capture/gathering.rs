@@ -1,8 +1,9 @@
-//! The course of a capture in the Gecko format: children are asked for their parts, and the pools of
-//! those that do not answer are read.
+//! The course of a capture in the Gecko format: children are asked for their parts, and the pools
+//! of children that do not answer are read.
 //!
-//! Drives the pure state machine of [`crate::gather::state`] with what the supervisor forwards and
-//! with the session's time, and carries its decisions out.
+//! Called by [`super::Capture`]. Passes the messages that the supervisor forwards, and the
+//! session's time, to the pure state machine of [`crate::gather::state`], and carries out its
+//! decisions.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -27,7 +28,7 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::{CaptureRequest, SupervisorEvent, SupervisorHandle};
 
-/// What children may say while the capture is busy with one of them.
+/// Capacity for children's messages while the capture handles one of the children.
 const INPUTS: usize = 4096;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -43,15 +44,15 @@ struct Gathering<'a, W> {
     log: GatheringLog,
     settled: Vec<(PoolId, CapturedProcess)>,
     shown: ShownRange,
-    /// What children said their outboxes hold, until that is taken.
+    /// PartFile contents that children announced and that are not taken yet.
     announced: Vec<(PoolId, u64, ProcessSummary)>,
 }
 
-/// What ends a capture before its time.
+/// Why a capture ends early.
 enum End {
     /// The file cannot be written any more.
     Output(io::Error),
-    /// The session was ended meanwhile.
+    /// The session ended meanwhile.
     SessionOver,
 }
 
@@ -66,18 +67,23 @@ struct SupervisorEnd<'a>(&'a SupervisorHandle, GatherId);
 
 impl Drop for SupervisorEnd<'_> {
     fn drop(&mut self) {
-        self.0.send(SupervisorEvent::Capture(CaptureRequest::End { id: self.1 }));
+        self.0
+            .send(SupervisorEvent::Capture(CaptureRequest::End { id: self.1 }));
     }
 }
 
-/// Gathers all parts into `out`; says what became of every process, the parent first.
+/// Gathers all parts into `out`. Returns the outcome for every process, the parent first.
 pub(super) fn run(
     sources: &CaptureSources,
-    (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
+    range: Option<TimeRange>,
+    events: &Sender<CaptureEvent>,
     out: &mut impl Write,
     path: &Path,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
-    let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
+    let failed = |source: io::Error| CaptureError::Write {
+        path: path.to_owned(),
+        source,
+    };
     let supervisor = &sources.supervisor;
     let members = participants::list(&sources.processes);
     let spec = participants::spec(sources, &members, range);
@@ -92,7 +98,10 @@ pub(super) fn run(
     }));
     let _end = SupervisorEnd(supervisor, id);
     let asked = asked.recv().map_err(|_| CaptureError::SessionOver)?;
-    let parent = members.iter().find(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
+    let parent = members
+        .iter()
+        .find(|member| member.is_parent)
+        .ok_or(CaptureError::SessionOver)?;
     let own = start_own(sources, parent, &spec)?;
     let mut gathering = Gathering {
         sources,
@@ -107,15 +116,33 @@ pub(super) fn run(
         announced: Vec::new(),
     };
     gathering.log.note_restarted_counter();
-    gathering.gather(&asked, &incoming).map_err(|end| match end {
-        End::Output(source) => failed(source),
-        End::SessionOver => CaptureError::SessionOver,
-    })?;
-    gathering.recover_the_rest(&asked).map_err(failed)?;
+    gathering
+        .gather(&asked, &incoming)
+        .map_err(|end| match end {
+            End::Output(source) => failed(source),
+            End::SessionOver => CaptureError::SessionOver,
+        })?;
+    gathering.recover_remaining(&asked).map_err(failed)?;
     participants::note_overdrawn(&sources.processes, &mut gathering.log);
-    let Gathering { parts, log, settled, shown, .. } = gathering;
+    let Gathering {
+        parts,
+        log,
+        settled,
+        shown,
+        ..
+    } = gathering;
     parts.end().map_err(failed)?;
-    finish(sources, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
+    finish(
+        sources,
+        &spec,
+        parent,
+        own,
+        log,
+        in_order(&members, settled),
+        shown,
+        out,
+        &failed,
+    )
 }
 
 fn start_own(
@@ -129,7 +156,7 @@ fn start_own(
 }
 
 impl<'a, W: Write> Gathering<'a, W> {
-    /// Takes the parts of the children that were asked, as they come.
+    /// Takes the parts of the children that were asked, in the order of their answers.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
         let mut clock = Stopwatch::start(self.sources.time);
         let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
@@ -139,8 +166,8 @@ impl<'a, W: Write> Gathering<'a, W> {
         let mut finished = false;
         loop {
             let mut rejected = Vec::new();
-            // Children are judged by the time that was spent waiting for them: what they said while
-            // another one's memory was read has not been handled yet.
+            // The stopwatch stops while outputs are carried out, because no message of a child is
+            // handled meanwhile.
             clock.hold();
             for output in outputs {
                 match output {
@@ -150,8 +177,11 @@ impl<'a, W: Write> Gathering<'a, W> {
             }
             clock.go_on();
             outputs = if !rejected.is_empty() {
-                // Also the last one's part may turn out to be none.
-                rejected.into_iter().flat_map(|input| state.step(clock.now(), input)).collect()
+                // Comes before the check for the end: the part of the last child may be invalid.
+                rejected
+                    .into_iter()
+                    .flat_map(|input| state.step(clock.now(), input))
+                    .collect()
             } else if finished {
                 return Ok(());
             } else {
@@ -172,10 +202,17 @@ impl<'a, W: Write> Gathering<'a, W> {
             Err(RecvTimeoutError::Disconnected) => return Err(End::SessionOver),
         };
         match &input {
-            Input::Progress { child, proportion, location } => {
-                self.tell_progress(*child, proportion.as_f64().unwrap_or(0.0), location);
+            Input::Progress {
+                child,
+                proportion,
+                location,
+            } => {
+                self.report_progress(*child, proportion.as_f64().unwrap_or(0.0), location);
             }
-            Input::Profile { child, outcome: GatherOutcome::Written { length, summary } } => {
+            Input::Profile {
+                child,
+                outcome: GatherOutcome::Written { length, summary },
+            } => {
                 self.announced.push((*child, *length, summary.clone()));
             }
             _ => {}
@@ -183,19 +220,28 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(input)
     }
 
-    fn tell_progress(&self, child: PoolId, proportion: f64, location: &str) {
+    fn report_progress(&self, child: PoolId, proportion: f64, location: &str) {
         if let Some(member) = self.member(child) {
             let location = location.to_owned();
-            let _ = self.events.try_send(CaptureEvent::Progress { pid: member.pid, proportion, location });
+            let _ = self.events.try_send(CaptureEvent::Progress {
+                pid: member.pid,
+                proportion,
+                location,
+            });
         }
     }
 
     fn carry_out(&mut self, output: Output<PoolId>) -> io::Result<Option<Input<PoolId>>> {
         match output {
-            Output::RequestProgress(key) => self.order(CaptureRequest::Progress { id: self.id, key }),
+            Output::RequestProgress(key) => {
+                self.order(CaptureRequest::Progress { id: self.id, key })
+            }
             Output::Accept(key) => return self.accept(key),
             Output::GiveUp { child, why } => {
-                self.order(CaptureRequest::Cancel { id: self.id, key: child });
+                self.order(CaptureRequest::Cancel {
+                    id: self.id,
+                    key: child,
+                });
                 self.recover(child, why)?;
             }
             Output::Finished => {}
@@ -204,39 +250,64 @@ impl<'a, W: Write> Gathering<'a, W> {
     }
 
     fn order(&self, order: CaptureRequest) {
-        self.sources.supervisor.send(SupervisorEvent::Capture(order));
+        self.sources
+            .supervisor
+            .send(SupervisorEvent::Capture(order));
     }
 
-    /// Takes a child's own part. If it is not valid, returns an input for the state machine.
+    /// Takes the part that a child wrote. If it is not valid, returns an input for the state
+    /// machine.
     fn accept(&mut self, key: PoolId) -> io::Result<Option<Input<PoolId>>> {
-        let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(None) };
+        let Some(member) = self.members.iter().find(|member| member.key == key) else {
+            return Ok(None);
+        };
         let announced = self.announced.iter().position(|(child, ..)| *child == key);
         let announced = announced.map(|at| self.announced.swap_remove(at));
-        let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
-        // No other child is served meanwhile, so no part may take longer than a whole capture may.
-        let (watch, most) = (Stopwatch::start(self.sources.time), self.sources.patience.deadline);
-        let taken = self.parts.take(outbox, length, || watch.now() < most);
-        let _ = outbox.clear();
+        let (Some((_, length, summary)), Some(part_file)) = (announced, &member.part_file) else {
+            return Ok(None);
+        };
+        // No part may take longer than the deadline of a whole capture, because all other children
+        // wait meanwhile.
+        let watch = Stopwatch::start(self.sources.time);
+        let most = self.sources.patience.deadline;
+        let taken = self.parts.take(part_file, length, || watch.now() < most);
+        let _ = part_file.clear();
         match taken {
             Ok(()) => self.settle(member, &summary, Verdict::Complete),
             Err(PartError::Output(error)) => return Err(error),
-            Err(PartError::Refused(message)) => return Ok(Some(Input::Rejected { child: key, message })),
+            Err(PartError::Refused(message)) => {
+                return Ok(Some(Input::Rejected {
+                    child: key,
+                    message,
+                }));
+            }
         }
         Ok(None)
     }
 
-    /// Reads a process's memory, because it did not hand over its part.
+    /// Reads a process's memory, because it did not deliver its part.
     fn recover(&mut self, key: PoolId, why: Why) -> io::Result<()> {
-        let Some(member) = self.member(key) else { return Ok(()) };
-        let verdict =
-            if why.is_orderly() { Verdict::Complete } else { Verdict::Recovered { why: why.clone() } };
-        self.log.note(format!("reading the memory of {} ({}): {why}", member.name, member.pid));
+        let Some(member) = self.member(key) else {
+            return Ok(());
+        };
+        let verdict = if why.is_orderly() {
+            Verdict::Complete
+        } else {
+            Verdict::Recovered { why: why.clone() }
+        };
+        self.log.note(format!(
+            "reading the memory of {} ({}): {why}",
+            member.name, member.pid
+        ));
         self.read(member, why, verdict)
     }
 
-    /// Reads the memory of a process that writes no part, because it is not trusted with a file.
+    /// Reads the memory of an untrusted process, which gets no file to write its part to.
     fn read_unasked(&mut self, member: &Participant) -> io::Result<()> {
-        self.log.note(format!("reading the memory of {} ({}): it is not trusted", member.name, member.pid));
+        self.log.note(format!(
+            "reading the memory of {} ({}): it is not trusted",
+            member.name, member.pid
+        ));
         self.read(member, Why::NeverConnected, Verdict::Complete)
     }
 
@@ -244,31 +315,47 @@ impl<'a, W: Write> Gathering<'a, W> {
     /// memory cannot be read.
     fn read(&mut self, member: &Participant, why: Why, verdict: Verdict) -> io::Result<()> {
         let died = participants::death_of(&self.sources.processes, member.key);
-        match self.parts.recover(member, died, self.sources.time.clock(), self.spec) {
+        match self
+            .parts
+            .recover(member, died, self.sources.time.clock(), self.spec)
+        {
             Ok(Some(summary)) => self.settle(member, &summary, verdict),
             Ok(None) => {
-                let verdict = Verdict::Missing { why: participants::why_untouched(why) };
-                self.push(member.key, member.settled(&ProcessSummary::default(), verdict));
+                let verdict = Verdict::Missing {
+                    why: participants::why_untouched(why),
+                };
+                self.push(
+                    member.key,
+                    member.settled(&ProcessSummary::default(), verdict),
+                );
             }
             Err(PartError::Output(error)) => return Err(error),
             Err(PartError::Refused(message)) => {
-                let verdict = Verdict::Missing { why: Why::Unreadable { message } };
+                let verdict = Verdict::Missing {
+                    why: Why::Unreadable { message },
+                };
                 self.settle(member, &ProcessSummary::default(), verdict);
             }
         }
         Ok(())
     }
 
-    /// The processes that were not asked: dead, not connected, or without a recording.
-    fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
-        let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
+    /// Reads the processes that were not asked: dead, not connected, or without a recording.
+    fn recover_remaining(&mut self, asked: &[PoolId]) -> io::Result<()> {
+        let rest = self
+            .members
+            .iter()
+            .filter(|member| !member.is_parent && !asked.contains(&member.key));
         let rest: Vec<&Participant> = rest.collect();
-        participants::await_news(&self.sources.processes, rest.iter().map(|member| member.key));
+        participants::await_news(
+            &self.sources.processes,
+            rest.iter().map(|member| member.key),
+        );
         for member in rest {
             if member.pool().is_some() {
                 match participants::unable_now(&self.sources.processes, member.key) {
                     Some(why) => self.recover(member.key, why)?,
-                    None if member.outbox.is_none() => self.read_unasked(member)?,
+                    None if member.part_file.is_none() => self.read_unasked(member)?,
                     // Connected but not asked: it has not answered an earlier capture.
                     None => self.recover(member.key, Why::Frozen)?,
                 }
@@ -278,7 +365,7 @@ impl<'a, W: Write> Gathering<'a, W> {
             }
         }
         if let Some(expired) = participants::expired(&self.sources.processes) {
-            self.push(PoolId::new(0), expired); // of no pool, and so behind all
+            self.push(PoolId::new(0), expired); // without a pool, so it comes last
         }
         Ok(())
     }
@@ -289,8 +376,14 @@ impl<'a, W: Write> Gathering<'a, W> {
     }
 
     fn push(&mut self, key: PoolId, process: CapturedProcess) {
-        self.log.note(format!("{} ({}): {}", process.name, process.pid, process.verdict));
-        let event = CaptureEvent::Settled { pid: process.pid, verdict: process.verdict.clone() };
+        self.log.note(format!(
+            "{} ({}): {}",
+            process.name, process.pid, process.verdict
+        ));
+        let event = CaptureEvent::Settled {
+            pid: process.pid,
+            verdict: process.verdict.clone(),
+        };
         let _ = self.events.try_send(event);
         self.settled.push((key, process));
     }
@@ -300,6 +393,7 @@ impl<'a, W: Write> Gathering<'a, W> {
     }
 }
 
+/// Sorts the outcomes into the order of `members`; outcomes without a member come last.
 fn in_order(
     members: &[Participant],
     mut settled: Vec<(PoolId, CapturedProcess)>,
@@ -309,7 +403,7 @@ fn in_order(
     settled
 }
 
-/// The parent's own part, the log, and the end of the file.
+/// Writes the parent's own part, the log, and the end of the file.
 #[allow(clippy::too_many_arguments)] // one call, and each part of the end has its own owner
 fn finish(
     sources: &CaptureSources,
@@ -322,28 +416,35 @@ fn finish(
     out: &mut impl Write,
     failed: &impl Fn(io::Error) -> CaptureError,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
-    let incomplete = children.iter().filter(|(_, child)| child.verdict != Verdict::Complete);
+    let incomplete = children
+        .iter()
+        .filter(|(_, child)| child.verdict != Verdict::Complete);
     let incomplete = incomplete.map(|(key, child)| IncompleteProcess {
         pid: child.pid,
         name: child.name.clone(),
         since: participants::death_of(&sources.processes, *key).unwrap_or(spec.later.ticks),
         verdict: child.verdict.to_string(),
     });
-    let mut written = own.finish(incomplete.collect()).map_err(CaptureError::OwnPart)?;
+    let mut written = own
+        .finish(incomplete.collect())
+        .map_err(CaptureError::OwnPart)?;
     written.append_to(out).map_err(failed)?;
     shown += written.summary.shown;
     let own = parent.settled(&written.summary, Verdict::Complete);
-    let processes: Vec<_> =
-        std::iter::once(own).chain(children.into_iter().map(|(_, child)| child)).collect();
+    let processes: Vec<_> = std::iter::once(own)
+        .chain(children.into_iter().map(|(_, child)| child))
+        .collect();
     out.write_all(b",").map_err(failed)?;
     let mut json = JsonWriter::new(&mut *out);
     log.write(parent.pid, &processes, &mut json);
     json.finish().map_err(failed)?;
-    written.close(sources.time.clock(), spec, shown, out).map_err(failed)?;
+    written
+        .close(sources.time.clock(), spec, shown, out)
+        .map_err(failed)?;
     Ok(processes)
 }
 
-/// Milliseconds that the capture has waited, in session time.
+/// Measures how long the capture has waited, in milliseconds of session time.
 struct Stopwatch {
     time: SessionTime,
     start: SessionNs,
@@ -352,7 +453,11 @@ struct Stopwatch {
 
 impl Stopwatch {
     fn start(time: SessionTime) -> Self {
-        Self { time, start: time.now(), held: None }
+        Self {
+            time,
+            start: time.now(),
+            held: None,
+        }
     }
 
     /// Stops until [`Self::go_on`].
@@ -361,12 +466,19 @@ impl Stopwatch {
     }
 
     fn go_on(&mut self) {
-        let held = self.held.take().map_or(0, |since| self.time.now().0.saturating_sub(since.0));
+        let held = self
+            .held
+            .take()
+            .map_or(0, |since| self.time.now().0.saturating_sub(since.0));
         self.start = SessionNs(self.start.0.saturating_add(held));
     }
 
     fn now(&self) -> Millis {
-        let ns = self.held.unwrap_or_else(|| self.time.now()).0.saturating_sub(self.start.0);
+        let ns = self
+            .held
+            .unwrap_or_else(|| self.time.now())
+            .0
+            .saturating_sub(self.start.0);
         Millis::new(u64::try_from(ns / 1_000_000).unwrap_or(0))
     }
 

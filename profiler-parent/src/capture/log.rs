@@ -1,18 +1,19 @@
-//! `profileGatheringLog`: the outcome for every process, with times, for readers of the file.
+//! `profileGatheringLog`: the outcome for every process, with times, for people who read the file.
 //!
-//! As in Gecko one object under the parent's number, with rows `[time in ms, text, …]`; ours
-//! also has the verdict and the entry counts of every process.
+//! Written by both formats of a capture. As in Gecko it is one object under the parent's number,
+//! with rows `[time in ms, text, …]`; ours also has the verdict and the entry counts of every
+//! process.
 
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::JsonWriter;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::CapturedProcess;
 
-/// Collects what happens during a capture.
+/// Collects the log entries of a capture.
 #[derive(Debug)]
 pub(crate) struct GatheringLog {
     converter: TimeConverter,
@@ -22,23 +23,27 @@ pub(crate) struct GatheringLog {
 
 impl GatheringLog {
     pub(crate) fn new(converter: TimeConverter) -> Self {
-        Self { converter, begin: Timestamp::now(), rows: Vec::new() }
+        Self {
+            converter,
+            begin: Timestamp::now(),
+            rows: Vec::new(),
+        }
     }
 
-    /// Notes if the session's clock shows a time before the session's start: the machine has then
-    /// slept in a way that resets the counter, and times are not reliable.
+    /// Adds a warning if the session's clock shows a time before the session's start. The machine
+    /// then slept in a way that resets the cycle counter, and times are not reliable.
     pub(crate) fn note_restarted_counter(&mut self) {
         if self.begin < self.converter.start().ticks {
             self.note("the cycle counter was started again: times of this session are wrong");
         }
     }
 
-    /// Notes something, now.
+    /// Notes a text with the current time.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push((Timestamp::now(), text.into()));
     }
 
-    /// Writes the key and its object.
+    /// Writes the key `profileGatheringLog` and its object.
     pub(crate) fn write<W: Write>(
         &self,
         parent: ProcessId,
@@ -62,7 +67,9 @@ impl GatheringLog {
         out.end_array();
         out.key("processes");
         out.begin_array();
-        processes.iter().for_each(|process| write_process(process, out));
+        processes
+            .iter()
+            .for_each(|process| write_process(process, out));
         out.end_array();
         out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
         out.end_object();
@@ -89,7 +96,10 @@ fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.entry_u64("unfinished", counts.unfinished);
     out.key("dropped");
     out.begin_object();
-    counts.dropped.iter().for_each(|(reason, count)| out.entry_u64(reason.name(), count));
+    counts
+        .dropped
+        .iter()
+        .for_each(|(reason, count)| out.entry_u64(reason.name(), count));
     out.end_object();
 }
 
@@ -100,11 +110,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_was_started_again_is_told() {
+    fn a_reset_cycle_counter_is_logged() {
         let started_at = |ticks: u64| {
-            let start = Anchor { ticks: Timestamp::from_raw(ticks), monotonic: MonotonicNs(5) };
-            let mut log =
-                GatheringLog::new(TimeConverter::new(ClockKind::CycleCounter, start, Anchor::take()));
+            let start = Anchor {
+                ticks: Timestamp::from_raw(ticks),
+                monotonic: MonotonicNs(5),
+            };
+            let mut log = GatheringLog::new(TimeConverter::new(
+                ClockKind::CycleCounter,
+                start,
+                Anchor::take(),
+            ));
             log.note_restarted_counter();
             log.rows.len()
         };

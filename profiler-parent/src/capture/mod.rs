@@ -1,15 +1,16 @@
-//! One capture: every process's part, one file.
+//! A capture: writes the data of all processes into one file.
 //!
-//! Made by the session. [`Capture::save`] waits for a thread that does the work, since the caller's
-//! stack may be small. In the processed format, the default, this process reads all pools itself
-//! ([`crate::processed`]). In the Gecko format all children are asked first, this
-//! process's own part is written beside (by a thread of its own, into an unlinked file), children's
-//! parts are taken as they come, and the memory of those that do not come is
-//! read instead. Invariants: nothing is ever whole in memory; a part goes into the file only after
-//! it was found well-formed; the file appears under its name only when it is complete.
+//! Created by the session. [`Capture::save`] does the work on another thread and waits for it,
+//! because the caller's stack may be small. In the processed format, the default, this process
+//! reads all pools itself ([`crate::processed`]). In the Gecko format all children are asked first;
+//! this process's own part is written concurrently (by a separate thread, into an unlinked file);
+//! children's parts are taken in the order of their answers; the memory of children that do not
+//! answer is read instead. Invariants: no part is ever whole in memory; a part is copied into the
+//! file only after it was found well-formed; the file appears under its name only when it is
+//! complete.
 //!
 //! ```text
-//! {"processes":[ part, part, … ],        taken as they come
+//! {"processes":[ part, part, … ],        in the order of the answers
 //!  "libs":…,"threads":…, …               the parent's own part, its main thread last
 //!  "profileGatheringLog":{…},
 //!  "meta":{…}}
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
@@ -44,53 +45,54 @@ use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use names::SessionSymbols;
 
-/// Events that wait for the receiver; more are dropped.
+/// The largest number of events that wait for the receiver; further events are dropped.
 const EVENTS: usize = 1024;
 
-/// How a capture gets on.
+/// An event in the course of a capture.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
     /// The number of children that were asked for their parts.
     Asked(usize),
-    /// A child says how far it is.
+    /// A child reports its progress.
     Progress {
         /// The child.
         pid: ProcessId,
         /// From 0 to 1.
         proportion: f64,
-        /// What it is writing.
+        /// The part of the profile that it is writing.
         location: String,
     },
-    /// A process's part is in the file, or will never be.
+    /// The outcome of a process is final: its part is in the file, or is missing.
     Settled {
         /// The process.
         pid: ProcessId,
-        /// How it came out.
+        /// The outcome.
         verdict: Verdict,
     },
-    /// Names are looked up in a module: the first time, its debug information is read.
+    /// Names are looked up in a module. The first look-up reads the module's debug information.
     Naming {
-        /// Its file.
+        /// The module's file.
         module: String,
-        /// How many addresses.
+        /// The number of addresses.
         addresses: usize,
     },
 }
 
 /// The events of a capture, as an iterator that waits for the next event and ends with the capture.
 ///
-/// At most 1024 events wait; further events are dropped. Of several clones, each event reaches one.
+/// At most 1024 events wait; further events are dropped. Each event reaches only one of several
+/// clones.
 #[derive(Clone, Debug)]
 pub struct CaptureEvents(Receiver<CaptureEvent>);
 
 impl CaptureEvents {
-    /// The next event, if there is one now. Does not wait.
+    /// The next event, if one is available. Does not wait.
     pub fn try_next(&self) -> Option<CaptureEvent> {
         self.0.try_recv().ok()
     }
 
-    /// Waits for the next event for at most `timeout`. `None` if there is none, or if the capture has
+    /// Waits at most `timeout` for the next event. `None` if none arrives, or if the capture has
     /// ended.
     pub fn next_within(&self, timeout: Duration) -> Option<CaptureEvent> {
         self.0.recv_timeout(timeout).ok()
@@ -105,14 +107,14 @@ impl Iterator for CaptureEvents {
     }
 }
 
-/// Why there is no profile.
+/// Why a capture failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// The file cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The file could not be written to the end.
+    /// The file could not be written completely.
     #[error("cannot write {path:?}: {source}")]
     Write {
         /// The file.
@@ -120,19 +122,19 @@ pub enum CaptureError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The system cannot start a thread to write the profile. The calling thread may have too small
-    /// a stack for that.
-    #[error("no thread to write the profile on: {0}")]
+    /// The system cannot start the thread that writes the profile. The calling thread cannot write
+    /// it, because its stack may be too small.
+    #[error("cannot start a thread to write the profile: {0}")]
     NoThread(#[source] std::io::Error),
     /// This process's own part could not be written.
     #[error("cannot write this process's own part: {0}")]
     OwnPart(String),
-    /// The session is over.
+    /// The session has ended.
     #[error("the session is over")]
     SessionOver,
 }
 
-/// What the profile says about one process.
+/// The outcome of a capture for one process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CapturedProcess {
@@ -142,11 +144,11 @@ pub struct CapturedProcess {
     pub pid: ProcessId,
     /// Threads in the profile.
     pub threads: u32,
-    /// Where its entries went.
+    /// The counts of its entries, by outcome.
     pub counts: EntryCounts,
-    /// How it came into the profile.
+    /// How its data came into the profile.
     pub verdict: Verdict,
-    /// How long the writing of its part took, by the clock of the process that wrote it.
+    /// How long its part took to write, by the clock of the process that wrote it.
     pub writing: Duration,
 }
 
@@ -154,30 +156,32 @@ pub struct CapturedProcess {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CaptureReport {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// All processes of the session, the parent first. Of processes that ended and left nothing the
-    /// latest 1000 are listed; a last row, `N earlier processes`, has the sum of the others.
+    /// All processes of the session, the parent first. Among processes that ended and left no data,
+    /// the latest 1000 are listed; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
-    /// What found no room in the profile, or could not be named because it would have been too much: in words, as
-    /// the profile's own log says it. There is room for about 150,000 different texts of 80 bytes (names of code,
-    /// labels, texts in markers), 131,070 different frames, 786,432 different pairs of frame and caller, and 8192 threads.
-    /// Stacks and threads of ordinary recordings are within that; texts are not if most markers have one of their own.
+    /// Descriptions of data that found no room in the profile, or is unnamed because of its amount.
+    /// The profile's log contains the same texts. The profile has room for about 150,000 different
+    /// texts of 80 bytes (names of code, labels, texts in markers), 131,070 different frames,
+    /// 786,432 different pairs of frame and caller, and 8192 threads. Stacks and threads of
+    /// ordinary recordings are within these bounds; texts exceed them if most markers have unique
+    /// texts.
     pub left_out: Vec<String>,
 }
 
-/// How a profile is written down.
+/// The file format of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// What viewers turn everything else into: opens fast, with names, files and lines in it. The
+    /// The format that viewers use internally: opens fast, and contains names, files and lines. The
     /// parent reads the memory of all processes; no child is asked.
     #[default]
     Processed,
-    /// One object per process, as Firefox writes it. Every child writes its own, and addresses stay
-    /// addresses, to be named when the profile is looked at.
+    /// One object per process, as Firefox writes it. Every child writes its own object. The file
+    /// contains addresses without names; the viewer looks up the names.
     Gecko,
 }
 
@@ -188,18 +192,18 @@ pub(crate) struct TimeRange {
     pub(crate) to: SessionNs,
 }
 
-/// What all captures of a session are made from.
+/// The inputs that all captures of a session share.
 #[derive(Debug)]
 pub(crate) struct CaptureSources {
     pub(crate) processes: Arc<ProcessTable>,
     pub(crate) supervisor: SupervisorHandle,
     pub(crate) time: SessionTime,
-    /// How much of the past is kept, in nanoseconds; 0 for all of it.
+    /// The length of the kept history, in nanoseconds; 0 for all of it.
     pub(crate) window_ns: u64,
     pub(crate) patience: Patience,
     /// Names of code, kept from capture to capture.
     pub(crate) symbols: SymbolStore,
-    /// Held by the running capture; others wait for it.
+    /// Held by the running capture; other captures wait for it.
     pub(crate) turn: Mutex<()>,
 }
 
@@ -215,50 +219,62 @@ pub struct Capture {
 
 impl std::fmt::Debug for Capture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Capture").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("Capture")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
 impl Capture {
     pub(crate) fn new(sources: Arc<CaptureSources>) -> Self {
         let events = bounded(EVENTS);
-        let symbols = Box::new(SessionSymbols::new(sources.symbols.clone(), events.0.clone()));
-        Self { sources, events, format: Format::default(), range: None, symbols }
+        let symbols = Box::new(SessionSymbols::new(
+            sources.symbols.clone(),
+            events.0.clone(),
+        ));
+        Self {
+            sources,
+            events,
+            format: Format::default(),
+            range: None,
+            symbols,
+        }
     }
 
-    /// The events of this capture, for another thread to watch.
+    /// Returns the events of this capture, to watch on another thread.
     pub fn events(&self) -> CaptureEvents {
         CaptureEvents(self.events.1.clone())
     }
 
-    /// Writes it down like this.
+    /// Sets the file format.
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self
     }
 
-    /// Only what happened at least partly from `from` to `to`: a profile of one moment. In the Gecko format, what came
-    /// after `to` is there too.
+    /// Limits the profile to data that overlaps the time from `from` to `to`. In the Gecko format,
+    /// data after `to` is included.
     pub const fn range(mut self, from: SessionNs, to: SessionNs) -> Self {
         self.range = Some(TimeRange { from, to });
         self
     }
 
-    /// Takes the names of code from here and not from the debug information of its files;
-    /// [`NoSymbols`] leaves module and address. In the Gecko format there are no names.
+    /// Takes the names of code from `symbols` instead of the debug information of the code's files.
+    /// With [`NoSymbols`], code is shown as module and address. The Gecko format contains no names.
     pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
         self.symbols = Box::new(symbols);
         self
     }
 
-    /// Gathers everything and writes it to `path`: compressed if the name ends in `.gz`, readable
-    /// for its owner alone, there only when complete. Takes at most about the overall deadline.
+    /// Writes the data of all processes to `path`: compressed if the name ends in `.gz`, and
+    /// readable only for its owner. The file appears when it is complete. Takes at most about as
+    /// long as the overall deadline.
     ///
     /// # Errors
-    /// [`CaptureError`]; what was there under that name before is still there.
+    /// [`CaptureError`]; a previous file under that name is unchanged.
     ///
     /// # Panics
-    /// If the [`Symbols`] of [`Self::symbols`] panic.
+    /// If the [`Symbols`] that were given to [`Self::symbols`] panic.
     pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
         let path = path.as_ref();
         match on_symbol_stack(|| self.save_here(path)) {
@@ -268,23 +284,37 @@ impl Capture {
         }
     }
 
-    /// Needs more stack than a thread of the host may have.
+    /// Writes the profile on the current thread. Needs more stack than a thread of the host may
+    /// have.
     fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
-        let turn = self.sources.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self
+            .sources
+            .turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
         let (processes, left_out) = match self.format {
-            Format::Processed => {
-                let what = (self.range, events);
-                processed::run(&self.sources, what, &mut *self.symbols, &mut file, path)?
-            }
+            Format::Processed => processed::run(
+                &self.sources,
+                self.range,
+                events,
+                &mut *self.symbols,
+                &mut file,
+                path,
+            )?,
             Format::Gecko => {
-                let what = (self.range, events);
-                (gathering::run(&self.sources, what, &mut file, path)?, Vec::new())
+                let processes = gathering::run(&self.sources, self.range, events, &mut file, path)?;
+                (processes, Vec::new())
             }
         };
         let bytes = file.commit()?;
         drop(turn);
-        Ok(CaptureReport { path: path.to_owned(), bytes, processes, left_out })
+        Ok(CaptureReport {
+            path: path.to_owned(),
+            bytes,
+            processes,
+            left_out,
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! Names for the code in a capture: the symbols of the session, as the writer of the processed format
-//! asks for them.
+//! Names for the code in a capture: gives the session's symbols to the writer of the processed
+//! format.
 //!
 //! Invariant: the names that one capture looks up are kept for the next; see [`crate::symbols`].
 
@@ -12,25 +12,29 @@ use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};
 use crate::symbols::{self, ModuleKey, Place, SymbolStore};
 
-/// Most remarks on files.
+/// The largest number of remarks on files in one profile.
 const MOST_REMARKS: usize = 100;
 
 /// The session's symbols, for one capture.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSymbols {
     symbols: SymbolStore,
-    /// Gets an event for every module that is searched.
+    /// Receives an event for every module that is searched.
     events: Option<Sender<CaptureEvent>>,
     /// Files that this capture asked for.
     asked: HashSet<String>,
-    /// How many bytes of files it may still read; all that is allowed before the first.
+    /// Bytes of files that it may still read. `None` before the first file: the full allowance.
     left: Option<u64>,
 }
 
 impl SessionSymbols {
     /// Sends the events of this capture to `events`.
     pub(super) fn new(symbols: SymbolStore, events: Sender<CaptureEvent>) -> Self {
-        Self { symbols, events: Some(events), ..Self::default() }
+        Self {
+            symbols,
+            events: Some(events),
+            ..Self::default()
+        }
     }
 }
 
@@ -42,7 +46,10 @@ impl Symbols for SessionSymbols {
         found: &mut dyn FnMut(u64, &CodeNames<'_>),
     ) {
         if let Some(events) = &self.events {
-            let naming = CaptureEvent::Naming { module: module.path.clone(), addresses: addresses.len() };
+            let naming = CaptureEvent::Naming {
+                module: module.path.clone(),
+                addresses: addresses.len(),
+            };
             let _ = events.try_send(naming);
         }
         self.asked.insert(module.path.clone());
@@ -50,27 +57,44 @@ impl Symbols for SessionSymbols {
         let left = self.left.get_or_insert(symbols.sum_limit());
         let places = symbols.resolve_within(ModuleKey::from(module), addresses, left);
         for (address, place) in addresses.iter().zip(&places) {
-            tell(*address, place, found);
+            report(*address, place, found);
         }
     }
 
     fn left_out(&mut self) -> Vec<String> {
         let reports = self.symbols.lock().reports();
-        let asked = reports.iter().filter(|report| self.asked.contains(&report.path));
-        let refused = asked.flat_map(|report| &report.problems).filter(|problem| problem.is_refusal());
-        refused.take(MOST_REMARKS).map(ToString::to_string).collect()
+        let asked = reports
+            .iter()
+            .filter(|report| self.asked.contains(&report.path));
+        let refused = asked
+            .flat_map(|report| &report.problems)
+            .filter(|problem| problem.is_refusal());
+        refused
+            .take(MOST_REMARKS)
+            .map(ToString::to_string)
+            .collect()
     }
 }
 
-fn tell(address: u64, place: &Place, found: &mut dyn FnMut(u64, &CodeNames<'_>)) {
-    // Without a name of its own the outer function is shown as an address, files and lines or not.
+fn report(address: u64, place: &Place, found: &mut dyn FnMut(u64, &CodeNames<'_>)) {
+    // Code without a name for its outer function is shown as an address, even if files and lines
+    // are known.
     if !place.is_named() {
         return;
     }
     let frames: Vec<InlineFrame<'_>> = place.frames.iter().map(inline_frame).collect();
     let range = place.function;
-    let size = range.and_then(|range| u32::try_from(range.size).ok()).filter(|size| *size > 0);
-    found(address, &CodeNames { frames: &frames, start: range.map(|range| range.start), size });
+    let size = range
+        .and_then(|range| u32::try_from(range.size).ok())
+        .filter(|size| *size > 0);
+    found(
+        address,
+        &CodeNames {
+            frames: &frames,
+            start: range.map(|range| range.start),
+            size,
+        },
+    );
 }
 
 fn inline_frame(frame: &symbols::SourceFrame) -> InlineFrame<'_> {

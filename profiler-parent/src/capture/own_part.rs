@@ -1,7 +1,9 @@
-//! This process's own part, written beside the gathering, on a thread of its own.
+//! The part of this process in the Gecko format, written on a separate thread while children are
+//! asked for theirs.
 //!
-//! Its main thread comes last, because the markers that tell of incomplete processes belong
-//! there and are known only when all children are settled: the writing waits for them.
+//! Used by `gathering`. The main thread of this process is written last, because it shows the
+//! markers about incomplete processes, which are known only when all children are settled. The
+//! writer waits for them.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -19,16 +21,16 @@ use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
 use profiler_core::time::SessionClock;
 
-use super::parts::{copy_rest, spool};
+use super::parts::{copy_remaining, spool};
 
-/// The own part while it is written.
+/// The own part while it is being written.
 #[derive(Debug)]
 pub(crate) struct OwnPart {
     late: Sender<Vec<IncompleteProcess>>,
     thread: JoinHandle<Result<Written, String>>,
 }
 
-/// What the thread has written: the object, all but `processes` and `meta`, left open.
+/// The output of the thread: the object without `processes` and `meta`, not closed.
 #[derive(Debug)]
 pub(crate) struct Written {
     spool: File,
@@ -48,25 +50,33 @@ impl OwnPart {
         spec: &ProfileSpec,
     ) -> io::Result<Self> {
         let (late, incomplete) = bounded(1);
-        let role = ProcessRole { pid, name: name.to_owned(), is_root: true };
+        let role = ProcessRole {
+            pid,
+            name: name.to_owned(),
+            is_root: true,
+        };
         let spec = spec.clone();
-        let thread = spawn_quiet("profiler-own", move || write(pool, role, clock, &spec, incomplete))?;
+        let thread = spawn_quiet("profiler-own", move || {
+            write(pool, role, clock, &spec, incomplete)
+        })?;
         Ok(Self { late, thread })
     }
 
-    /// Tells it which processes are incomplete, and waits for the rest.
+    /// Passes the list of incomplete processes to the writer, and waits for it to finish.
     pub(crate) fn finish(self, incomplete: Vec<IncompleteProcess>) -> Result<Written, String> {
         let _ = self.late.send(incomplete);
-        self.thread.join().unwrap_or_else(|_| Err("the writing panicked".to_owned()))
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err("the writer panicked".to_owned()))
     }
 }
 
 impl Written {
-    /// Copies what was written behind the array of processes.
+    /// Appends the output to the file, after the array of processes.
     pub(crate) fn append_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(b",")?;
-        self.spool.seek(SeekFrom::Start(1))?; // the array's object is open already
-        copy_rest(&mut self.spool, out)
+        self.spool.seek(SeekFrom::Start(1))?; // the array's object is already open
+        copy_remaining(&mut self.spool, out)
     }
 
     /// Ends the profile with `meta`.
@@ -80,7 +90,16 @@ impl Written {
         out.write_all(b",")?;
         let latch = FailureLatch::new(CancelFlag::new());
         let mut json = JsonWriter::new(out);
-        part(&self.reader, &self.snapshot, &self.role, clock, spec, None, &latch).close(&mut json, shown);
+        part(
+            &self.reader,
+            &self.snapshot,
+            &self.role,
+            clock,
+            spec,
+            None,
+            &latch,
+        )
+        .close(&mut json, shown);
         json.finish().map(|_| ())
     }
 }
@@ -96,8 +115,13 @@ fn write(
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
     let incomplete = Mutex::new(incomplete);
-    // A sender that is gone means that the capture was given up: nothing is incomplete then.
-    let wait = || incomplete.lock().map(|late| late.recv().unwrap_or_default()).unwrap_or_default();
+    // A dropped sender means that the capture was abandoned: then no process counts as incomplete.
+    let wait = || {
+        incomplete
+            .lock()
+            .map(|late| late.recv().unwrap_or_default())
+            .unwrap_or_default()
+    };
     let latch = FailureLatch::new(CancelFlag::new());
     let progress = ProgressCell::new("writing the parent's part");
     let late = Some(LateMarkers(&wait));
@@ -106,7 +130,13 @@ fn write(
         .write_open(&mut json, progress.logger())
         .map_err(|failure| failure.to_string())?;
     json.finish().map_err(|error| error.to_string())?;
-    Ok(Written { spool, reader, snapshot, role, summary })
+    Ok(Written {
+        spool,
+        reader,
+        snapshot,
+        role,
+        summary,
+    })
 }
 
 fn part<'a>(
@@ -118,5 +148,14 @@ fn part<'a>(
     late: Option<LateMarkers<'a>>,
     latch: &'a FailureLatch,
 ) -> ProcessPart<'a, Arc<OwnFile>> {
-    ProcessPart { reader, snapshot, clock, spec, role, ended: None, late, latch }
+    ProcessPart {
+        reader,
+        snapshot,
+        clock,
+        spec,
+        role,
+        ended: None,
+        late,
+        latch,
+    }
 }

@@ -1,13 +1,14 @@
-//! The participants of a capture: every process of the session, with what is needed to take its part.
+//! The participants of a capture: every process of the session, with the data needed to take its
+//! part.
 //!
-//! Used by both forms of a capture. The functions that wait for children have bounds.
+//! Used by both formats of a capture. The functions that wait for children have time bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::gecko::merge_categories;
 use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::internal::reader::PoolReader;
@@ -18,12 +19,12 @@ use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
-use crate::outbox::Outbox;
+use crate::part_file::PartFile;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 
-/// How long a capture waits for the hello of a new child. A child says hello within some milliseconds
-/// of its start if it gets a processor. A child that is silent delays every capture by this time, so
-/// it is half of what a capture may take beyond its timeout.
+/// How long a capture waits for the `Hello` of a new child. A child that gets a processor sends it
+/// within some milliseconds of its start. A silent child delays every capture by this time, so it
+/// is half of the time by which a capture may exceed its timeout.
 const HELLO: Millis = Millis::new(250);
 
 /// One process of a capture.
@@ -34,8 +35,8 @@ pub(super) struct Participant {
     pub(super) pid: ProcessId,
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
-    pub(super) outbox: Option<Arc<Outbox>>,
-    /// What is known of why it cannot be asked, if it cannot.
+    pub(super) part_file: Option<Arc<PartFile>>,
+    /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
 }
 
@@ -48,18 +49,35 @@ impl Participant {
         }
     }
 
-    /// What the report says of it when nothing of it is in the profile.
+    /// Its row in the report when the profile contains nothing of it.
     pub(super) fn missing(&self) -> CapturedProcess {
         let (counts, why) = match &self.remains {
             Remains::Expired(counts) if counts.recorded() > 0 => (*counts, Why::Expired),
-            Remains::Expired(counts) => (*counts, why_untouched(self.unable.clone().unwrap_or(Why::Gone))),
-            Remains::Unprofiled(why) => (EntryCounts::default(), Why::Unprofiled { message: why.clone() }),
-            Remains::Pool(_) => (EntryCounts::default(), self.unable.clone().unwrap_or(Why::Gone)),
+            Remains::Expired(counts) => (
+                *counts,
+                why_untouched(self.unable.clone().unwrap_or(Why::Gone)),
+            ),
+            Remains::Unprofiled(why) => (
+                EntryCounts::default(),
+                Why::Unprofiled {
+                    message: why.clone(),
+                },
+            ),
+            Remains::Pool(_) => (
+                EntryCounts::default(),
+                self.unable.clone().unwrap_or(Why::Gone),
+            ),
         };
-        self.settled(&ProcessSummary { counts, ..ProcessSummary::default() }, Verdict::Missing { why })
+        self.settled(
+            &ProcessSummary {
+                counts,
+                ..ProcessSummary::default()
+            },
+            Verdict::Missing { why },
+        )
     }
 
-    /// What the report says of it when its part is in the profile.
+    /// Its row in the report when its part is in the profile.
     pub(super) fn settled(&self, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
         CapturedProcess {
             name: self.name.clone(),
@@ -85,7 +103,7 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 pid: process.pid,
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
-                outbox: process.outbox.clone(),
+                part_file: process.part_file.clone(),
                 unable: process.why_unable(),
             };
             (process.order, participant)
@@ -93,10 +111,13 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
         .collect();
     drop(all);
     participants.sort_by_key(|(order, _)| *order);
-    participants.into_iter().map(|(_, participant)| participant).collect()
+    participants
+        .into_iter()
+        .map(|(_, participant)| participant)
+        .collect()
 }
 
-/// Processes that are dead, have no data left and are not listed by name any more, as one row.
+/// Dead processes without data that are no longer listed by name, as one row.
 pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
     let expired = processes.expired();
     (expired.processes > 0).then(|| CapturedProcess {
@@ -109,18 +130,18 @@ pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
     })
 }
 
-/// Why a process cannot be asked, by what is known now; `None` if it could be.
+/// Why a process cannot currently be asked; `None` if it can.
 pub(super) fn unable_now(processes: &ProcessTable, key: PoolId) -> Option<Why> {
     processes.lock().get(&key).and_then(Process::why_unable)
 }
 
-/// When a process ended, if it has by now.
+/// The time when a process ended; `None` if it runs.
 pub(super) fn death_of(processes: &ProcessTable, key: PoolId) -> Option<Timestamp> {
     processes.lock().get(&key).and_then(|process| process.died)
 }
 
-/// Waits shortly for processes that are ending, or whose channel has closed, because their exit status
-/// says more. A caller that saw the pipe of a child close, and then captures, learns how it died.
+/// Waits briefly for the exit status of processes that are ending or whose channel has closed. So a
+/// capture that follows the closing of a child's pipe reports how the child died.
 pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
     let keys: Vec<PoolId> = keys.collect();
     let running: Vec<(PoolId, u32)> = {
@@ -131,19 +152,23 @@ pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = Po
             .map(|(key, process)| (key, process.pid.get()))
             .collect()
     };
-    let ending = running.iter().filter(|(_, pid)| crate::sys::is_ending(*pid)).map(|(key, _)| *key);
+    let ending = running
+        .iter()
+        .filter(|(_, pid)| crate::sys::is_ending(*pid))
+        .map(|(key, _)| *key);
     let ending: BTreeSet<PoolId> = ending.collect();
     processes.wait_while(DEATH_NEWS.into(), |all| {
         let is_open = |key: &PoolId| {
-            let ends =
-                |process: &Process| process.has_hung_up() || process.seems_to_run() && ending.contains(key);
+            let ends = |process: &Process| {
+                process.has_hung_up() || process.seems_to_run() && ending.contains(key)
+            };
             all.get(key).is_some_and(ends)
         };
         keys.iter().any(is_open)
     });
 }
 
-/// Waits shortly for the hellos of new children that record already.
+/// Waits briefly for the `Hello` of new children that already record.
 fn await_hellos(processes: &ProcessTable) {
     let is_new = |process: &Process| process.state == ProcessState::Starting;
     let new: Vec<(PoolId, Remains)> = {
@@ -153,28 +178,49 @@ fn await_hellos(processes: &ProcessTable) {
             .map(|(key, process)| (*key, process.remains.clone()))
             .collect()
     };
-    let begun: Vec<PoolId> = new.iter().filter(|(_, pool)| pool.is_taken()).map(|(key, _)| *key).collect();
+    let begun: Vec<PoolId> = new
+        .iter()
+        .filter(|(_, pool)| pool.is_taken())
+        .map(|(key, _)| *key)
+        .collect();
     if !begun.is_empty() {
-        let is_silent = |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
-        processes.wait_while(HELLO.into(), |all| begun.iter().any(|key| is_silent(key, all)));
+        let is_silent =
+            |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
+        processes.wait_while(HELLO.into(), |all| {
+            begun.iter().any(|key| is_silent(key, all))
+        });
     }
 }
 
-/// The reason for a process that left nothing because it never recorded.
+/// The reason to report for a process without data: [`Why::RecordedNothing`] if its end was
+/// orderly, otherwise `why`.
 pub(super) fn why_untouched(why: Why) -> Why {
-    if why.is_orderly() { Why::RecordedNothing } else { why }
+    if why.is_orderly() {
+        Why::RecordedNothing
+    } else {
+        why
+    }
 }
 
 /// Notes in the log the processes that hold more memory than they were granted.
 pub(super) fn note_overdrawn(processes: &ProcessTable, log: &mut GatheringLog) {
-    for process in processes.reports().iter().filter(|process| process.excess_bytes > 0) {
-        let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
+    for process in processes
+        .reports()
+        .iter()
+        .filter(|process| process.excess_bytes > 0)
+    {
+        let name = &process.name;
+        let pid = process.pid;
+        let held = process.true_bytes;
         let more = process.excess_bytes;
-        log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
+        log.note(format!(
+            "{name} ({pid}) holds {held} bytes, {more} more than it was granted"
+        ));
     }
 }
 
-/// What all parts share: the conversion of times, the window, the categories of all processes.
+/// The settings that all parts share: the conversion of times, the window, the categories of all
+/// processes.
 pub(super) fn spec(
     sources: &CaptureSources,
     participants: &[Participant],
@@ -194,5 +240,9 @@ pub(super) fn spec(
         merge_categories(&mut categories, &definitions.unwrap_or_default());
     }
     categories.truncate(ipc_protocol::limits::MAX_CATEGORIES);
-    ProfileSpec { later, since, categories }
+    ProfileSpec {
+        later,
+        since,
+        categories,
+    }
 }

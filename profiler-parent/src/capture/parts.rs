@@ -1,8 +1,8 @@
-//! The array of children's parts in the file: checked first, then copied, one after the other.
+//! The array of children's parts in the file. Each part is checked before it is added.
 //!
-//! A part is copied into an unlinked file of the parent's own while it is checked, because a child
-//! could change its outbox between a check and a copy. Invariant: after every call the file holds
-//! `{"processes":[` and whole parts only.
+//! Used by `gathering`. A part is copied into an unlinked file of the parent while it is checked,
+//! because a child could change its part file between a check and a copy. Invariant: after every
+//! call the file holds `{"processes":[` and whole parts only.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use profiler_core::time::{SessionClock, Timestamp};
 use super::participants::Participant;
 use super::recover::{self, Subject};
 use crate::gather::json_check::check;
-use crate::outbox::{Outbox, Tee};
+use crate::part_file::{PartFile, Tee};
 
 /// Largest part of one process, in bytes of JSON: 16 GiB.
 const MAX_PART_BYTES: u64 = 16 << 30;
@@ -22,7 +22,7 @@ const BUFFER: usize = 256 * 1024;
 /// Why a part is not in the file.
 #[derive(Debug)]
 pub(crate) enum PartError {
-    /// The part itself is at fault; others go on.
+    /// The part is invalid or cannot be read; other parts are not affected.
     Refused(String),
     /// The file cannot be written any more.
     Output(io::Error),
@@ -36,37 +36,43 @@ pub(crate) struct Parts<'a, W> {
 }
 
 impl<'a, W: Write> Parts<'a, W> {
-    /// Begins the profile.
+    /// Begins the profile and its array of parts.
     pub(crate) fn begin(out: &'a mut W) -> io::Result<Self> {
         out.write_all(b"{\"processes\":[")?;
         Ok(Self { out, count: 0 })
     }
 
-    /// Ends the array, and gives back what it was written to; what follows begins with a comma.
+    /// Ends the array, and returns its writer; the next text must begin with a comma.
     pub(crate) fn end(self) -> io::Result<&'a mut W> {
         self.out.write_all(b"]")?;
         Ok(self.out)
     }
 
-    /// Takes the part that a child has written into its outbox, unless that takes so long that
-    /// `is_patient` ends.
+    /// Adds the part that a child has written into its part file. Fails if `is_patient` returns
+    /// false meanwhile.
     pub(crate) fn take(
         &mut self,
-        outbox: &Outbox,
+        part_file: &PartFile,
         length: u64,
         is_patient: impl Fn() -> bool,
     ) -> Result<(), PartError> {
         let mut private = spool().map_err(PartError::Output)?;
-        let from = outbox.read(length).and_then(|reader| {
-            let from = BufReader::with_capacity(BUFFER, Patient { from: reader, is_patient });
+        let from = part_file.read(length).and_then(|reader| {
+            let from = BufReader::with_capacity(
+                BUFFER,
+                Patient {
+                    from: reader,
+                    is_patient,
+                },
+            );
             copy_checked(from, &mut private)
         });
         from.map_err(|error| PartError::Refused(error.to_string()))?;
         self.append(private)
     }
 
-    /// Writes the part of a process from its memory; `None`, and nothing written, if the process
-    /// never took it.
+    /// Writes the part of a process from its memory. Returns `None`, and writes nothing, if the
+    /// process never took the memory.
     pub(super) fn recover(
         &mut self,
         participant: &Participant,
@@ -74,9 +80,15 @@ impl<'a, W: Write> Parts<'a, W> {
         clock: SessionClock,
         spec: &ProfileSpec,
     ) -> Result<Option<ProcessSummary>, PartError> {
-        let pool = participant.pool().ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
+        let pool = participant
+            .pool()
+            .ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
         let mut private = spool().map_err(PartError::Output)?;
-        let subject = Subject { pid: participant.pid, name: &participant.name, died };
+        let subject = Subject {
+            pid: participant.pid,
+            name: &participant.name,
+            died,
+        };
         let written = recover::write(&subject, pool, clock, spec, &mut private);
         let summary = written.map_err(PartError::Refused)?;
         if summary.is_some() {
@@ -88,7 +100,10 @@ impl<'a, W: Write> Parts<'a, W> {
     /// Adds a part that is known to be whole.
     pub(crate) fn append(&mut self, part: File) -> Result<(), PartError> {
         let comma: &[u8] = if self.count > 0 { b"," } else { b"" };
-        self.out.write_all(comma).and_then(|()| copy_all(part, self.out)).map_err(PartError::Output)?;
+        self.out
+            .write_all(comma)
+            .and_then(|()| copy_all(part, self.out))
+            .map_err(PartError::Output)?;
         self.count += 1;
         Ok(())
     }
@@ -98,10 +113,10 @@ impl<'a, W: Write> Parts<'a, W> {
 fn copy_checked(from: impl Read, private: &mut impl Write) -> io::Result<()> {
     let mut copy = BufWriter::with_capacity(BUFFER, private);
     check(Tee::new(from, &mut copy), MAX_PART_BYTES).map_err(io::Error::other)?;
-    copy.flush() // its end is as much a part of the file as the rest
+    copy.flush() // a part that cannot be copied completely is refused, too
 }
 
-/// Reads while the capture waits for it.
+/// A reader that fails when the capture no longer waits for it.
 struct Patient<R, F> {
     from: R,
     is_patient: F,
@@ -112,24 +127,27 @@ impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
         if (self.is_patient)() {
             self.from.read(room)
         } else {
-            Err(io::Error::new(io::ErrorKind::TimedOut, "reading it takes too long"))
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "reading it takes too long",
+            ))
         }
     }
 }
 
-/// An unlinked file that only this process has.
+/// Creates an unlinked file, which only this process can open.
 pub(crate) fn spool() -> io::Result<File> {
-    tempfile::tempfile_in(crate::outbox::directory())
+    tempfile::tempfile_in(crate::part_file::directory())
 }
 
 /// Copies a whole file to `out`.
 pub(crate) fn copy_all(mut from: File, out: &mut impl Write) -> io::Result<()> {
     from.seek(SeekFrom::Start(0))?;
-    copy_rest(&mut from, out)
+    copy_remaining(&mut from, out)
 }
 
-/// Copies the rest of a file to `out`.
-pub(crate) fn copy_rest(from: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
+/// Copies the remaining bytes of a file to `out`.
+pub(crate) fn copy_remaining(from: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
         match from.read(&mut buffer)? {
@@ -153,17 +171,20 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_whose_end_cannot_be_written_is_no_copy() {
+    fn a_copy_that_cannot_be_written_completely_is_an_error() {
         let mut full = File::options().write(true).open("/dev/full").unwrap();
         let error = copy_checked(PART, &mut full).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]
-    fn a_part_is_not_read_longer_than_somebody_waits() {
-        let looks = std::cell::Cell::new(0);
-        let is_patient = || looks.replace(looks.get() + 1) < 3;
-        let endless = Patient { from: io::repeat(b' '), is_patient };
+    fn reading_a_part_fails_when_the_capture_no_longer_waits() {
+        let checks = std::cell::Cell::new(0);
+        let is_patient = || checks.replace(checks.get() + 1) < 3;
+        let endless = Patient {
+            from: io::repeat(b' '),
+            is_patient,
+        };
         let error = copy_checked(PART[..1].chain(endless), &mut io::sink()).unwrap_err();
         assert!(error.to_string().contains("takes too long"), "{error}");
     }

@@ -1,8 +1,9 @@
 //! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
-//! Reading a pool needs no help of the process that it belongs to, so a child that stands still
-//! costs no more than one that runs, and nothing is waited for but the news of deaths that are
-//! under way. Invariant: who is in the report is in the profile's log, with the same verdict.
+//! Used by [`super::Capture`]. Reading a pool does not involve its process, so a stopped child
+//! costs no more than a running one. The capture waits only, and briefly, for new children to
+//! connect and for ending children to exit. Invariant: the report and the profile's log list the
+//! same processes with the same verdicts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,19 +21,20 @@ use crate::process_table::ProcessTable;
 use crate::processed::ProcessedProfile;
 use crate::processed::names::Symbols;
 
-/// A process and what is known of it before its summary is.
+/// A process and its verdict, before its summary exists.
 struct Settled<'a> {
     participant: &'a Participant,
     verdict: Verdict,
-    /// Whether the profile has a summary of it.
+    /// Whether the profile contains data of it, and so a summary.
     is_there: bool,
 }
 
-/// Writes the profile of all processes to `out`; says what became of every process, the parent
-/// first, and what was left out.
+/// Writes the profile of all processes to `out`. Returns the outcome for every process, the parent
+/// first, and descriptions of the data that was left out.
 pub(super) fn run(
     sources: &CaptureSources,
-    (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
+    range: Option<TimeRange>,
+    events: &Sender<CaptureEvent>,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
@@ -44,22 +46,32 @@ pub(super) fn run(
     participants::await_news(table, all.iter().map(|participant| participant.key));
     let spec = participants::spec(sources, &all, range);
     let until = range.map(|range| sources.time.timestamp_of(range.to, spec.later));
-    let root = all.first().filter(|participant| participant.is_parent).ok_or(CaptureError::SessionOver)?;
+    let root = all
+        .first()
+        .filter(|participant| participant.is_parent)
+        .ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(clock.converter(spec.later));
     log.note_restarted_counter();
     let mut profile = ProcessedProfile::new(clock, &spec, all.len()).until(until);
     let mut settled = Vec::new();
     for (number, participant) in all.iter().enumerate() {
-        tell(events, participant, number, all.len());
+        report_participant(events, participant, number, all.len());
         let one = settle(table, participant, &mut profile)?;
-        log.note(format!("{} ({}): {}", participant.name, participant.pid, one.verdict));
-        let event = CaptureEvent::Settled { pid: participant.pid, verdict: one.verdict.clone() };
+        log.note(format!(
+            "{} ({}): {}",
+            participant.name, participant.pid, one.verdict
+        ));
+        let event = CaptureEvent::Settled {
+            pid: participant.pid,
+            verdict: one.verdict.clone(),
+        };
         let _ = events.try_send(event);
         settled.push(one);
     }
     participants::note_overdrawn(table, &mut log);
     let incomplete = incomplete(table, &settled, spec.later.ticks);
-    let (mut processes, mut remarks) = (Vec::new(), Vec::new());
+    let mut processes = Vec::new();
+    let mut remarks = Vec::new();
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
         left_out.iter().for_each(|remark| log.note(remark.as_str()));
         remarks = left_out;
@@ -68,18 +80,30 @@ pub(super) fn run(
         log.write(root.pid, &processes, json);
     };
     let written = profile.write(symbols, &incomplete, finish, out);
-    let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
+    let failed = |source: io::Error| CaptureError::Write {
+        path: path.to_owned(),
+        source,
+    };
     written.map_err(failed)?;
     Ok((processes, remarks))
 }
 
-fn tell(events: &Sender<CaptureEvent>, participant: &Participant, number: usize, of: usize) {
+fn report_participant(
+    events: &Sender<CaptureEvent>,
+    participant: &Participant,
+    number: usize,
+    of: usize,
+) {
     let proportion = number as f64 / of.max(1) as f64;
     let location = "reading its memory".to_owned();
-    let _ = events.try_send(CaptureEvent::Progress { pid: participant.pid, proportion, location });
+    let _ = events.try_send(CaptureEvent::Progress {
+        pid: participant.pid,
+        proportion,
+        location,
+    });
 }
 
-/// Adds a process to the profile, if there is anything to add.
+/// Adds a process to the profile, if it has data.
 fn settle<'a>(
     table: &ProcessTable,
     participant: &'a Participant,
@@ -89,16 +113,34 @@ fn settle<'a>(
         if participant.is_parent {
             return Err(CaptureError::SessionOver);
         }
-        return Ok(Settled { participant, verdict: participant.missing().verdict, is_there: false });
+        return Ok(Settled {
+            participant,
+            verdict: participant.missing().verdict,
+            is_there: false,
+        });
     };
     let ended = participants::death_of(table, participant.key);
-    let Participant { pid, name, is_parent, .. } = participant;
-    let role = ProcessRole { pid: *pid, name: name.clone(), is_root: *is_parent };
+    let Participant {
+        pid,
+        name,
+        is_parent,
+        ..
+    } = participant;
+    let role = ProcessRole {
+        pid: *pid,
+        name: name.clone(),
+        is_root: *is_parent,
+    };
     let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
     let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),
-        (Err(message), _) => (Verdict::Missing { why: Why::Unreadable { message } }, false),
+        (Err(message), _) => (
+            Verdict::Missing {
+                why: Why::Unreadable { message },
+            },
+            false,
+        ),
         (Ok(false), why) => {
             let why = participants::why_untouched(why.unwrap_or(Why::NeverConnected));
             (Verdict::Missing { why }, false)
@@ -107,16 +149,22 @@ fn settle<'a>(
         (Ok(true), Some(why)) if why.is_orderly() => (Verdict::Complete, true),
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
     };
-    Ok(Settled { participant, verdict, is_there })
+    Ok(Settled {
+        participant,
+        verdict,
+        is_there,
+    })
 }
 
-/// What the parent's main thread shows of those that are not complete.
+/// The incomplete processes, for the markers in the parent's main thread.
 fn incomplete(
     table: &ProcessTable,
     settled: &[Settled<'_>],
     capture: profiler_core::time::Timestamp,
 ) -> Vec<IncompleteProcess> {
-    let incomplete = settled.iter().filter(|one| one.verdict != Verdict::Complete);
+    let incomplete = settled
+        .iter()
+        .filter(|one| one.verdict != Verdict::Complete);
     let all = incomplete.map(|one| IncompleteProcess {
         pid: one.participant.pid,
         name: one.participant.name.clone(),
@@ -132,16 +180,19 @@ fn incomplete(
     all.chain(expired).collect()
 }
 
-/// All processes with their entry counts. `summaries` has those that are in the profile, in the
-/// same order.
+/// All processes with their entry counts. `summaries` has the processes that are in the profile,
+/// in the same order.
 fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
             Some(summary) => one.participant.settled(summary, one.verdict.clone()),
-            // The final entry counts are known also of a process that has no data left.
-            None => CapturedProcess { verdict: one.verdict.clone(), ..one.participant.missing() },
+            // The final entry counts of a process without data are known, too.
+            None => CapturedProcess {
+                verdict: one.verdict.clone(),
+                ..one.participant.missing()
+            },
         }
     });
     all.collect()

@@ -1,8 +1,8 @@
-//! A process's part, written by another process from its memory.
+//! Writes the part of a process from its memory, by another process.
 //!
-//! For children that are dead, frozen, late, or that answered with rubbish, and, when the whole
-//! session is dead, for all ([`crate::recover`]). The memory is read by
-//! position and believed in nothing, so whatever became of the child, this ends.
+//! Used for children that are dead, frozen, late, or answered with invalid data, and for all
+//! processes when the whole session is dead ([`crate::recover`]). The memory is read by position
+//! and nothing in it is trusted, so [`write`] terminates regardless of the child's state.
 
 use std::io::Write;
 
@@ -16,21 +16,21 @@ use profiler_core::internal::profile::{
 use profiler_core::internal::reader::{ByteSource, PoolReader};
 use profiler_core::time::{SessionClock, Timestamp};
 
-/// Whose part it is.
+/// The process whose part is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) pid: ProcessId,
     /// Shown name.
     pub(crate) name: &'a str,
-    /// When it died, if it died.
+    /// The time of its death, if it died.
     pub(crate) died: Option<Timestamp>,
 }
 
-/// Writes the part of a process from its pool to `out`; `None` if no process ever took that pool,
-/// or a dead one left nothing in it.
+/// Writes the part of a process from its pool to `out`. Returns `None` if no process ever took the
+/// pool, or if the process is dead and left no data in it.
 ///
 /// # Errors
-/// Why not, in words; what was written to `out` is useless then.
+/// The reason, in words; the output written to `out` is then useless.
 pub(crate) fn write(
     subject: &Subject<'_>,
     pool: impl ByteSource,
@@ -44,9 +44,13 @@ pub(crate) fn write(
     }
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
     if subject.died.is_some() && snapshot.counts().recorded() == 0 {
-        return Ok(None); // as once its pool is closed
+        return Ok(None); // the same result as after its pool was closed
     }
-    let role = ProcessRole { pid: subject.pid, name: subject.name.to_owned(), is_root: false };
+    let role = ProcessRole {
+        pid: subject.pid,
+        name: subject.name.to_owned(),
+        is_root: false,
+    };
     let latch = FailureLatch::new(CancelFlag::new());
     let part = ProcessPart {
         reader: &reader,
@@ -60,7 +64,9 @@ pub(crate) fn write(
     };
     let mut json = JsonWriter::new(LatchedWriter::new(out, latch.clone()));
     let progress = ProgressCell::new("reading its memory");
-    let summary = part.write(&mut json, progress.logger()).map_err(|failure| failure.to_string())?;
+    let summary = part
+        .write(&mut json, progress.logger())
+        .map_err(|failure| failure.to_string())?;
     json.finish().map_err(|error| error.to_string())?;
     Ok(Some(summary))
 }

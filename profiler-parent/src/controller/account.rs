@@ -1,12 +1,14 @@
-//! The account of one process: what it may hold, what it was told, what it showed.
+//! The account of one process: what it may hold, which allowances it was sent, and what it
+//! reported.
 //!
-//! Used by `books` and changed through it only. Invariants:
+//! Used by `accounts` and changed through it only. Invariants:
 //!
-//! - `booked` is at least what the process may hold now: the greatest of what it was last seen
-//!   to obey (`shown`), what it was sent since (`sent`), what is decided (`target`) and what it held.
-//!   What a process holds beyond that, against the rule, is its `excess`, and stands beside it.
+//! - `charged` is at least what the process may hold now: the greatest of the allowance it was last
+//!   seen to obey (`shown`), those sent since (`sent`), the decided one (`target`) and what it
+//!   held. What a process holds beyond that, against the rule, is its `excess`, which is kept
+//!   separately.
 //! - Between `shown` and `sent` allowances only rose or only fell. So the allowance in a report
-//!   tells without a sequence number how far the process has got: no value occurs twice.
+//!   shows how far the process has got, without a sequence number, because no value occurs twice.
 
 use std::cmp::Ordering;
 
@@ -14,7 +16,7 @@ use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
-use super::messages::{DeadPool, ProcessFigures};
+use super::messages::{DeadPoolMemory, ProcessFigures};
 use super::rows::Rows;
 use super::rule;
 
@@ -25,13 +27,13 @@ pub(super) enum Life {
     Unreachable,
     /// Alive, with a control channel.
     Connected,
-    /// Dead, its pool is in the parent's hands.
+    /// Dead; the parent holds its pool.
     Dead,
     /// Dead, its pool is being closed.
     Dropping,
 }
 
-/// See the head of this file.
+/// The account of one process. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) life: Life,
@@ -43,24 +45,24 @@ pub(super) struct Account {
     listed: Rows,
     awaiting: bool,
     destroying: bool,
-    /// The books' time of its latest report.
+    /// Time of its latest report, in recorded bytes.
     pub(super) heard: u64,
-    /// The books' time when it was asked to give something back.
+    /// Time of the latest request to give memory back, in recorded bytes.
     pub(super) asked: u64,
-    /// It owes for so long that nobody counts on it any more.
+    /// Whether its debt is so old that payment is no longer expected.
     pub(super) late: bool,
-    /// For whom it was asked.
+    /// The process for which it was last asked to give memory back.
     pub(super) creditor: Option<PoolId>,
     /// Bytes that others were asked to give back for it.
     pub(super) coming: u64,
-    /// What its pool really occupies beyond all that is booked for it.
+    /// Bytes that its pool really occupies beyond everything charged for it.
     excess: u64,
-    /// It stands on the list of those whose books have changed.
+    /// Whether it is in the list of changed accounts.
     pub(super) is_listed_as_changed: bool,
 }
 
 impl Account {
-    /// A process that may be spawned with `allowance`.
+    /// The account of a process that may be spawned with `allowance`.
     pub(super) fn admitted(allowance: u64, now: u64) -> Self {
         Self {
             life: Life::Unreachable,
@@ -86,15 +88,15 @@ impl Account {
         self.unreleased.saturating_add(self.released)
     }
 
-    pub(super) fn booked(&self) -> u64 {
+    pub(super) fn charged(&self) -> u64 {
         self.target.max(self.sent).max(self.shown).max(self.held())
     }
 
     pub(super) fn owed(&self) -> u64 {
-        self.booked().saturating_sub(self.target)
+        self.charged().saturating_sub(self.target)
     }
 
-    /// What it holds against the rule.
+    /// The bytes that it holds against the rule.
     pub(super) const fn excess(&self) -> u64 {
         self.excess
     }
@@ -103,13 +105,13 @@ impl Account {
         matches!(self.life, Life::Unreachable | Life::Connected)
     }
 
-    /// Whether it may be asked to give something back: it answers, it owes nothing, and it obeys.
+    /// Whether it may be asked to give memory back: it is connected, owes nothing, and obeys.
     pub(super) fn can_be_asked(&self) -> bool {
         let answers = matches!(self.life, Life::Connected | Life::Dead) && !self.destroying;
         answers && self.may_be_served()
     }
 
-    /// Whether it may be given something: whoever owes, or takes against the rule, is not.
+    /// Whether it may be given memory: it neither owes nor holds memory against the rule.
     pub(super) fn may_be_served(&self) -> bool {
         self.owed() == 0 && self.excess == 0
     }
@@ -123,14 +125,15 @@ impl Account {
         self.listed.first().map(|chunk| chunk.done)
     }
 
-    /// What it has been granted and does not hold.
+    /// The bytes that it has been granted and does not hold.
     pub(super) fn unused(&self) -> u64 {
         self.target.saturating_sub(self.held())
     }
 
-    /// The part of it that is more than room for another chunk like the latest.
+    /// The part of the unused allowance beyond room for another chunk like the latest.
     pub(super) fn spare(&self) -> u64 {
-        self.unused().saturating_sub(self.listed.last().map_or(0, |chunk| chunk.bytes))
+        self.unused()
+            .saturating_sub(self.listed.last().map_or(0, |chunk| chunk.bytes))
     }
 
     /// The smallest allowance that a command may leave it.
@@ -141,11 +144,15 @@ impl Account {
         }
     }
 
-    /// Opens or closes its control channel. What was outstanding on the old one is void, and a new one
-    /// begins with a report that lists everything.
+    /// Opens or closes its control channel. Requests outstanding on the old channel are void; a new
+    /// channel begins with a report that lists everything.
     pub(super) fn set_connected(&mut self, connected: bool) {
         if self.is_alive() {
-            self.life = if connected { Life::Connected } else { Life::Unreachable };
+            self.life = if connected {
+                Life::Connected
+            } else {
+                Life::Unreachable
+            };
             if connected {
                 self.listed = Rows::default();
             }
@@ -154,27 +161,29 @@ impl Account {
         }
     }
 
-    /// Takes in a report.
+    /// Processes a report.
     pub(super) fn learn(&mut self, update: &Update, now: u64, page: u64) {
         self.awaiting = false;
         self.destroying = false;
         self.heard = now;
-        let most = self.booked();
+        let most = self.charged();
         self.learn_allowance(update.allowance.get());
         self.unreleased = update.unreleased_bytes.min(most);
         self.released = update.released_bytes.min(most - self.unreleased);
         self.learn_chunks(update);
-        self.give_back_what_cannot_be_freed(most, page);
+        self.restore_unfreeable(most, page);
         if self.owed() == 0 {
             self.late = false;
             self.listed.sum_up_to(self.released, update.oldest_done);
         }
-        // No process makes the parent keep more rows than it has pages.
-        self.listed.limit(usize::try_from(self.held() / page).unwrap_or(usize::MAX));
+        // A process cannot make the parent keep more rows than the process has pages.
+        self.listed
+            .limit(usize::try_from(self.held() / page).unwrap_or(usize::MAX));
     }
 
     fn learn_allowance(&mut self, obeyed: u64) {
-        let (low, high) = (self.sent.min(self.shown), self.sent.max(self.shown));
+        let low = self.sent.min(self.shown);
+        let high = self.sent.max(self.shown);
         self.shown = obeyed.clamp(low, high);
     }
 
@@ -185,21 +194,32 @@ impl Account {
         }
     }
 
-    /// A process that obeys but cannot get below what its threads write to would owe for ever
-    /// and drop entries; it keeps what it cannot give.
-    fn give_back_what_cannot_be_freed(&mut self, most: u64, page: u64) {
+    /// Lets an obedient process keep memory that it cannot free: the chunks that its threads write
+    /// to. Otherwise its debt would never be paid, and it would drop entries.
+    fn restore_unfreeable(&mut self, most: u64, page: u64) {
         if self.shown == self.sent && self.sent == self.target && self.unreleased > self.target {
             self.target = rule::pages_up(self.unreleased, page).min(most);
         }
     }
 
-    /// The pool of the live process was seen to occupy `bytes`. Who obeys is never above the books.
+    /// Notes that the pool of the live process occupies `bytes`. An obedient process never exceeds
+    /// what is charged.
     pub(super) fn occupies(&mut self, bytes: u64) {
-        self.excess = if self.is_alive() { bytes.saturating_sub(self.booked()) } else { 0 };
+        self.excess = if self.is_alive() {
+            bytes.saturating_sub(self.charged())
+        } else {
+            0
+        };
     }
 
     /// Decides that it gives back `bytes` and loses its chunks up to `at_or_before`.
-    pub(super) fn cut(&mut self, bytes: u64, at_or_before: Timestamp, now: u64, creditor: Option<PoolId>) {
+    pub(super) fn cut(
+        &mut self,
+        bytes: u64,
+        at_or_before: Timestamp,
+        now: u64,
+        creditor: Option<PoolId>,
+    ) {
         self.target = self.target.saturating_sub(bytes);
         self.listed.drop_at_or_before(at_or_before);
         self.destroying = true;
@@ -207,8 +227,8 @@ impl Account {
         self.creditor = creditor;
     }
 
-    /// The allowance of the next `Await`, if one may be sent. A change of direction waits until
-    /// the process has shown the previous change.
+    /// The allowance of the next `Await`, if one may be sent. A change of direction waits until the
+    /// process has shown the previous change.
     pub(super) fn send(&mut self) -> Option<ByteLimit> {
         if self.life != Life::Connected || self.awaiting {
             return None;
@@ -220,7 +240,7 @@ impl Account {
         Some(ByteLimit::new(self.sent))
     }
 
-    /// Whether the next change goes the other way than one that it has not shown yet.
+    /// Whether the next change has the opposite direction of a change that it has not shown yet.
     fn must_show_first(&self) -> bool {
         match self.target.cmp(&self.sent) {
             Ordering::Less => self.sent > self.shown,
@@ -229,15 +249,16 @@ impl Account {
         }
     }
 
-    /// Whether it owes and has no reason to report: a raise makes no update of its own.
+    /// Whether to send a `Destroy` that only asks for an update: the process owes, and a raise
+    /// alone causes no update. Notes it as sent.
     pub(super) fn provoke(&mut self) -> bool {
         let silent = self.awaiting && !self.destroying && self.owed() > 0 && self.must_show_first();
         self.destroying |= silent;
         silent
     }
 
-    /// The process is dead and left `pool`: it may hold exactly what it holds.
-    pub(super) fn die(&mut self, pool: DeadPool) {
+    /// Notes that the process is dead and left `pool`, which is charged from now on.
+    pub(super) fn die(&mut self, pool: DeadPoolMemory) {
         self.life = Life::Dead;
         self.unreleased = pool.unreleased_bytes.min(pool.true_bytes);
         self.listed = Rows::of(pool.chunks);
@@ -245,7 +266,7 @@ impl Account {
         self.found(pool.true_bytes);
     }
 
-    /// Its pool was seen to hold `held`.
+    /// Notes that its pool holds `held` bytes.
     pub(super) fn found(&mut self, held: u64) {
         self.awaiting = false;
         self.destroying = false;
@@ -258,7 +279,7 @@ impl Account {
         self.listed.sum_up_to(self.released, oldest);
     }
 
-    /// Nothing in it is worth keeping: its pool is to be closed.
+    /// Marks its pool to be closed, because no data in it is worth keeping.
     pub(super) const fn start_dropping(&mut self) {
         self.life = Life::Dropping;
         self.target = 0;
@@ -267,7 +288,7 @@ impl Account {
     pub(super) fn figures(&self) -> ProcessFigures {
         ProcessFigures {
             allowance: ByteLimit::new(self.target),
-            booked: self.booked(),
+            charged: self.charged(),
             held: self.held(),
             excess: self.excess,
             released: self.released,

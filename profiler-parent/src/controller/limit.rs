@@ -2,7 +2,7 @@
 //!
 //! Written by the supervisor after each event that the controller handles. Read by the session, by
 //! spawning and by the live page. Invariant: the largest limit never changes, because every pool
-//! reserves its addresses for that limit when it is made.
+//! reserves its addresses for that limit when it is created.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +17,13 @@ pub(crate) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// A limit of `first` bytes, which may become `most`.
+    /// A limit of `first` bytes, which may be raised up to `most`.
     pub(crate) fn new(first: ByteLimit, most: ByteLimit) -> Self {
-        Self { now: AtomicU64::new(first.get()), over: AtomicU64::new(0), most: most.max(first) }
+        Self {
+            now: AtomicU64::new(first.get()),
+            over: AtomicU64::new(0),
+            most: most.max(first),
+        }
     }
 
     /// The limit in force.
@@ -27,17 +31,17 @@ impl MemoryLimit {
         ByteLimit::new(self.now.load(Ordering::Acquire))
     }
 
-    /// The largest limit: what pools have addresses for.
+    /// The largest limit, for which pools have addresses.
     pub(crate) const fn most(&self) -> ByteLimit {
         self.most
     }
 
-    /// The bytes that are booked beyond the limit.
+    /// The bytes that are charged beyond the limit.
     pub(crate) fn over(&self) -> u64 {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Publishes the limit and the bytes that are booked beyond it.
+    /// Publishes the limit and the bytes that are charged beyond it.
     pub(crate) fn publish(&self, now: ByteLimit, over: u64) {
         self.now.store(now.get(), Ordering::Release);
         self.over.store(over, Ordering::Release);

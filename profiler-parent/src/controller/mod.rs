@@ -1,53 +1,60 @@
 //! The global controller: one hard byte limit over all processes of a session.
 //!
 //! Used by the session, which feeds it [`Event`]s and carries out its [`Command`]s. It is a pure
-//! state machine: no I/O, no thread, no clock. The idea is that of Gecko's
-//! `ProfileBufferGlobalController` (the oldest chunk of all processes goes first); the bound is
-//! not Gecko's, which counts memory as free before anyone freed it.
+//! state machine: no I/O, no thread, no clock. Like Gecko's `ProfileBufferGlobalController`, it
+//! destroys the oldest chunk of all processes first. Unlike Gecko's, it does not count memory as
+//! free before it has been freed.
 //!
 //! # The rule
 //!
-//! Every process, the parent itself included, has an *allowance*, and its own chunk manager never
-//! holds more. A process that had to destroy its own oldest chunk to go on says so in its
-//! update (`wanted_bytes`). It is then served, in this order, from
+//! Every process, including the parent, has an *allowance*, and its own chunk manager never holds
+//! more. A process that had to destroy its own oldest chunk to continue reports this in its update
+//! (`wanted_bytes`). It is then served, in this order, from
 //!
 //! 1. free budget, at once;
 //! 2. unused allowance of processes that have been quiet while others recorded much;
 //! 3. the oldest data of all processes, if it is older than the asker's own.
 //!
-//! For 2 and 3 the owners get `DestroyReleasedChunksAtOrBefore` and a smaller allowance. Exactly
-//! the chunks older than the asker's are taken, merged over all owners by age, so a process with
-//! little data is never emptied to feed one step of a large one. All processes end up keeping about
-//! the same span of time.
+//! For 2 and 3 the owners get `DestroyReleasedChunksAtOrBefore` and a smaller allowance. Only
+//! chunks that are older than the asker's own are taken, the oldest chunks of all owners first.
+//! Therefore a process with little data never loses all of it for one request of a process with
+//! much data. All processes keep about the same span of time in the end.
 //!
-//! # Why slow and fast processes keep like spans
+//! # Why slow and fast processes keep similar spans
 //!
-//! The rule can only be as fair as the pieces it works with: a process cannot keep less than its open
-//! chunk, and loses its data a chunk at a time. With chunks of one size a process at a
-//! hundredth of the rate of another keeps one chunk that is a quarter of everybody's span, or loses it: the
-//! plain model of the rule gives 0.36 to 0.53 (shortest ÷ longest span, rates 1:2:…:128). What helps lies with
-//! the processes, and the rule relies on it: the size of a thread's chunks follows its pace and stays
-//! below a sixteenth of the allowance (`record::writer`), so a piece is at most about a sixteenth of the span
-//! at any rate; a thread that falls idle does not keep a large one (`record::reclaim`), nor the process a
-//! stock that nobody asks for. With that the same rates give 0.96 in the simulation
-//! (`tests/controller/steady.rs`; 0.86 with 64 KiB for all) and about 0.9 in real processes
-//! (`figures -- flood`). `rule` asks for whole chunks at the age of the asker's own oldest, and for one chunk
-//! ahead for whoever has few: to lose one of eight is to lose an eighth of the span.
+//! The fairness of the rule is limited by the size of chunks: a process cannot keep less than its
+//! open chunk, and loses its data a chunk at a time. With chunks of one size, one chunk of a
+//! process that records at a hundredth of another's rate covers a quarter of the common span, and
+//! the process keeps or loses it as a whole: the plain model of the rule gives 0.36 to 0.53
+//! (shortest ÷ longest span, rates 1:2:…:128). The rule therefore relies on the processes:
+//!
+//! - The size of a thread's chunks follows its rate and is at most a sixteenth of the allowance
+//!   (`record::writer`), so a chunk covers at most about a sixteenth of the span at any rate.
+//! - A thread that becomes idle does not keep a large chunk (`record::reclaim`), and the process
+//!   keeps no unused stock.
+//!
+//! With these two measures the same rates give 0.96 in the simulation
+//! (`tests/controller/steady.rs`; 0.86 with chunks of 64 KiB for all) and about 0.9 in real
+//! processes (`figures -- flood`). One request asks for at most a sixteenth of the asker's
+//! allowance or one chunk, whichever is larger (`rule`). A process with few chunks gets room for
+//! one chunk in advance, because the loss of one of eight chunks is the loss of an eighth of the
+//! span.
 //!
 //! # The invariant, and why the bound is hard
 //!
-//! *Booked* of a process is the most it may hold at this moment, for all the controller knows: the
-//! greatest of the allowance it was last seen to obey, those sent since, the one decided, and
-//! what it held. The invariant is **sum of booked ≤ limit**. Nothing is given that is not free
-//! under that sum, so whatever is late, lost or reordered between processes, the true bytes stay
-//! below it: a process cannot hold more than its allowance, its allowance is one of those booked,
-//! and the sum of those is within the limit.
+//! The *charged* bytes of a process are the most that it may hold now, as far as the controller can
+//! tell: the greatest of the allowance that it was last seen to obey, the allowances sent since,
+//! the decided allowance, and the bytes that it held at its latest report. The invariant is **sum
+//! of charged ≤ limit**. Memory is given only if it is free under that sum. So the bytes that are
+//! really held stay within the limit, even if messages are late, lost or reordered between
+//! processes: a process cannot hold more than its allowance, and its allowance is at most what is
+//! charged for it.
 //!
-//! A raise is booked when it is decided, before it is sent. A cut stays booked at the old
-//! value until an update shows the new one obeyed:
+//! A raise is charged when it is decided, before it is sent. A cut stays charged at the old
+//! value until an update shows that the process obeys the new one:
 //!
 //! ```text
-//!   controller                               process             booked   allowance
+//!   controller                               process             charged   allowance
 //!   ─────────────────────────────────────────────────────────────────────────────────
 //!   Await(8)     ──────────────────────────▶ obeys 8                8         8
 //!   another process wants 2
@@ -58,32 +65,34 @@
 //!   the other process gets 2
 //! ```
 //!
-//! The first answer frees nothing: until `Await(6)` arrives the process may fill up to 8 again. Between
-//! two settled states the allowances sent to a process only rise or only fall, so the value in an
-//! update tells how far it got, without sequence numbers (see `account`).
+//! The first answer frees nothing: until `Await(6)` arrives the process may fill up to 8 again.
+//! Between two settled states the allowances sent to a process only rise or only fall, so the value
+//! in an update shows how far the process has got, without sequence numbers (see `account`).
 //!
-//! # What follows from it
+//! # Consequences
 //!
-//! - A process that does not answer is passed over: what it owes stays booked, it is not asked again,
-//!   others serve. After an eighth of the limit has been recorded meanwhile nobody counts on it.
-//! - A process that dies is booked with what its pool holds. Its chunks go by age, like
-//!   anyone's, by [`Command::DestroyDead`]; a pool without chunks is dropped.
-//! - A lowered limit is enforced by cuts, oldest data first; until they are shown
-//!   [`Controller::over`] says how much is too much. What a process that stands still cannot give is
-//!   taken from the others as soon as it is [`Event::Overdue`]. Live processes keep their floors: a limit
-//!   below the sum of the floors (0 included) leaves all at their floors, gives nothing and admits nobody.
-//! - A process whose pool occupies more than is booked for it ([`Event::Occupies`]) has broken the rule:
-//!   only wild or hostile writes can do that. Its *excess* is not taken from it, because it would not
-//!   obey, but from the others, by age, so that the host's memory stays within the limit. At most
-//!   half of the limit is taken so. Beyond that the limit is exceeded, and `over` says so: else one
-//!   hostile process, which could take as much memory by other means anyway, could also destroy
-//!   the data of all others.
-//! - Each event costs O(log n) for n processes and asks at most a few of them; only a lowered limit
-//!   may touch all.
+//! - A process that does not answer is passed over: its debt stays charged, it is not asked again,
+//!   and other processes are asked instead. After an eighth of the limit has been recorded
+//!   meanwhile, its debt is no longer expected to be paid.
+//! - A dead process is charged with what its pool holds. Its chunks are destroyed by age, like
+//!   those of live processes, with [`Command::DestroyDead`]; a pool without chunks is dropped.
+//! - A lowered limit is enforced by cuts, oldest data first. Until the processes have shown that
+//!   they obey, [`Controller::over`] returns the excess. The debt of a stopped process is taken
+//!   from the others at [`Event::Overdue`]. Live processes keep their floors: if the limit is below
+//!   the sum of the floors, no process gets more memory and no process is admitted.
+//! - A process whose pool occupies more than is charged for it ([`Event::Occupies`]) has broken the
+//!   rule: only stray or hostile writes to its pool can cause this. Its *excess* is not taken from
+//!   it, because it would not obey, but from the others, by age, so that the host's memory stays
+//!   within the limit. At most half of the limit is taken in this way. Beyond that the limit is
+//!   exceeded, and `over` reports it: otherwise one hostile process, which could take as much
+//!   memory by other means anyway, could also destroy the data of all others.
+//! - Each event costs O(log n) for n processes. A report of a process asks at most eight others.
+//!   All processes can be asked only if memory is missing under the limit: after the limit was
+//!   lowered, for the reserve for joins, or for an excess.
 
 mod account;
+mod accounts;
 mod admission;
-mod books;
 mod dead_pools;
 mod limit;
 mod messages;
@@ -99,52 +108,63 @@ use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use account::Account;
-use books::Books;
+use accounts::Accounts;
 use reclaim::{Demand, reclaim};
 
 pub(crate) use limit::MemoryLimit;
-pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
+pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
 
-/// The global controller. See the module's head.
+/// The global controller. See the [module](self).
 #[derive(Debug)]
 pub struct Controller {
     limit: u64,
     policy: Policy,
-    books: Books,
-    /// Refused processes that try again: their floors are kept free.
+    accounts: Accounts,
+    /// Refused processes that try again; their floors are kept free.
     waiting: BTreeSet<PoolId>,
-    /// Bytes recorded so far: the time of the books.
+    /// Bytes recorded so far: the time of the accounts.
     now: u64,
 }
 
 impl Controller {
-    /// A controller for a session of at most `limit` bytes.
+    /// Creates a controller for a session of at most `limit` bytes.
     pub fn new(limit: ByteLimit, policy: Policy) -> Self {
-        let policy = Policy { page: if policy.page == 0 { 1 } else { policy.page }, ..policy };
-        let books = Books::new(policy.floor);
-        Self { limit: limit.get(), policy, books, waiting: BTreeSet::new(), now: 0 }
+        let policy = Policy {
+            page: if policy.page == 0 { 1 } else { policy.page },
+            ..policy
+        };
+        let accounts = Accounts::new(policy.floor);
+        Self {
+            limit: limit.get(),
+            policy,
+            accounts,
+            waiting: BTreeSet::new(),
+            now: 0,
+        }
     }
 
-    /// Takes in one event and appends what is to be done to `out`, in the order in which it is
-    /// to be done. Events about unknown processes change nothing.
+    /// Processes one event and appends the resulting commands to `out`, in the order in which they
+    /// must be carried out. Events about unknown processes change nothing.
     pub fn handle(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
             Event::Join { key } => self.join(key, out),
             Event::Connected { key } => self.connect(key, out),
             Event::Disconnected { key } => {
-                self.books.change(key, |account| account.set_connected(false));
+                self.accounts
+                    .change(key, |account| account.set_connected(false));
             }
             Event::Update { key, update } => self.update(key, &update, out),
             Event::Died { key, pool } => self.bury(key, pool, out),
             Event::DeadDestroyed { key, held_bytes } => self.dead_destroyed(key, held_bytes, out),
             Event::Forgotten { key } => self.forget(key),
             Event::Occupies { key, true_bytes } => {
-                self.books.change(key, |account| account.occupies(true_bytes));
+                self.accounts
+                    .change(key, |account| account.occupies(true_bytes));
             }
-            Event::Overdue => self.books.give_up_on_debts_before(None),
+            Event::Overdue => self.accounts.give_up_on_debts_before(None),
             Event::LimitChanged { limit } => self.limit = limit.get(),
         }
-        self.take_what_is_missing(out);
+        self.take_missing(out);
     }
 
     /// The limit of the session.
@@ -152,52 +172,63 @@ impl Controller {
         ByteLimit::new(self.limit)
     }
 
-    /// Sum of what all processes may hold at this moment, and of what some hold against the rule.
-    pub const fn booked(&self) -> u64 {
-        self.books.booked().saturating_add(self.books.excess())
+    /// The bytes that all processes may hold now, plus the bytes that some hold against the rule.
+    pub const fn charged(&self) -> u64 {
+        self.accounts
+            .charged()
+            .saturating_add(self.accounts.excess())
     }
 
-    /// What may still be given.
+    /// Bytes that may still be given.
     pub fn free(&self) -> u64 {
-        self.limit.saturating_sub(self.books.booked().saturating_add(self.borne()))
+        self.limit
+            .saturating_sub(self.accounts.charged().saturating_add(self.borne()))
     }
 
-    /// By how much `booked` exceeds the limit: 0, except after the limit was lowered and until that
-    /// is shown obeyed, where floors alone exceed the limit, or where a process breaks the rule.
+    /// The bytes by which `charged` exceeds the limit. 0 except in three cases: the limit was
+    /// lowered and the processes have not shown yet that they obey; the floors alone exceed the
+    /// limit; a process breaks the rule.
     pub const fn over(&self) -> u64 {
-        self.booked().saturating_sub(self.limit)
+        self.charged().saturating_sub(self.limit)
     }
 
-    /// The part of all excess that those who obey make up for.
+    /// The part of the excess that is taken from obedient processes.
     fn borne(&self) -> u64 {
-        self.books.excess().min(rule::most_borne(self.limit))
+        self.accounts.excess().min(rule::most_borne(self.limit))
     }
 
-    /// What a process is to hold at most.
+    /// The decided allowance of a process.
     pub fn allowance(&self, key: PoolId) -> Option<ByteLimit> {
-        self.books.get(key).map(|account| ByteLimit::new(account.target))
+        self.accounts
+            .get(key)
+            .map(|account| ByteLimit::new(account.target))
     }
 
-    /// What the books say about one process.
+    /// The figures of one process.
     pub fn figures(&self, key: PoolId) -> Option<ProcessFigures> {
-        self.books.get(key).map(Account::figures)
+        self.accounts.get(key).map(Account::figures)
     }
 
-    /// What the books say about the processes whose account was changed since the last call.
+    /// The figures of the processes whose account was changed since the last call.
     pub fn take_changed_figures(&mut self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
-        self.books.take_changed().into_iter().map(|(key, account)| (key, account.figures()))
+        self.accounts
+            .take_changed()
+            .into_iter()
+            .map(|(key, account)| (key, account.figures()))
     }
 
-    /// What the books say about all processes, in the order of their keys.
+    /// The figures of all processes, in the order of their keys.
     pub fn all_figures(&self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
-        self.books.iter().map(|(key, account)| (key, account.figures()))
+        self.accounts
+            .iter()
+            .map(|(key, account)| (key, account.figures()))
     }
 
     fn reserve(&self) -> u64 {
         rule::reserve(&self.policy, self.limit, self.waiting.len())
     }
 
-    /// Free budget that is not kept for joins.
+    /// The free bytes that are not reserved for joins.
     fn spare(&self) -> u64 {
         rule::pages_down(self.free().saturating_sub(self.reserve()), self.policy.page)
     }
@@ -205,28 +236,37 @@ impl Controller {
     fn pass_time(&mut self, bytes: u64) {
         self.now = self.now.saturating_add(bytes);
         let then = self.now.saturating_sub(rule::late_after(self.limit));
-        self.books.give_up_on_debts_before(Some(then));
+        self.accounts.give_up_on_debts_before(Some(then));
     }
 
     fn connect(&mut self, key: PoolId, out: &mut Vec<Command>) {
-        self.books.change(key, |account| account.set_connected(true));
+        self.accounts
+            .change(key, |account| account.set_connected(true));
         self.send(key, out);
     }
 
     fn send(&mut self, key: PoolId, out: &mut Vec<Command>) {
-        let sent = self.books.change(key, |account| (account.send(), account.provoke()));
+        let sent = self
+            .accounts
+            .change(key, |account| (account.send(), account.provoke()));
         let (allowance, provoked) = sent.unwrap_or_default();
         out.extend(allowance.map(|allowance| Command::Await { key, allowance }));
         if provoked {
-            out.push(Command::Destroy { key, at_or_before: Timestamp::ZERO });
+            out.push(Command::Destroy {
+                key,
+                at_or_before: Timestamp::ZERO,
+            });
         }
     }
 
     fn update(&mut self, key: PoolId, update: &Update, out: &mut Vec<Command>) {
-        if !self.books.get(key).is_some_and(Account::is_alive) {
+        if !self.accounts.get(key).is_some_and(Account::is_alive) {
             return;
         }
-        let recorded = update.newly_released.iter().fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
+        let recorded = update
+            .newly_released
+            .iter()
+            .fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
         let recorded = recorded.min(self.limit);
         self.pass_time(recorded);
         self.settle(key, |account, now, page| account.learn(update, now, page));
@@ -234,14 +274,17 @@ impl Controller {
         self.send(key, out);
     }
 
-    /// What is booked and kept for joins beyond the limit, once all debts that are counted on are paid.
+    /// The bytes by which charged memory and the reserve for joins exceed the limit once all
+    /// expected debts are paid.
     fn missing(&self) -> u64 {
-        let expected = self.books.expected().saturating_add(self.borne());
-        expected.saturating_add(self.reserve()).saturating_sub(self.limit)
+        let expected = self.accounts.expected().saturating_add(self.borne());
+        expected
+            .saturating_add(self.reserve())
+            .saturating_sub(self.limit)
     }
 
-    /// Takes from all what a lowered limit, or the reserve for joins, lacks.
-    fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
+    /// Takes the missing bytes from all processes: after the limit was lowered, or for the reserve.
+    fn take_missing(&mut self, out: &mut Vec<Command>) {
         let demand = Demand {
             bytes: self.missing(),
             older_than: Timestamp::MAX,
@@ -250,13 +293,13 @@ impl Controller {
             owners: usize::MAX,
         };
         if demand.bytes > 0 {
-            reclaim(&mut self.books, &demand, &self.policy, self.now, out);
+            reclaim(&mut self.accounts, &demand, &self.policy, self.now, out);
         }
     }
 
     fn forget(&mut self, key: PoolId) {
         self.waiting.remove(&key);
         self.settle(key, |account, _, _| account.found(0));
-        self.books.remove(key);
+        self.accounts.remove(key);
     }
 }

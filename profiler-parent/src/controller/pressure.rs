@@ -1,8 +1,9 @@
-//! Pressure: serving a process that could use more, and passing on what others gave up for it.
+//! Serves processes that could use more memory, and passes on the memory that others gave up for
+//! them.
 //!
-//! Part of the controller, called for each report. Invariants: nothing is given that is not
-//! free; a process that owes is given nothing; what is on its way to a process is not asked
-//! for a second time.
+//! Part of the controller, called for each report. Invariants: only free memory is given; a process
+//! that owes is given nothing; memory already requested for a process is not requested a second
+//! time.
 
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
@@ -14,14 +15,20 @@ use super::reclaim::{Demand, reclaim};
 use super::rule::{self, Need};
 
 impl Controller {
-    /// Takes in what `learn` learns about a process; what it has freed goes to whom it was asked for.
+    /// Applies `learn` to the account of a process. Memory that the process has freed goes to the
+    /// process for which it was requested.
     pub(super) fn settle(&mut self, key: PoolId, learn: impl FnOnce(&mut Account, u64, u64)) {
-        let (now, page) = (self.now, self.policy.page);
-        let settled = self.books.change(key, |account| {
+        let now = self.now;
+        let page = self.policy.page;
+        let settled = self.accounts.change(key, |account| {
             let owed = account.owed();
             learn(account, now, page);
             let paid = owed.saturating_sub(account.owed());
-            let creditor = if account.owed() == 0 { account.creditor.take() } else { account.creditor };
+            let creditor = if account.owed() == 0 {
+                account.creditor.take()
+            } else {
+                account.creditor
+            };
             (paid, creditor)
         });
         if let Some((paid, Some(creditor))) = settled {
@@ -29,22 +36,36 @@ impl Controller {
         }
     }
 
-    /// Gives a process what was asked back for it, as far as it is free; its next `Await` tells it.
+    /// Gives a process the memory that was requested for it, as far as it is free; its next `Await`
+    /// carries the new allowance.
     fn pay(&mut self, creditor: PoolId, paid: u64) {
-        let (spare, page) = (self.spare(), self.policy.page);
-        self.books.change(creditor, |account| {
+        let spare = self.spare();
+        let page = self.policy.page;
+        self.accounts.change(creditor, |account| {
             let paid = paid.min(account.coming);
             account.coming -= paid;
-            // Whole pages: a process obeys and shows nothing else.
+            // Whole pages, because a process obeys and shows only whole pages.
             if account.is_alive() && account.may_be_served() {
                 account.target += rule::pages_down(paid.min(spare), page);
             }
         });
     }
 
-    /// Serves the need that a report tells of.
-    pub(super) fn serve(&mut self, key: PoolId, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
-        let Some(account) = self.books.get(key).filter(|account| account.may_be_served()) else { return };
+    /// Serves the need that a report states.
+    pub(super) fn serve(
+        &mut self,
+        key: PoolId,
+        wanted: u64,
+        recorded: u64,
+        out: &mut Vec<Command>,
+    ) {
+        let Some(account) = self
+            .accounts
+            .get(key)
+            .filter(|account| account.may_be_served())
+        else {
+            return;
+        };
         let newest = account.listed().last();
         let mut need = Need {
             wanted,
@@ -56,33 +77,51 @@ impl Controller {
         let older_than = rule::older_than(account.oldest(), newest.map(|chunk| chunk.done));
         let given = need.given(self.spare(), self.policy.page);
         if given > 0 {
-            self.books.change(key, |account| account.target += given);
+            self.accounts.change(key, |account| account.target += given);
         }
         need.wanted = wanted.saturating_sub(given);
-        // While the sum itself is too large everything that can be taken goes there, in one plan.
+        // While memory is missing, `take_missing` already asks all processes for it.
         if self.missing() == 0 {
             self.ask_for(key, need.asked(self.policy.page), older_than, out);
         }
     }
 
-    /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
-    /// is on its way fades with each report, in case it never comes.
+    /// Asks others for `bytes` on behalf of `key`, less the amount already requested for it. That
+    /// amount is discounted further with each report, in case the memory never comes.
     fn ask_for(&mut self, key: PoolId, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
-        if bytes == 0 && self.books.get(key).is_none_or(|account| account.coming == 0) {
+        if bytes == 0
+            && self
+                .accounts
+                .get(key)
+                .is_none_or(|account| account.coming == 0)
+        {
             return;
         }
-        let coming = self.books.change(key, |account| {
+        let coming = self.accounts.change(key, |account| {
             account.coming -= account.coming.div_ceil(4);
             account.coming
         });
         let bytes = rule::pages_up(bytes.saturating_sub(coming.unwrap_or(0)), self.policy.page);
-        let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
-        let demand =
-            Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
-        let taken =
-            if bytes > 0 { reclaim(&mut self.books, &demand, &self.policy, self.now, out) } else { 0 };
+        let quiet_since = Some(
+            self.now
+                .saturating_sub(rule::quiet_after(self.limit).max(1)),
+        );
+        let demand = Demand {
+            bytes,
+            older_than,
+            quiet_since,
+            creditor: Some(key),
+            owners: rule::ASKED_AT_ONCE,
+        };
+        let taken = if bytes > 0 {
+            reclaim(&mut self.accounts, &demand, &self.policy, self.now, out)
+        } else {
+            0
+        };
         if taken > 0 {
-            self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
+            self.accounts.change(key, |account| {
+                account.coming = account.coming.saturating_add(taken)
+            });
         }
     }
 }

@@ -1,35 +1,36 @@
 //! Taking memory back: which processes are asked for how much, oldest data first.
 //!
-//! Used by the controller under pressure, for joins and after a lowered limit. Invariants: the
-//! plan is the order in which one common list of all chunks would be emptied; nobody is asked
-//! who owes; nobody is asked below its floor; the cost is O(log n) per chunk in the plan.
+//! Used by the controller under pressure, for joins and after a lowered limit. Invariants: the plan
+//! is the order in which one common list of all chunks would be emptied; no process that owes is
+//! asked; no process is asked below its floor; the cost is O(log n) per chunk in the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
-use super::books::Books;
+use super::accounts::Accounts;
 use super::messages::{Command, Policy};
 use super::rule;
 
-/// What to take, and from whom not.
+/// How much to take, and from which processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// How much.
+    /// Bytes to take.
     pub(super) bytes: u64,
-    /// Only data from before this.
+    /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// Unused allowance only of those who have not reported since then, and not their room for
-    /// another chunk; `None` takes unused allowance from all, and all of it.
+    /// If set, unused allowance is taken only from processes that have not reported since then, and
+    /// their room for another chunk is left to them. `None` takes all unused allowance from all
+    /// processes.
     pub(super) quiet_since: Option<u64>,
-    /// For whom; it is not asked itself.
+    /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,
-    /// Most processes to ask.
+    /// The largest number of processes to ask.
     pub(super) owners: usize,
 }
 
-/// What one process is asked for.
+/// The bytes and chunks that one process must give.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     bytes: u64,
@@ -37,9 +38,9 @@ struct Cut {
     at_or_before: Timestamp,
 }
 
-/// The growing answer to a demand.
+/// The cuts for a demand, while they are collected.
 struct Plan<'a> {
-    books: &'a Books,
+    accounts: &'a Accounts,
     demand: &'a Demand,
     floor: u64,
     page: u64,
@@ -49,16 +50,16 @@ struct Plan<'a> {
     next: BTreeSet<(Timestamp, PoolId)>,
 }
 
-/// Asks processes to give up what `demand` wants. Returns the bytes asked for.
+/// Asks processes to give up memory for `demand`. Returns the bytes asked for.
 pub(super) fn reclaim(
-    books: &mut Books,
+    accounts: &mut Accounts,
     demand: &Demand,
     policy: &Policy,
     now: u64,
     out: &mut Vec<Command>,
 ) -> u64 {
     let mut plan = Plan {
-        books,
+        accounts,
         demand,
         floor: policy.floor,
         page: policy.page,
@@ -68,15 +69,22 @@ pub(super) fn reclaim(
     };
     plan.add_unused();
     plan.add_oldest();
-    let (taken, cuts) = (plan.taken, plan.cuts);
+    let taken = plan.taken;
+    let cuts = plan.cuts;
     for (key, cut) in cuts {
-        let dead = books.change(key, |account| {
+        let dead = accounts.change(key, |account| {
             account.cut(cut.bytes, cut.at_or_before, now, demand.creditor);
             !account.is_alive()
         });
         out.push(match dead {
-            Some(true) => Command::DestroyDead { key, at_or_before: cut.at_or_before },
-            _ => Command::Destroy { key, at_or_before: cut.at_or_before },
+            Some(true) => Command::DestroyDead {
+                key,
+                at_or_before: cut.at_or_before,
+            },
+            _ => Command::Destroy {
+                key,
+                at_or_before: cut.at_or_before,
+            },
         });
     }
     taken
@@ -88,8 +96,11 @@ impl Plan<'_> {
     }
 
     fn add_unused(&mut self) {
-        for ((small, heard), key) in self.books.quietest_first() {
-            let is_quiet = self.demand.quiet_since.is_none_or(|since| !small && heard <= since);
+        for ((small, heard), key) in self.accounts.quietest_first() {
+            let is_quiet = self
+                .demand
+                .quiet_since
+                .is_none_or(|since| !small && heard <= since);
             if self.is_complete() || !is_quiet || self.cuts.len() >= self.demand.owners {
                 return;
             }
@@ -98,25 +109,43 @@ impl Plan<'_> {
     }
 
     fn add_unused_of(&mut self, key: PoolId) {
-        let Some(account) = self.books.get(key) else { return };
+        let Some(account) = self.accounts.get(key) else {
+            return;
+        };
         let room = account.target.saturating_sub(account.least(self.floor));
-        // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
+        // Takes at least half of the unused allowance, because a process that needs a little now
+        // needs more soon, and each request has a cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
-        let unused = if self.demand.quiet_since.is_some() { account.spare() } else { account.unused() };
-        let bytes = missing.max(rule::pages_down(unused / 2, self.page)).min(unused).min(room);
+        let unused = if self.demand.quiet_since.is_some() {
+            account.spare()
+        } else {
+            account.unused()
+        };
+        let bytes = missing
+            .max(rule::pages_down(unused / 2, self.page))
+            .min(unused)
+            .min(room);
         if Some(key) != self.demand.creditor && bytes > 0 {
-            self.cuts.insert(key, Cut { bytes, ..Cut::default() });
+            self.cuts.insert(
+                key,
+                Cut {
+                    bytes,
+                    ..Cut::default()
+                },
+            );
             self.taken += bytes;
         }
     }
 
     fn add_oldest(&mut self) {
-        let mut fresh = self.books.oldest_first().peekable();
+        let mut fresh = self.accounts.oldest_first().peekable();
         while !self.is_complete() {
             let known = self.next.first().copied();
-            // With enough owners in the plan nobody looks at the rest of them, however many there are.
+            // Once the plan has enough owners, the remaining processes are not examined.
             let new = fresh.peek().copied().filter(|(_, key)| self.may_ask(*key));
-            let Some(front) = [known, new].into_iter().flatten().min() else { return };
+            let Some(front) = [known, new].into_iter().flatten().min() else {
+                return;
+            };
             if front.0 >= self.demand.older_than {
                 return;
             }
@@ -125,7 +154,7 @@ impl Plan<'_> {
                 self.add_chunk_of(front.1);
             } else {
                 fresh.next();
-                self.add_owner(front);
+                self.add_owner(front.0, front.1);
             }
         }
     }
@@ -134,20 +163,31 @@ impl Plan<'_> {
         self.cuts.contains_key(&key) || self.cuts.len() < self.demand.owners
     }
 
-    fn add_owner(&mut self, (done, key): (Timestamp, PoolId)) {
+    fn add_owner(&mut self, done: Timestamp, key: PoolId) {
         if Some(key) != self.demand.creditor {
             self.next.insert((done, key));
         }
     }
 
-    /// Adds the next chunk of a process to what it is asked for.
+    /// Adds the next chunk of a process to its cut.
     fn add_chunk_of(&mut self, key: PoolId) {
-        let Some(account) = self.books.get(key) else { return };
+        let Some(account) = self.accounts.get(key) else {
+            return;
+        };
         let cut = self.cuts.get(&key).copied().unwrap_or_default();
-        let room = account.target.saturating_sub(account.least(self.floor)).saturating_sub(cut.bytes);
-        let Some(chunk) = account.listed().get(cut.chunks).filter(|_| room > 0) else { return };
+        let room = account
+            .target
+            .saturating_sub(account.least(self.floor))
+            .saturating_sub(cut.bytes);
+        let Some(chunk) = account.listed().get(cut.chunks).filter(|_| room > 0) else {
+            return;
+        };
         let bytes = rule::pages_up(chunk.bytes, self.page).min(room);
-        let grown = Cut { bytes: cut.bytes + bytes, chunks: cut.chunks + 1, at_or_before: chunk.done };
+        let grown = Cut {
+            bytes: cut.bytes + bytes,
+            chunks: cut.chunks + 1,
+            at_or_before: chunk.done,
+        };
         self.cuts.insert(key, grown);
         self.taken += bytes;
         if let Some(following) = account.listed().get(grown.chunks) {

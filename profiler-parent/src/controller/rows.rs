@@ -1,15 +1,15 @@
-//! The released chunks of one process as the parent knows them, oldest first.
+//! The released chunks of one process that the parent knows of, oldest first.
 //!
-//! Used by `account`. Invariants: ordered by done time; `bytes` is the sum of all rows; a row
-//! enters and leaves once, so a report costs what it lists and what it shows gone, however
-//! many chunks the process keeps.
+//! Used by `account`. Invariants: rows are ordered by done time; `bytes` is the sum of all rows; a
+//! row enters and leaves once, so the cost of a report is proportional to the chunks that it adds
+//! and removes, not to the chunks that the process keeps.
 
 use std::collections::VecDeque;
 
 use profiler_core::internal::manager::update::ReleasedChunk;
 use profiler_core::time::Timestamp;
 
-/// See the head of this file.
+/// The released chunks of one process. See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: VecDeque<ReleasedChunk>,
@@ -17,11 +17,16 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Rows in any order.
+    /// Makes rows from chunks in any order.
     pub(super) fn of(mut chunks: Vec<ReleasedChunk>) -> Self {
         chunks.sort_by_key(|chunk| chunk.done);
-        let bytes = chunks.iter().fold(0, |sum: u64, chunk| sum.saturating_add(chunk.bytes));
-        Self { rows: chunks.into(), bytes }
+        let bytes = chunks
+            .iter()
+            .fold(0, |sum: u64, chunk| sum.saturating_add(chunk.bytes));
+        Self {
+            rows: chunks.into(),
+            bytes,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,7 +45,7 @@ impl Rows {
         self.rows.back()
     }
 
-    /// Adds a chunk; among equals it is the last.
+    /// Adds a chunk; it is the last among chunks of equal time.
     pub(super) fn insert(&mut self, chunk: ReleasedChunk) {
         self.bytes = self.bytes.saturating_add(chunk.bytes);
         if self.rows.back().is_none_or(|last| last.done <= chunk.done) {
@@ -51,12 +56,12 @@ impl Rows {
         self.rows.insert(at, chunk);
     }
 
-    /// Drops the rows that are gone when `oldest` is the oldest chunk left.
+    /// Drops the rows before `oldest`, the oldest chunk left.
     pub(super) fn drop_before(&mut self, oldest: Option<Timestamp>) {
         self.drop_while(|chunk| oldest.is_none_or(|oldest| chunk.done < oldest));
     }
 
-    /// Drops the rows that a destruction of all "at or before" takes.
+    /// Drops the rows that a destruction of all chunks "at or before" removes.
     pub(super) fn drop_at_or_before(&mut self, done: Timestamp) {
         self.drop_while(|chunk| chunk.done <= done);
     }
@@ -67,16 +72,22 @@ impl Rows {
         }
     }
 
-    /// Makes the rows sum up to `bytes`, whatever was merged, lost or untrue: what is missing is in
-    /// chunks of the age `oldest`, what is too much is taken from the oldest rows.
+    /// Makes the rows sum up to `bytes`, even if chunks were merged, lost or misreported: missing
+    /// bytes are added as chunks of the age `oldest`, surplus bytes are removed from the oldest
+    /// rows.
     pub(super) fn sum_up_to(&mut self, bytes: u64, oldest: Option<Timestamp>) {
         if let Some(done) = oldest.filter(|_| self.bytes < bytes) {
-            self.rows.push_front(ReleasedChunk { done, bytes: bytes - self.bytes });
+            self.rows.push_front(ReleasedChunk {
+                done,
+                bytes: bytes - self.bytes,
+            });
             self.bytes = bytes;
         }
         while self.bytes > bytes {
             let excess = self.bytes - bytes;
-            let Some(first) = self.rows.front_mut() else { return };
+            let Some(first) = self.rows.front_mut() else {
+                return;
+            };
             let less = first.bytes.min(excess);
             first.bytes -= less;
             self.bytes -= less;
@@ -84,11 +95,13 @@ impl Rows {
         }
     }
 
-    /// Merges the oldest neighbours until there are at most `most` rows. A merged row keeps the later
-    /// done time, so destroying "at or before" it frees both.
+    /// Merges the oldest neighbours until there are at most `most` rows. A merged row keeps the
+    /// later done time, so destroying "at or before" it frees both.
     pub(super) fn limit(&mut self, most: usize) {
         while self.rows.len() > most.max(1) {
-            let Some(first) = self.rows.pop_front() else { return };
+            let Some(first) = self.rows.pop_front() else {
+                return;
+            };
             if let Some(second) = self.rows.front_mut() {
                 second.bytes = second.bytes.saturating_add(first.bytes);
             }
@@ -101,16 +114,29 @@ mod tests {
     use super::*;
 
     fn chunk(done: u64, bytes: u64) -> ReleasedChunk {
-        ReleasedChunk { done: Timestamp::from_raw(done), bytes }
+        ReleasedChunk {
+            done: Timestamp::from_raw(done),
+            bytes,
+        }
     }
 
     fn rows(list: &[(u64, u64)]) -> Rows {
-        Rows::of(list.iter().map(|(done, bytes)| chunk(*done, *bytes)).collect())
+        Rows::of(
+            list.iter()
+                .map(|(done, bytes)| chunk(*done, *bytes))
+                .collect(),
+        )
     }
 
     fn all(rows: &Rows) -> Vec<(u64, u64)> {
-        assert_eq!(rows.bytes, rows.rows.iter().map(|chunk| chunk.bytes).sum::<u64>());
-        rows.rows.iter().map(|chunk| (chunk.done.raw(), chunk.bytes)).collect()
+        assert_eq!(
+            rows.bytes,
+            rows.rows.iter().map(|chunk| chunk.bytes).sum::<u64>()
+        );
+        rows.rows
+            .iter()
+            .map(|chunk| (chunk.done.raw(), chunk.bytes))
+            .collect()
     }
 
     #[test]
@@ -122,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_clears_the_list() {
+    fn a_report_without_chunks_clears_the_list() {
         let mut rows = rows(&[(10, 1), (30, 3)]);
         rows.drop_before(Some(Timestamp::from_raw(30)));
         assert_eq!(all(&rows), [(30, 3)]);
@@ -131,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_bytes_become_an_oldest_row_and_phantom_bytes_vanish() {
+    fn missing_bytes_become_an_oldest_row_and_surplus_bytes_are_removed() {
         let mut rows = rows(&[(10, 1), (30, 3)]);
         rows.sum_up_to(9, Some(Timestamp::from_raw(5)));
         assert_eq!(all(&rows), [(5, 5), (10, 1), (30, 3)]);

@@ -1,7 +1,8 @@
-//! `callFrame`, as V8's formats have it: a function with its script.
+//! Writes the `callFrame` of V8's formats: a function with its script.
 //!
-//! Viewers merge functions by name, script and line, not by file: so each source file, or library where no file is
-//! known, is a script of its own, numbered over all threads.
+//! Used by the writers of these formats. Viewers merge functions by name, script and line, not by
+//! file: so each source file, or library if the file is unknown, is a separate script, numbered
+//! over all threads.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,16 +12,20 @@ use profiler_core::internal::profile::JsonWriter;
 use super::tree::What;
 use crate::reading::{Function, Tables};
 
-/// The numbers of source files.
+/// The numbers of the source files.
 #[derive(Debug, Default)]
 pub(super) struct Scripts(HashMap<String, usize>);
 
 impl Scripts {
-    /// Writes the key `callFrame`. Lines and columns are counted from 0 there, and -1 is unknown.
+    /// Writes the key `callFrame` and its object, in which lines and columns start at 0; -1 means
+    /// unknown.
     pub(super) fn write<W: Write>(&mut self, tables: &Tables, what: What, out: &mut JsonWriter<W>) {
         let function = match what {
             What::Func(func) => tables.function(func).unwrap_or_default(),
-            _ => Function { name: what.special().unwrap_or_default(), ..Function::default() },
+            _ => Function {
+                name: what.special().unwrap_or_default(),
+                ..Function::default()
+            },
         };
         let url = function.file.or(function.library).unwrap_or_default();
         let from_zero = |from_one: Option<u32>| from_one.map_or(-1, |number| i64::from(number) - 1);
@@ -36,7 +41,7 @@ impl Scripts {
         out.end_object();
     }
 
-    /// 0 for what has no file.
+    /// The number of a file; 0 if it is unknown.
     fn number(&mut self, url: &str) -> usize {
         if url.is_empty() {
             return 0;

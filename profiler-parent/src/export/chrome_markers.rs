@@ -1,9 +1,10 @@
-//! Markers as trace events.
+//! Writes markers as trace events.
 //!
-//! A span that lies within those around it is a complete event (`X`), which trace viewers nest by time; one that does not
-//! is an asynchronous pair (`b`, `e`), as are starts and ends that were recorded apart: those of one name and of one span's
-//! number, if they have one, are a pair. Instants are `i`. The payload stands
-//! in `args.data`, its texts written out. A flow binds its events by `bind_id`, over all processes.
+//! Used by [`super::chrome_trace`]. A span nested within the spans around it is a complete event
+//! (`X`), which trace viewers nest by time. Other spans are asynchronous pairs (`b`, `e`), as are
+//! starts and ends that were recorded separately; these are paired by name and, if they have one,
+//! by span number. Instants are `i`. The payload is in `args.data`, with its texts written out. A
+//! flow connects its events by `bind_id`, over all processes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -18,15 +19,27 @@ use super::slices::bounded_ns;
 use crate::reading::{Flow, RawMarker, Survey, TextField, as_index};
 
 /// Writes the markers of a thread.
-pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thread<'_>, survey: &Survey) {
+pub(super) fn write<W: Write>(
+    events: &mut Events<W>,
+    track: Track,
+    thread: &Thread<'_>,
+    survey: &Survey,
+) {
     let all: Vec<RawMarker<'_>> = thread.markers.iter().collect();
     let nests = nesting(&all);
     let mut pairs = HashMap::new();
     for (marker, nests) in all.iter().zip(nests) {
-        let name = as_index(marker.name).and_then(|name| thread.texts.get(name)).map_or("", String::as_str);
+        let name = as_index(marker.name)
+            .and_then(|name| thread.texts.get(name))
+            .map_or("", String::as_str);
         let category = survey.meta.category(marker.category);
-        let us = |ms: f64| events.clock.us_exact(bounded_ns(ms).saturating_add(thread.shift_ns));
-        let (start, end) = (us(marker.start), us(marker.end));
+        let us = |ms: f64| {
+            events
+                .clock
+                .us_exact(bounded_ns(ms).saturating_add(thread.shift_ns))
+        };
+        let start = us(marker.start);
+        let end = us(marker.end);
         let payload = Payload::of(marker.data, &events.text_fields, thread.texts);
         match Kind::of(marker, nests) {
             Kind::Instant => {
@@ -42,7 +55,8 @@ pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thr
             }
             Kind::Overlapping => {
                 let id = events.id();
-                for (phase, at, payload) in [("b", start, payload), ("e", end, Payload::default())] {
+                for (phase, at, payload) in [("b", start, payload), ("e", end, Payload::default())]
+                {
                     events.begin(track, phase, name, category, Some(at));
                     events.out.entry_str("id", &id);
                     payload.end(&mut events.out);
@@ -61,19 +75,24 @@ pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thr
     }
 }
 
+/// The form in which a marker is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Instant,
+    /// A span that nests.
     Complete,
+    /// A span that does not nest.
     Overlapping,
+    /// The start (`b`) or the end (`e`) of a span, recorded separately.
     Half(&'static str),
-    /// It has no time.
+    /// A marker without a time, which is left out.
     Nothing,
 }
 
 impl Kind {
     fn of(marker: &RawMarker<'_>, nests: bool) -> Self {
-        let (has_start, has_end) = (marker.start.is_finite(), marker.end.is_finite());
+        let has_start = marker.start.is_finite();
+        let has_end = marker.end.is_finite();
         match as_index(marker.phase) {
             Some(1) if has_start && has_end && nests => Self::Complete,
             Some(1) if has_start && has_end => Self::Overlapping,
@@ -85,7 +104,7 @@ impl Kind {
     }
 }
 
-/// Whether each span lies within all those that it begins in and that nest themselves.
+/// For each span, whether it lies within the nested spans that are open at its start.
 fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
     let is_span = |marker: &RawMarker<'_>| marker.start.is_finite() && marker.end.is_finite();
     let mut order: Vec<(f64, f64, usize)> = markers
@@ -94,8 +113,8 @@ fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
         .filter(|(_, marker)| is_span(marker))
         .map(|(at, marker)| (marker.start, marker.end, at))
         .collect();
-    // Of those that begin together the longest is the outermost.
-    order.sort_by(|one, other| one.0.total_cmp(&other.0).then(other.1.total_cmp(&one.1)));
+    // Among spans with the same start, the longest is the outermost.
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
     let mut nests = vec![false; markers.len()];
     let mut open: Vec<f64> = Vec::new();
     for (start, end, at) in order {
@@ -104,13 +123,17 @@ fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
         }
         if open.last().is_none_or(|outer| end <= *outer) {
             open.push(end);
-            nests.iter_mut().skip(at).take(1).for_each(|nests| *nests = true);
+            nests
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|nests| *nests = true);
         }
     }
     nests
 }
 
-/// What a marker says.
+/// The payload of a marker.
 #[derive(Debug, Default)]
 struct Payload {
     data: Option<Map<String, Value>>,
@@ -120,31 +143,49 @@ struct Payload {
 impl Payload {
     fn of(data: Option<&str>, fields: &HashMap<String, Vec<TextField>>, texts: &[String]) -> Self {
         let parsed = data.and_then(|data| serde_json::from_str::<Map<String, Value>>(data).ok());
-        let Some(mut data) = parsed else { return Self::default() };
-        // Stacks are numbers of tables that are not in the file.
+        let Some(mut data) = parsed else {
+            return Self::default();
+        };
+        // Stacks refer to tables that are not in the file.
         data.remove("cause");
         data.remove("stack");
-        let kind = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = data
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let mut flow = None;
-        for TextField { key, flow: of_field } in fields.get(&kind).into_iter().flatten() {
-            let Some(value) = data.get_mut(key) else { continue };
-            let Some(text) = value.as_u64().and_then(|at| texts.get(usize::try_from(at).ok()?)) else {
+        for TextField {
+            key,
+            flow: of_field,
+        } in fields.get(&kind).into_iter().flatten()
+        {
+            let Some(value) = data.get_mut(key) else {
+                continue;
+            };
+            let Some(text) = value
+                .as_u64()
+                .and_then(|at| texts.get(usize::try_from(at).ok()?))
+            else {
                 continue;
             };
             *value = Value::String(text.clone());
             flow = flow.or(of_field.map(|flow| (text.clone(), flow)));
         }
-        Self { data: Some(data), flow }
+        Self {
+            data: Some(data),
+            flow,
+        }
     }
 
-    /// The number that start and end of a span have in common.
+    /// The number shared by the start and the end of a span.
     fn span(&self) -> Option<u64> {
         let data = self.data.as_ref()?;
         let is_span = data.get("type").and_then(Value::as_str) == Some(SpanMark::TYPE_NAME);
         data.get("span").filter(|_| is_span).and_then(Value::as_u64)
     }
 
-    /// Writes it and ends the event.
+    /// Writes the payload and ends the event.
     fn end<W: Write>(self, out: &mut JsonWriter<W>) {
         if let Some((id, flow)) = self.flow {
             out.entry_str("bind_id", &format!("0x{id}"));
@@ -167,7 +208,14 @@ mod tests {
     use super::*;
 
     fn span(start: f64, end: f64) -> RawMarker<'static> {
-        RawMarker { name: 0.0, start, end, phase: 1.0, category: 0.0, data: None }
+        RawMarker {
+            name: 0.0,
+            start,
+            end,
+            phase: 1.0,
+            category: 0.0,
+            data: None,
+        }
     }
 
     #[test]
@@ -181,17 +229,33 @@ mod tests {
             span(0.0, 20.0),
         ];
         assert_eq!(nesting(&markers), [true, true, false, true, false, true]);
-        let point = RawMarker { phase: 0.0, end: f64::NAN, ..span(1.0, 1.0) };
-        assert_eq!((nesting(&[point]), Kind::of(&point, false)), (vec![false], Kind::Instant));
-        let nothing = RawMarker { start: f64::NAN, end: f64::NAN, ..point };
+        let point = RawMarker {
+            phase: 0.0,
+            end: f64::NAN,
+            ..span(1.0, 1.0)
+        };
+        assert_eq!(
+            (nesting(&[point]), Kind::of(&point, false)),
+            (vec![false], Kind::Instant)
+        );
+        let nothing = RawMarker {
+            start: f64::NAN,
+            end: f64::NAN,
+            ..point
+        };
         assert_eq!(Kind::of(&nothing, false), Kind::Nothing);
     }
 
     #[test]
     fn texts_are_written_out_and_flows_bind() {
-        let field = |key: &str, flow| TextField { key: key.to_owned(), flow };
-        let fields =
-            HashMap::from([("T".to_owned(), vec![field("what", None), field("id", Some(Flow::Ends))])]);
+        let field = |key: &str, flow| TextField {
+            key: key.to_owned(),
+            flow,
+        };
+        let fields = HashMap::from([(
+            "T".to_owned(),
+            vec![field("what", None), field("id", Some(Flow::Ends))],
+        )]);
         let texts = ["zero".to_owned(), "ab12".to_owned()];
         let data = r#"{"type":"T","what":0,"id":1,"n":3,"cause":{"stack":7}}"#;
         let mut out = JsonWriter::new(Vec::new());

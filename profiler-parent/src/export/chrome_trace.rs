@@ -1,8 +1,10 @@
-//! Chrome's trace events: all processes with the names of their threads, their samples and their markers.
+//! Chrome's trace events: all processes with the names of their threads, their samples and their
+//! markers.
 //!
-//! The samples of a thread are a sampling profile of V8's (`Profile`, then `ProfileChunk` events): the call tree is
-//! written as it grows. Its nodes are numbered over all threads, as the Firefox Profiler takes nodes of one number for
-//! one. Markers: see [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
+//! Called by [`super::export`]. The samples of a thread are a V8 sampling profile (`Profile`, then
+//! `ProfileChunk` events); each chunk contains the new nodes of the call tree. Nodes are numbered
+//! over all threads, because the Firefox Profiler merges nodes with the same number. Markers: see
+//! [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -19,7 +21,7 @@ use super::slices::Slice;
 use super::tree::{CallTree, ROOT, TreeId};
 use crate::reading::{Survey, TextField};
 
-/// Samples of one event.
+/// Samples per event.
 const CHUNK: usize = 4096;
 const PROFILER: &str = "disabled-by-default-v8.cpu_profiler";
 
@@ -39,22 +41,22 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
         next_id: 1,
         nodes_before: 0,
     };
-    let totals = recording.threads(&mut events)?;
+    let totals = recording.threads(&mut events);
     let mut out = events.out;
     out.end_array();
     out.end_object();
-    out.finish()?;
-    Ok(totals)
+    out.finish()?; // the first error of the output
+    totals
 }
 
-/// Where an event stands.
+/// The process and thread of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Track {
     pub(super) pid: u64,
     pub(super) tid: u64,
 }
 
-/// All events.
+/// The writer of all events.
 pub(super) struct Events<W: Write> {
     pub(super) out: JsonWriter<W>,
     pub(super) clock: Clock,
@@ -62,7 +64,7 @@ pub(super) struct Events<W: Write> {
     numbers: Numbers,
     pub(super) text_fields: HashMap<String, Vec<TextField>>,
     next_id: u64,
-    /// Nodes of the threads that are written.
+    /// Number of nodes of the threads written so far.
     nodes_before: u64,
 }
 
@@ -81,8 +83,12 @@ impl<W: Write> Sink for Events<W> {
             self.samples(track, thread);
         }
         chrome_markers::write(self, track, thread, survey);
-        // The failure itself comes from `finish`.
-        if self.out.is_failed() { Err(too_long().into()) } else { Ok(()) }
+        // The remaining threads are not read.
+        if self.out.is_failed() {
+            Err(too_long().into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -96,8 +102,15 @@ impl<W: Write> Events<W> {
         self.out.end_object();
     }
 
-    /// Begins an event; the caller adds what is its own and ends the object.
-    pub(super) fn begin(&mut self, track: Track, phase: &str, name: &str, category: &str, us: Option<f64>) {
+    /// Begins an event; the caller adds further fields and ends the object.
+    pub(super) fn begin(
+        &mut self,
+        track: Track,
+        phase: &str,
+        name: &str,
+        category: &str,
+        us: Option<f64>,
+    ) {
         self.out.begin_object();
         self.out.entry_str("name", name);
         self.out.entry_str("cat", category);
@@ -108,7 +121,7 @@ impl<W: Write> Events<W> {
         self.out.f64(us.unwrap_or(0.0));
     }
 
-    /// A number that no other event has.
+    /// Returns an id that no other event has.
     pub(super) fn id(&mut self) -> String {
         self.next_id += 1;
         format!("{:#x}", self.next_id)
@@ -116,14 +129,19 @@ impl<W: Write> Events<W> {
 
     fn samples(&mut self, track: Track, thread: &Thread<'_>) {
         let id = self.id();
-        let start = thread.slices.first().map_or(0, |slice| self.clock.us(slice.start));
+        let start = thread
+            .slices
+            .first()
+            .map_or(0, |slice| self.clock.us(slice.start));
         self.begin(track, "P", "Profile", PROFILER, Some(start as f64));
         self.out.entry_str("id", &id);
         self.begin_data();
         self.out.key("startTime");
         self.out.i64(start);
         self.end_data();
-        let (mut tree, mut written, mut before) = (CallTree::new(), 0, start);
+        let mut tree = CallTree::new();
+        let mut written = 0;
+        let mut before = start;
         let last = thread.slices.len().div_ceil(CHUNK);
         for (number, slices) in thread.slices.chunks(CHUNK).enumerate() {
             self.begin(track, "P", "ProfileChunk", PROFILER, Some(before as f64));
@@ -158,7 +176,7 @@ impl<W: Write> Events<W> {
         self.out.end_object();
     }
 
-    /// Writes samples and the nodes that are new with them; gives how many nodes are written now.
+    /// Writes samples and their new nodes. Returns the number of nodes written so far.
     fn profile(
         &mut self,
         thread: &Thread<'_>,
@@ -166,8 +184,10 @@ impl<W: Write> Events<W> {
         tree: &mut CallTree,
         written: usize,
     ) -> usize {
-        let places: Vec<(TreeId, Option<u32>)> =
-            slices.iter().map(|slice| tree.count(thread.tables, slice)).collect();
+        let places: Vec<(TreeId, Option<u32>)> = slices
+            .iter()
+            .map(|slice| tree.count(thread.tables, slice))
+            .collect();
         let lines: Vec<u32> = places.iter().map(|(_, line)| line.unwrap_or(0)).collect();
         self.out.key("cpuProfile");
         self.out.begin_object();
@@ -215,42 +235,43 @@ impl<W: Write> Events<W> {
     }
 }
 
-/// Numbers of processes and threads, which trace viewers know them by: the system's, if they are free.
+/// The ids of processes and threads in the trace: the system's ids, if they are free.
 #[derive(Debug, Default)]
 struct Numbers {
     processes: HashMap<String, u64>,
     taken: HashSet<u64>,
     threads: HashSet<(u64, u64)>,
-    /// By process, and by process and thread of the file: what is tried next. A file may have thousands of one number.
+    /// The next id to try, by process id, and by process id and thread id of the file. They shorten
+    /// the search, because a file may repeat an id thousands of times.
     next_process: HashMap<u64, u64>,
     next_thread: HashMap<(u64, u64), u64>,
 }
 
-/// Beyond the numbers that a system gives: a second life's number is so much larger.
-const LIFE: u64 = 1 << 24;
+/// The step to the next id if an id is taken. Larger than every process id of a system.
+const ID_STEP: u64 = 1 << 24;
 
 impl Numbers {
-    /// The number of a process, and whether it is new.
+    /// The id of a process, and whether it is new.
     fn process(&mut self, pid: &str) -> (u64, bool) {
         if let Some(known) = self.processes.get(pid) {
             return (*known, false);
         }
         let digits = pid.split('.').next().unwrap_or_default();
-        let first = digits.parse().unwrap_or(0_u64) % LIFE;
+        let first = digits.parse().unwrap_or(0_u64) % ID_STEP;
         let next = self.next_process.entry(first).or_insert(first);
         while !self.taken.insert(*next) {
-            *next += LIFE;
+            *next += ID_STEP;
         }
         self.processes.insert(pid.to_owned(), *next);
         (*next, true)
     }
 
-    /// The number of another thread.
+    /// The id of a further thread.
     fn thread(&mut self, pid: u64, tid: u64) -> u64 {
         let first = tid % (1 << 48);
         let next = self.next_thread.entry((pid, first)).or_insert(first);
         while !self.threads.insert((pid, *next)) {
-            *next += LIFE;
+            *next += ID_STEP;
         }
         *next
     }
@@ -261,11 +282,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_and_threads_of_one_number_get_different_ones() {
+    fn processes_and_threads_with_equal_ids_get_different_ids() {
         let mut numbers = Numbers::default();
         assert_eq!(numbers.process("12"), (12, true));
-        assert_eq!(numbers.process("12.1"), (12 + LIFE, true));
+        assert_eq!(numbers.process("12.1"), (12 + ID_STEP, true));
         assert_eq!(numbers.process("12"), (12, false));
-        assert_eq!([numbers.thread(12, 5), numbers.thread(12, 5), numbers.thread(13, 5)], [5, 5 + LIFE, 5]);
+        assert_eq!(
+            [
+                numbers.thread(12, 5),
+                numbers.thread(12, 5),
+                numbers.thread(13, 5)
+            ],
+            [5, 5 + ID_STEP, 5]
+        );
     }
 }

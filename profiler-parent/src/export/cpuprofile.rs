@@ -1,14 +1,15 @@
-//! `.cpuprofile`: V8's `Profiler.Profile`, one file for each thread that has samples, and an index.
+//! `.cpuprofile`: V8's `Profiler.Profile`, one file for each thread with samples, and an index.
 //!
-//! Viewers let a sample last until the next one, so each is written at the time at which its slice begins. All times
-//! are whole microseconds on the system's monotonic clock; each is rounded by itself, so differences add up exactly.
+//! Called by [`super::export`]. In viewers a sample lasts until the next one, so each sample is
+//! written with the start time of its slice. All times are whole microseconds on the system's
+//! monotonic clock; each time is rounded separately, so differences add up exactly.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use profiler_core::internal::profile::JsonWriter;
 
-use super::bounded::Bounded;
+use super::bounded::BoundedWriter;
 use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
@@ -21,7 +22,7 @@ use crate::reading::Survey;
 /// Name of the index.
 const INDEX: &str = "index.json";
 
-/// Writes all files.
+/// Writes the files of all threads, then the index.
 pub(super) fn write(
     recording: &Recording,
     to: &Path,
@@ -51,7 +52,7 @@ struct Files<'d> {
     names: FileNames,
     scripts: Scripts,
     all: Vec<Listed>,
-    /// Bytes that all of them may still have.
+    /// Remaining bytes for all files.
     left: u64,
 }
 
@@ -62,7 +63,7 @@ impl Sink for Files<'_> {
         }
         let name = self.names.name(thread);
         let mut file = ProfileFile::create(self.directory.join(&name))?;
-        let mut out = JsonWriter::new(Bounded::new(&mut file, self.left));
+        let mut out = JsonWriter::new(BoundedWriter::new(&mut file, self.left));
         let times = write_thread(thread, Clock::of(survey), &mut self.scripts, &mut out);
         self.left = out.finish()?.left();
         file.commit()?;
@@ -71,10 +72,11 @@ impl Sink for Files<'_> {
     }
 }
 
-/// The system started at most so many nanoseconds before the session, 146 years: times of the session can be added to it.
+/// Limit on the time between the system's start and the session's start, in nanoseconds (146
+/// years), so that adding session times does not overflow.
 const MOST_NS: i64 = 1 << 62;
 
-/// The clock of V8's formats: microseconds since the system started.
+/// The clock of V8's formats: microseconds since the system's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start_ns: i64,
@@ -83,21 +85,24 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn of(survey: &Survey) -> Self {
         let start_ns = survey.meta.start_monotonic_ns.map_or(0, |ns| ns as i64);
-        Self { start_ns: start_ns.clamp(-MOST_NS, MOST_NS) }
+        Self {
+            start_ns: start_ns.clamp(-MOST_NS, MOST_NS),
+        }
     }
 
+    /// Converts nanoseconds since the session's start to whole microseconds of this clock.
     pub(super) const fn us(self, ns: i64) -> i64 {
         self.start_ns.saturating_add(ns).div_euclid(1000)
     }
 
-    /// With its fraction.
+    /// Converts like [`Self::us`], to microseconds with a fraction.
     pub(super) fn us_exact(self, ns: i64) -> f64 {
         let ns = self.start_ns.saturating_add(ns);
         ns.div_euclid(1000) as f64 + ns.rem_euclid(1000) as f64 / 1000.0
     }
 }
 
-/// Gives the start and the end.
+/// Writes a thread. Returns its start and end, in microseconds.
 fn write_thread<W: Write>(
     thread: &Thread<'_>,
     clock: Clock,
@@ -105,9 +110,19 @@ fn write_thread<W: Write>(
     out: &mut JsonWriter<W>,
 ) -> (i64, i64) {
     let mut tree = CallTree::new();
-    let places: Vec<TreeId> = thread.slices.iter().map(|slice| tree.count(thread.tables, slice).0).collect();
-    let start = thread.slices.first().map_or(0, |slice| clock.us(slice.start));
-    let end = thread.slices.last().map_or(start, |slice| clock.us(slice.end));
+    let places: Vec<TreeId> = thread
+        .slices
+        .iter()
+        .map(|slice| tree.count(thread.tables, slice).0)
+        .collect();
+    let start = thread
+        .slices
+        .first()
+        .map_or(0, |slice| clock.us(slice.start));
+    let end = thread
+        .slices
+        .last()
+        .map_or(start, |slice| clock.us(slice.end));
     out.begin_object();
     out.key("nodes");
     out.begin_array();
@@ -147,7 +162,9 @@ fn write_node<W: Write>(node: &TreeNode, out: &mut JsonWriter<W>) {
     out.entry_u64("hitCount", node.hits);
     out.key("children");
     out.begin_array();
-    node.children.iter().for_each(|child| out.u64(u64::from(child.0)));
+    node.children
+        .iter()
+        .for_each(|child| out.u64(u64::from(child.0)));
     out.end_array();
     if node.lines.is_empty() {
         return;

@@ -1,29 +1,39 @@
-//! Names of files that threads are written to.
+//! Names for the files of threads.
+//!
+//! Used by [`super::cpuprofile`]. Invariants: the names of one export are unique, also on systems
+//! that ignore case; a name is never a path or a directory.
 
 use std::collections::{HashMap, HashSet};
 
 use super::recording::Thread;
 
-/// Longest part that a name contributes.
+/// The largest number of characters of each part of a name.
 const LONGEST: usize = 48;
 
-/// Names that were given away.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
     taken: HashSet<String>,
-    /// By name, the number that is tried next.
+    /// The last number that was tried, by name.
     next: HashMap<String, u64>,
 }
 
 impl FileNames {
-    /// `PROCESS-PID-THREAD-TID.cpuprofile`, of letters that every system allows; never the same twice, also where case does not count.
+    /// Returns `PROCESS-PID-THREAD-TID.cpuprofile` with characters that every system allows. Names
+    /// are unique, also without regard to case.
     pub(super) fn name(&mut self, thread: &Thread<'_>) -> String {
-        let Thread { process, pid, name, tid, .. } = thread;
+        let Thread {
+            process,
+            pid,
+            name,
+            tid,
+            ..
+        } = thread;
         let parts = [process, pid, name, tid.to_string().as_str()].map(plain);
         let stem = parts.join("-");
         let mut free = stem.clone();
         while !self.taken.insert(free.to_lowercase()) {
-            // From where the last one of this name was found: there may be thousands.
+            // Starts at the last number of this name, because there may be thousands.
             let next = self.next.entry(stem.to_lowercase()).or_insert(1);
             *next += 1;
             free = format!("{stem}-{next}");
@@ -32,10 +42,17 @@ impl FileNames {
     }
 }
 
+/// Replaces the characters that a file name may not contain.
 fn plain(text: &str) -> String {
-    let known = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '_' };
+    let known = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' || c == '_' {
+            c
+        } else {
+            '_'
+        }
+    };
     let text: String = text.chars().take(LONGEST).map(known).collect();
-    // A name must not begin with a dot, nor mean a directory.
+    // A name must not begin with a dot or denote a directory.
     text.trim_matches('.').to_owned()
 }
 
@@ -45,8 +62,9 @@ mod tests {
     use crate::reading::{RawMarkers, Tables};
 
     #[test]
-    fn names_are_plain_and_different() {
-        let (tables, markers) = (Tables::default(), RawMarkers::default());
+    fn names_are_plain_and_unique() {
+        let tables = Tables::default();
+        let markers = RawMarkers::default();
         let mut names = FileNames::default();
         let mut name = |process: &str, name: &str| {
             let thread = Thread {
@@ -63,7 +81,10 @@ mod tests {
             };
             names.name(&thread)
         };
-        assert_eq!(name("../we ird/é", "io:1"), "_we_ird__-12.1-io_1-7.cpuprofile");
+        assert_eq!(
+            name("../we ird/é", "io:1"),
+            "_we_ird__-12.1-io_1-7.cpuprofile"
+        );
         assert_eq!(name("a", "T"), "a-12.1-T-7.cpuprofile");
         assert_eq!(name("a", "t"), "a-12.1-t-7-2.cpuprofile");
         assert!(name(&"x".repeat(5000), "t").len() < 255);

@@ -1,4 +1,6 @@
 //! Folded stacks: a line for each stack of each thread, `process;thread;function;… microseconds`.
+//!
+//! Called by [`super::export`]. A stack whose time rounds to 0 microseconds is left out.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -11,7 +13,9 @@ use crate::reading::{Survey, Tables};
 
 /// Writes the file to `out`.
 pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
-    let mut lines = Lines { out: BufWriter::new(out) };
+    let mut lines = Lines {
+        out: BufWriter::new(out),
+    };
     let totals = recording.threads(&mut lines)?;
     lines.out.flush()?;
     Ok(totals)
@@ -30,18 +34,21 @@ impl<W: Write> Sink for Lines<W> {
         }
         let mut costs: Vec<(TreeId, u64)> = costs.into_iter().collect();
         costs.sort();
-        for (id, ns) in costs.into_iter().map(|(id, ns)| (id, ns.saturating_add(500) / 1000)) {
-            if ns > 0 {
+        for (id, us) in costs
+            .into_iter()
+            .map(|(id, ns)| (id, ns.saturating_add(500) / 1000))
+        {
+            if us > 0 {
                 let mut frames = vec![plain(thread.process), plain(thread.name)];
                 frames.extend(path(&tree, thread.tables, id));
-                writeln!(self.out, "{} {ns}", frames.join(";"))?;
+                writeln!(self.out, "{} {us}", frames.join(";"))?;
             }
         }
         Ok(())
     }
 }
 
-/// The names of a node's path, the outermost first.
+/// The names of a node's path, outermost first.
 fn path(tree: &CallTree, tables: &Tables, id: TreeId) -> Vec<String> {
     let ids = std::iter::successors(Some(id), |id| tree.node(*id)?.caller);
     let names = ids.filter(|id| *id != ROOT).filter_map(|id| {
@@ -56,7 +63,7 @@ fn path(tree: &CallTree, tables: &Tables, id: TreeId) -> Vec<String> {
     names
 }
 
-/// A name that does not end a frame or a line.
+/// Replaces the characters that separate frames and lines.
 fn plain(name: &str) -> String {
     name.chars()
         .map(|c| {

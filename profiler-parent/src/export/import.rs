@@ -1,7 +1,8 @@
-//! `.cpuprofile` files as recordings: a profile in the processed form with one thread.
+//! Converts `.cpuprofile` files to recordings: a profile in the processed form with one thread.
 //!
-//! A sample of V8's lasts until the next one, the last until the end; so each has that time as its weight, in milliseconds,
-//! and stands where it was taken. Nothing in the file is believed: nodes may name each other in circles.
+//! Called by `profiler import`. A V8 sample lasts until the next one, the last sample until the
+//! end; this duration is its weight, in milliseconds, and its time is not changed. Invariant: the
+//! file is not trusted: nodes may refer to each other in cycles.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,14 +17,14 @@ use crate::output::ProfileFile;
 use crate::processed::PROCESSED_VERSION;
 use crate::reading::text;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The profile.
+    /// The path of the profile.
     pub path: PathBuf,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -61,14 +62,14 @@ struct CallFrame {
     column_number: i64,
 }
 
-/// Times are at most so many microseconds from the start, 31 years: nobody measured for longer.
+/// Limit on times from the start, in microseconds (31 years).
 const MOST_US: f64 = 1e15;
 
-/// The start is counted from when the system started, or from 1970.
+/// Limit on the start, in microseconds since the system's start or since 1970.
 const MOST_START_US: f64 = 4e15;
 
 impl Profile {
-    /// From the start to the end.
+    /// The time from the start to the end.
     fn length_us(&self) -> f64 {
         (self.end_time - self.start_time).clamp(0.0, MOST_US)
     }
@@ -78,28 +79,40 @@ const fn unknown() -> i64 {
     -1
 }
 
-/// Writes the profile in the `.cpuprofile` file `from` to `to`, in the processed form; compressed if that ends in `.gz`.
-/// Holds the whole file.
+/// Converts the `.cpuprofile` file `from` to a profile in the processed form at `to`, compressed if
+/// that ends in `.gz`. Holds the whole file in memory.
 ///
 /// # Errors
-/// [`ExportError`]; then `to` is as it was.
+/// [`ExportError`]; `to` is unchanged then.
 pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError> {
     super::not_onto_itself(from, to)?;
-    let unreadable = |source| ExportError::Read { path: from.to_owned(), source };
+    let unreadable = |source| ExportError::Read {
+        path: from.to_owned(),
+        source,
+    };
     let file = File::open(from).map_err(unreadable)?;
     let input = BufReader::new(text(&file).map_err(unreadable)?);
-    let profile: Profile = serde_json::from_reader(input)
-        .map_err(|error| ExportError::NotACpuProfile { path: from.to_owned(), why: error.to_string() })?;
+    let profile: Profile =
+        serde_json::from_reader(input).map_err(|error| ExportError::NotACpuProfile {
+            path: from.to_owned(),
+            why: error.to_string(),
+        })?;
     let mut file = ProfileFile::create(to)?;
     let mut out = JsonWriter::new(&mut file);
-    let name = from.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let name = from
+        .file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let samples = Tables::of(&profile).write(&profile, &name, &mut out);
     out.finish()?;
     let bytes = file.commit()?;
-    Ok(Imported { path: to.to_owned(), bytes, samples })
+    Ok(Imported {
+        path: to.to_owned(),
+        bytes,
+        samples,
+    })
 }
 
-/// Files: places of their names among the texts, and the row of each.
+/// The source files: the indices of their names among the texts, and the row of each.
 #[derive(Debug, Default)]
 struct Sources {
     all: Vec<usize>,
@@ -112,7 +125,7 @@ struct Tables {
     texts: Vec<String>,
     known_texts: HashMap<String, usize>,
     funcs: Vec<CallFrame>,
-    /// Place of the caller, and of the function.
+    /// Indices of the caller and of the function.
     stacks: Vec<(Option<usize>, usize)>,
     by_id: HashMap<u64, usize>,
 }
@@ -120,7 +133,10 @@ struct Tables {
 impl Tables {
     fn of(profile: &Profile) -> Self {
         let mut tables = Self::default();
-        let rows: HashMap<u64, usize> = (0..).zip(&profile.nodes).map(|(row, node)| (node.id, row)).collect();
+        let rows: HashMap<u64, usize> = (0..)
+            .zip(&profile.nodes)
+            .map(|(row, node)| (node.id, row))
+            .collect();
         let mut callers: HashMap<u64, u64> = HashMap::new();
         for node in &profile.nodes {
             callers.extend(node.parent.map(|parent| (node.id, parent)));
@@ -128,12 +144,17 @@ impl Tables {
         }
         let mut funcs = HashMap::new();
         for node in &profile.nodes {
-            tables.add(node.id, &callers, |id| profile.nodes.get(*rows.get(&id)?), &mut funcs);
+            tables.add(
+                node.id,
+                &callers,
+                |id| profile.nodes.get(*rows.get(&id)?),
+                &mut funcs,
+            );
         }
         tables
     }
 
-    /// Adds a node after those that called it. Of a circle one is nobody's callee.
+    /// Adds a node after its callers. In a cycle, one node is treated as having no caller.
     fn add<'p>(
         &mut self,
         id: u64,
@@ -144,17 +165,25 @@ impl Tables {
         let mut path = vec![id];
         let mut on_path = std::collections::HashSet::from([id]);
         while let Some(caller) = path.last().and_then(|last| callers.get(last)) {
-            if self.by_id.contains_key(caller) || node(*caller).is_none() || !on_path.insert(*caller) {
+            if self.by_id.contains_key(caller)
+                || node(*caller).is_none()
+                || !on_path.insert(*caller)
+            {
                 break;
             }
             path.push(*caller);
         }
         for id in path.into_iter().rev() {
-            let Some(frame) = node(id).map(|node| node.call_frame.clone()) else { continue };
+            let Some(frame) = node(id).map(|node| node.call_frame.clone()) else {
+                continue;
+            };
             if self.by_id.contains_key(&id) {
                 continue;
             }
-            let caller = callers.get(&id).and_then(|caller| self.by_id.get(caller)).copied();
+            let caller = callers
+                .get(&id)
+                .and_then(|caller| self.by_id.get(caller))
+                .copied();
             let func = *funcs.entry(frame).or_insert_with_key(|frame| {
                 self.funcs.push(frame.clone());
                 self.funcs.len() - 1
@@ -172,7 +201,7 @@ impl Tables {
         })
     }
 
-    /// Gives the number of samples.
+    /// Writes the profile. Returns the number of samples.
     fn write<W: Write>(mut self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
         out.begin_object();
         write_meta(profile, name, out);
@@ -190,7 +219,12 @@ impl Tables {
         samples
     }
 
-    fn write_thread<W: Write>(&self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
+    fn write_thread<W: Write>(
+        &self,
+        profile: &Profile,
+        name: &str,
+        out: &mut JsonWriter<W>,
+    ) -> u64 {
         out.begin_object();
         out.entry_str("name", "GeckoMain");
         out.entry_bool("isMainThread", true);
@@ -202,7 +236,11 @@ impl Tables {
             out.key(key);
             out.raw(value);
         }
-        for (key, value) in [("registerTime", "0"), ("unregisterTime", "null"), ("pausedRanges", "[]")] {
+        for (key, value) in [
+            ("registerTime", "0"),
+            ("unregisterTime", "null"),
+            ("pausedRanges", "[]"),
+        ] {
             out.key(key);
             out.raw(value);
         }
@@ -218,14 +256,22 @@ impl Tables {
         let ends = times.iter().skip(1).copied().chain([profile.length_us()]);
         out.key("samples");
         out.begin_object();
-        column(out, "stack", times.iter().zip(&profile.samples), |(_, id), out| {
-            number(self.by_id.get(id), out)
-        });
+        column(
+            out,
+            "stack",
+            times.iter().zip(&profile.samples),
+            |(_, id), out| number(self.by_id.get(id), out),
+        );
         let befores = std::iter::once(&0.0).chain(&times);
-        column(out, "timeDeltas", times.iter().zip(befores), |(at, before), out| {
-            out.f64((at - before) / 1e3)
+        column(
+            out,
+            "timeDeltas",
+            times.iter().zip(befores),
+            |(at, before), out| out.f64((at - before) / 1e3),
+        );
+        column(out, "weight", times.iter().zip(ends), |(at, end), out| {
+            out.f64((end - at).max(0.0) / 1e3)
         });
-        column(out, "weight", times.iter().zip(ends), |(at, end), out| out.f64((end - at).max(0.0) / 1e3));
         out.entry_str("weightType", "tracing-ms");
         out.entry_u64("length", times.len() as u64);
         out.end_object();
@@ -240,49 +286,42 @@ impl Tables {
         };
         let names: Vec<usize> = funcs.iter().map(|frame| self.text(&shown(frame))).collect();
         let mut sources = Sources::default();
-        let of: Vec<Option<usize>> =
-            funcs.iter().map(|frame| self.source(&frame.url, &mut sources)).collect();
+        let of: Vec<Option<usize>> = funcs
+            .iter()
+            .map(|frame| self.source(&frame.url, &mut sources))
+            .collect();
         out.key("shared");
         out.begin_object();
         table(out, "stackTable", self.stacks.len(), |out| {
-            column(out, "frame", &self.stacks, |(_, func), out| out.u64(*func as u64));
-            column(out, "prefix", &self.stacks, |(caller, _), out| number(caller.as_ref(), out));
+            column(out, "frame", &self.stacks, |(_, func), out| {
+                out.u64(*func as u64)
+            });
+            column(out, "prefix", &self.stacks, |(caller, _), out| {
+                number(caller.as_ref(), out)
+            });
         });
-        let from_one = |number: i64| u64::try_from(number).ok().map(|number| number + 1);
-        table(out, "frameTable", funcs.len(), |out| {
-            for (key, value) in [("address", "-1"), ("inlineDepth", "0"), ("subcategory", "0")] {
-                column(out, key, &funcs, |_, out| out.raw(value));
-            }
-            column(out, "category", &funcs, |frame, out| out.u64(category(frame)));
-            column(out, "func", 0..funcs.len(), |func, out| out.u64(func as u64));
-            for key in ["nativeSymbol", "innerWindowID"] {
-                column(out, key, &funcs, |_, out| out.null());
-            }
-            column(out, "line", &funcs, |frame, out| maybe(from_one(frame.line_number), out));
-            column(out, "column", &funcs, |frame, out| maybe(from_one(frame.column_number), out));
+        write_frame_table(&funcs, out);
+        write_func_table(&funcs, &names, &of, out);
+        table(out, "resourceTable", 0, |out| {
+            empty(&["lib", "name", "host", "type"], out)
         });
-        table(out, "funcTable", funcs.len(), |out| {
-            column(out, "name", &names, |name, out| out.u64(*name as u64));
-            for key in ["isJS", "relevantForJS"] {
-                column(out, key, &funcs, |frame, out| out.bool(key == "isJS" && category(frame) == SCRIPT));
-            }
-            column(out, "resource", &funcs, |_, out| out.i64(-1));
-            column(out, "source", &of, |source, out| number(source.as_ref(), out));
-            column(out, "lineNumber", &funcs, |frame, out| maybe(from_one(frame.line_number), out));
-            column(out, "columnNumber", &funcs, |frame, out| maybe(from_one(frame.column_number), out));
+        table(out, "nativeSymbols", 0, |out| {
+            empty(&["libIndex", "address", "name", "functionSize"], out)
         });
-        table(out, "resourceTable", 0, |out| empty(&["lib", "name", "host", "type"], out));
-        table(out, "nativeSymbols", 0, |out| empty(&["libIndex", "address", "name", "functionSize"], out));
         let sources = sources.all;
         table(out, "sources", sources.len(), |out| {
             column(out, "uuid", &sources, |_, out| out.null());
-            column(out, "filename", &sources, |source, out| out.u64(*source as u64));
+            column(out, "filename", &sources, |source, out| {
+                out.u64(*source as u64)
+            });
         });
-        column(out, "stringArray", &self.texts, |text, out| out.string(text));
+        column(out, "stringArray", &self.texts, |text, out| {
+            out.string(text)
+        });
         out.end_object();
     }
 
-    /// The row of a file among the sources.
+    /// The row of a file in the table of sources.
     fn source(&mut self, url: &str, sources: &mut Sources) -> Option<usize> {
         if url.is_empty() {
             return None;
@@ -296,9 +335,70 @@ impl Tables {
     }
 }
 
+/// Converts a line or column that counts from zero to the viewer's, which counts from one.
+fn from_one(number: i64) -> Option<u64> {
+    u64::try_from(number).ok().map(|number| number + 1)
+}
+
+/// Writes the table of frames: one frame for each function.
+fn write_frame_table<W: Write>(funcs: &[CallFrame], out: &mut JsonWriter<W>) {
+    table(out, "frameTable", funcs.len(), |out| {
+        for (key, value) in [
+            ("address", "-1"),
+            ("inlineDepth", "0"),
+            ("subcategory", "0"),
+        ] {
+            column(out, key, funcs, |_, out| out.raw(value));
+        }
+        column(out, "category", funcs, |frame, out| {
+            out.u64(category(frame))
+        });
+        column(out, "func", 0..funcs.len(), |func, out| {
+            out.u64(func as u64)
+        });
+        for key in ["nativeSymbol", "innerWindowID"] {
+            column(out, key, funcs, |_, out| out.null());
+        }
+        column(out, "line", funcs, |frame, out| {
+            maybe(from_one(frame.line_number), out)
+        });
+        column(out, "column", funcs, |frame, out| {
+            maybe(from_one(frame.column_number), out)
+        });
+    });
+}
+
+/// Writes the table of functions. `names` and `sources` have an item for each function: the index
+/// of its name among the texts, and the row of its file among the sources.
+fn write_func_table<W: Write>(
+    funcs: &[CallFrame],
+    names: &[usize],
+    sources: &[Option<usize>],
+    out: &mut JsonWriter<W>,
+) {
+    table(out, "funcTable", funcs.len(), |out| {
+        column(out, "name", names, |name, out| out.u64(*name as u64));
+        for key in ["isJS", "relevantForJS"] {
+            column(out, key, funcs, |frame, out| {
+                out.bool(key == "isJS" && category(frame) == SCRIPT)
+            });
+        }
+        column(out, "resource", funcs, |_, out| out.i64(-1));
+        column(out, "source", sources, |source, out| {
+            number(source.as_ref(), out)
+        });
+        column(out, "lineNumber", funcs, |frame, out| {
+            maybe(from_one(frame.line_number), out)
+        });
+        column(out, "columnNumber", funcs, |frame, out| {
+            maybe(from_one(frame.column_number), out)
+        });
+    });
+}
+
 const NO_MARKERS: &str =
     r#"{"data":[],"name":[],"startTime":[],"endTime":[],"phase":[],"category":[],"length":0}"#;
-/// Rows of the categories.
+/// Rows in the table of categories.
 const OTHER: u64 = 0;
 const IDLE: u64 = 1;
 const SCRIPT: u64 = 2;
@@ -317,9 +417,11 @@ fn category(frame: &CallFrame) -> u64 {
     }
 }
 
-/// When samples were taken, in microseconds from the start on: never backwards. One that has no time is none.
+/// The times of the samples, in microseconds from the start, never decreasing. Samples without a
+/// time are left out.
 fn times(profile: &Profile) -> Vec<f64> {
-    let (mut at, mut latest) = (0.0, 0.0_f64);
+    let mut at = 0.0;
+    let mut latest = 0.0_f64;
     let deltas = profile.time_deltas.iter().take(profile.samples.len());
     deltas
         .map(|delta| {
@@ -335,9 +437,16 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) 
     let length_ms = profile.length_us() / 1e3;
     out.key("meta");
     out.begin_object();
-    out.entry_u64("version", u64::from(profiler_core::internal::profile::gecko::GECKO_VERSION));
+    out.entry_u64(
+        "version",
+        u64::from(profiler_core::internal::profile::gecko::GECKO_VERSION),
+    );
     out.entry_u64("preprocessedProfileVersion", u64::from(PROCESSED_VERSION));
-    for (key, ms) in [("interval", length_ms / count), ("startTime", 0.0), ("profilingStartTime", 0.0)] {
+    for (key, ms) in [
+        ("interval", length_ms / count),
+        ("startTime", 0.0),
+        ("profilingStartTime", 0.0),
+    ] {
         out.key(key);
         out.f64(ms);
     }
@@ -361,7 +470,12 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) 
     out.end_object();
 }
 
-fn table<W: Write>(out: &mut JsonWriter<W>, key: &str, len: usize, columns: impl FnOnce(&mut JsonWriter<W>)) {
+fn table<W: Write>(
+    out: &mut JsonWriter<W>,
+    key: &str,
+    len: usize,
+    columns: impl FnOnce(&mut JsonWriter<W>),
+) {
     out.key(key);
     out.begin_object();
     columns(out);
@@ -382,7 +496,8 @@ fn column<W: Write, T>(
 }
 
 fn empty<W: Write>(keys: &[&str], out: &mut JsonWriter<W>) {
-    keys.iter().for_each(|key| column(out, key, std::iter::empty::<()>(), |(), _| {}));
+    keys.iter()
+        .for_each(|key| column(out, key, std::iter::empty::<()>(), |(), _| {}));
 }
 
 fn number<W: Write>(value: Option<&usize>, out: &mut JsonWriter<W>) {

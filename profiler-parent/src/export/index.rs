@@ -1,4 +1,4 @@
-//! `index.json`: which thread is in which file.
+//! `index.json`: lists the file of each thread. Written by [`super::cpuprofile`].
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::recording::Thread;
 use super::{TimeKind, slices::Slice};
 use crate::reading::Survey;
 
-/// A file.
+/// A file in the index.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) file: String,
@@ -18,14 +18,19 @@ pub(super) struct Listed {
     tid: u64,
     is_main: bool,
     samples: u64,
-    /// Microseconds, as in the file.
+    /// Start and end in microseconds, as in the file.
     pub(super) times_us: (i64, i64),
     idle_us: u64,
 }
 
 impl Listed {
     pub(super) fn new(thread: &Thread<'_>, file: String, times_us: (i64, i64)) -> Self {
-        let idle: u64 = thread.slices.iter().filter(|slice| slice.is_idle).map(Slice::length).sum();
+        let idle: u64 = thread
+            .slices
+            .iter()
+            .filter(|slice| slice.is_idle)
+            .map(Slice::length)
+            .sum();
         Self {
             file,
             process: thread.process.to_owned(),
@@ -57,12 +62,20 @@ impl Listed {
     }
 }
 
-/// Writes the index: times in microseconds, on one clock for all files.
-pub(super) fn write<W: Write>(files: &[Listed], survey: &Survey, time: TimeKind, out: &mut JsonWriter<W>) {
+/// Writes the index, with times in microseconds on one clock for all files.
+pub(super) fn write<W: Write>(
+    files: &[Listed],
+    survey: &Survey,
+    time: TimeKind,
+    out: &mut JsonWriter<W>,
+) {
     out.begin_object();
-    out.entry_str("product", survey.meta.product.as_deref().unwrap_or_default());
+    out.entry_str(
+        "product",
+        survey.meta.product.as_deref().unwrap_or_default(),
+    );
     out.key("startUnixTimeMs");
-    // Not a number is written as null.
+    // NaN is written as null.
     out.f64(survey.meta.start_time.unwrap_or(f64::NAN));
     out.entry_str("time", if time == TimeKind::Cpu { "cpu" } else { "wall" });
     out.key("profiles");

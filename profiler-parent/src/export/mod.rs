@@ -1,9 +1,10 @@
-//! Recordings in the formats of other tools, and `.cpuprofile` files as recordings.
+//! Exports recordings to the formats of other tools, and imports `.cpuprofile` files.
 //!
-//! Called by `profiler export` and `profiler import`, and by applications. [`crate::reading`] reads the
-//! profile one thread at a time, [`recording`] cuts each into slices of time, and the format writes it.
+//! Called by `profiler export` and `profiler import`, and by applications. [`crate::reading`] reads
+//! the profile one thread at a time, [`recording`] cuts each thread into slices of time, and the
+//! format writes it.
 //!
-//! | format | what it holds besides | files |
+//! | format | content | files |
 //! |---|---|---|
 //! | [`Target::CpuProfile`] | the call tree of one thread | one per thread, and an index |
 //! | [`Target::Speedscope`] | the functions of all threads | one |
@@ -11,9 +12,10 @@
 //! | [`Target::Folded`] | the call tree of one thread | one |
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
 //!
-//! Invariants: the lengths of a thread's slices add up to the time that it was looked at; a call tree has one node for
-//! each path; a file appears under its name only when it is complete; time, memory and output are bounded by the profile's length;
-//! times beyond 36 years from the session's start count as that.
+//! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
+//! call tree has one node for each path; a file appears under its name only when it is complete;
+//! time, memory and output are bounded by the profile's length; times are limited to 36 years
+//! before and after the session's start.
 
 mod bounded;
 mod call_frame;
@@ -38,62 +40,70 @@ pub use import::{Imported, import_cpuprofile};
 
 use crate::output::{OutputError, ProfileFile};
 use crate::reading::{Nameless, ReadError};
-use bounded::Bounded;
+use bounded::BoundedWriter;
 use recording::{Recording, Totals};
 
-/// A format to export to.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// V8's, which Chrome's developer tools and VS Code open: a directory with a file for each thread and `index.json`.
+    /// V8's format, for Chrome's developer tools and VS Code: a directory with a file for each
+    /// thread and `index.json`.
     CpuProfile,
-    /// speedscope's own JSON: a profile for each thread.
+    /// The JSON format of speedscope: a profile for each thread.
     Speedscope,
     /// Chrome's trace events: samples and markers of all processes.
     ChromeTrace,
-    /// A line for each stack, `process;thread;function;… microseconds`, as flame graph scripts read them.
+    /// One line per stack, `process;thread;function;… microseconds`, as flame graph scripts read
+    /// them.
     Folded,
-    /// Google's pprof, compressed: samples, time and processor time, with processes and threads as labels.
+    /// Google's pprof, compressed: samples, time and processor time, with processes and threads as
+    /// labels.
     Pprof,
 }
 
-/// What becomes of the time in which a thread did not run.
+/// How to export the time during which a thread did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimeKind {
-    /// Samples in which the thread used no processor time are `(idle)`, directly under the root. Of samples that used some
-    /// of it so many are kept, function by function, that their time is the processor time. Where it was not measured
-    /// this is the same as [`Self::Wall`].
+    /// Samples during which the thread used no processor time become `(idle)`, directly under the
+    /// root. Of the other samples of a function, enough are kept to account for its processor time;
+    /// the remaining ones become `(idle)`, too. If processor time was not measured, this is the
+    /// same as [`Self::Wall`].
     #[default]
     Cpu,
-    /// Every sample counts for the function that it was taken in, whether it ran or waited.
+    /// Every sample counts for its function, whether the thread ran or waited.
     Wall,
 }
 
-/// How to export.
+/// Options of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportOptions {
     /// The format.
     pub target: Target,
-    /// What becomes of the time in which a thread did not run. pprof has both times side by side.
+    /// How to export the time during which a thread did not run. pprof contains both times.
     pub time: TimeKind,
-    /// Whether addresses without a name get the one that this machine's files have for them.
+    /// Whether to look up names for unnamed addresses in files of this machine.
     pub names: bool,
 }
 
 impl ExportOptions {
-    /// To this format, with processor time and with names.
+    /// Exports to this format, with processor time and with names.
     pub const fn to(target: Target) -> Self {
-        Self { target, time: TimeKind::Cpu, names: true }
+        Self {
+            target,
+            time: TimeKind::Cpu,
+            names: true,
+        }
     }
 
-    /// With this time.
+    /// Sets the kind of time.
     #[must_use]
     pub const fn time(mut self, time: TimeKind) -> Self {
         self.time = time;
         self
     }
 
-    /// With or without looking up names.
+    /// Sets whether to look up names.
     #[must_use]
     pub const fn names(mut self, names: bool) -> Self {
         self.names = names;
@@ -101,20 +111,20 @@ impl ExportOptions {
     }
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// The files; the index, where there is one, first.
+    /// The files. The index, if there is one, comes first.
     pub files: Vec<PathBuf>,
-    /// Threads that were read.
+    /// Number of threads read.
     pub threads: u64,
-    /// Samples that were read.
+    /// Number of samples read.
     pub samples: u64,
-    /// Libraries of which no address has a name.
+    /// Libraries without any named address.
     pub nameless: Vec<Nameless>,
 }
 
-/// Why there is no export.
+/// The reason why the export failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -127,7 +137,7 @@ pub enum ExportError {
         #[source]
         source: std::io::Error,
     },
-    /// The file to import is something else.
+    /// The file to import is not a `.cpuprofile` file.
     #[error("{} is not a .cpuprofile file: {why}", path.display())]
     NotACpuProfile {
         /// The file.
@@ -135,7 +145,7 @@ pub enum ExportError {
         /// What is wrong with it.
         why: String,
     },
-    /// The file is something else.
+    /// The file is not a profile.
     #[error("{} is not a profile: {why}", path.display())]
     NotAProfile {
         /// The file.
@@ -143,17 +153,17 @@ pub enum ExportError {
         /// What is wrong with it.
         why: String,
     },
-    /// What is read would be written over.
-    #[error("{} is what is read: choose another name for what is written", path.display())]
+    /// The output would overwrite the input.
+    #[error("{} is the input file: choose another output", path.display())]
     Onto {
         /// The file.
         path: PathBuf,
     },
-    /// A file cannot be made or completed.
+    /// A file cannot be created or completed.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The output, or the directory that it goes to, fails; also if it would be more than a thousand times as long as the
-    /// profile (and 256 MiB), which no profiler writes.
+    /// Writing to the output or its directory fails. Also returned if the export would have more
+    /// than a thousand times the bytes of the profile plus 256 MiB, which no real profile reaches.
     #[error("cannot write the export: {0}")]
     Write(#[from] std::io::Error),
 }
@@ -167,45 +177,61 @@ impl From<ReadError> for ExportError {
     }
 }
 
-/// Writes the profile `from`, of either form, compressed or not, in another format to `to`: a file that is replaced, or
-/// for [`Target::CpuProfile`] a directory, which is made if need be and whose files of the same names are replaced.
+/// Exports the profile `from`, in either form, compressed or not, to `to`. `to` is a file, which is
+/// replaced. For [`Target::CpuProfile`] it is a directory, which is created if it is missing; files
+/// of the same names in it are replaced.
 ///
-/// Takes about as long as reading the profile twice; see the [module](self) for what it holds.
+/// Takes about as long as reading the profile twice; see the [module](self) for the memory it
+/// needs.
 ///
 /// # Errors
-/// [`ExportError`]; then the file is as it was. Files of threads that were complete stay.
+/// [`ExportError`]; the file is unchanged then. Completed files of threads remain.
 pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
     let recording = Recording::open(from, options)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
-        Target::Speedscope => one_file(&recording, to, |recording, out| speedscope::write(recording, out))?,
-        Target::ChromeTrace => {
-            one_file(&recording, to, |recording, out| chrome_trace::write(recording, out))?
-        }
-        Target::Folded => one_file(&recording, to, |recording, out| folded::write(recording, out))?,
+        Target::Speedscope => one_file(&recording, to, |recording, out| {
+            speedscope::write(recording, out)
+        })?,
+        Target::ChromeTrace => one_file(&recording, to, |recording, out| {
+            chrome_trace::write(recording, out)
+        })?,
+        Target::Folded => one_file(&recording, to, |recording, out| {
+            folded::write(recording, out)
+        })?,
         Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
     };
     let nameless = recording.into_survey().into_nameless();
-    Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
+    Ok(Exported {
+        files,
+        threads: totals.threads,
+        samples: totals.samples,
+        nameless,
+    })
 }
 
-/// Writes a format that is one file.
+/// Exports to a format with a single file.
 fn one_file(
     recording: &Recording,
     to: &Path,
-    write: impl FnOnce(&Recording, Bounded<&mut ProfileFile>) -> Result<Totals, ExportError>,
+    write: impl FnOnce(&Recording, BoundedWriter<&mut ProfileFile>) -> Result<Totals, ExportError>,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
     let mut file = ProfileFile::create(to)?;
-    let totals = write(recording, Bounded::new(&mut file, recording.most_bytes()))?;
+    let totals = write(
+        recording,
+        BoundedWriter::new(&mut file, recording.most_bytes()),
+    )?;
     file.commit()?;
     Ok((totals, vec![to.to_owned()]))
 }
 
-/// Refuses to write a file over itself, whatever name it has.
+/// Returns an error if the output is the input, under any name.
 fn not_onto_itself(from: &Path, to: &Path) -> Result<(), ExportError> {
     match (from.canonicalize(), to.canonicalize()) {
-        (Ok(read), Ok(written)) if read == written => Err(ExportError::Onto { path: to.to_owned() }),
+        (Ok(read), Ok(written)) if read == written => Err(ExportError::Onto {
+            path: to.to_owned(),
+        }),
         _ => Ok(()),
     }
 }

@@ -1,21 +1,22 @@
-//! The times in which nothing was sampled, as one list without overlaps.
+//! The times without sampling, as one list without overlaps.
 //!
-//! Made of what a thread and its process say, asked from the first sample on. Invariant: all of a thread's samples together cost
-//! no more than the list is long, however often its ranges say the same.
+//! Built from the pauses of a thread and of its process; queried in the order of the samples.
+//! Invariant: the queries for all samples of a thread together take time proportional to the length
+//! of the list, even if the input repeats ranges.
 
 use std::cell::Cell;
 
-/// See the [module](self).
+/// The times without sampling of a thread. See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// From and to, in nanoseconds, in order; none touches another.
+    /// Start and end in nanoseconds, sorted; ranges do not touch.
     ranges: Vec<(i64, i64)>,
-    /// The first that is not over.
+    /// Index of the first range that may end after the queried time.
     next: Cell<usize>,
 }
 
 impl Pauses {
-    /// Of ranges in any order.
+    /// Merges ranges in any order.
     pub(super) fn of(mut all: Vec<(i64, i64)>) -> Self {
         all.sort_unstable();
         let mut ranges: Vec<(i64, i64)> = Vec::with_capacity(all.len());
@@ -25,14 +26,27 @@ impl Pauses {
                 None => ranges.push((start, end)),
             }
         }
-        Self { ranges, next: Cell::new(0) }
+        Self {
+            ranges,
+            next: Cell::new(0),
+        }
     }
 
-    /// How many nanoseconds of a time are in them. Times come in order and do not overlap.
+    /// The nanoseconds of the ranges between two times. Queries must be sorted and must not
+    /// overlap.
     pub(super) fn between(&self, from: i64, to: i64) -> i64 {
-        let over = self.ranges.iter().skip(self.next.get()).take_while(|(_, end)| *end <= from).count();
+        let over = self
+            .ranges
+            .iter()
+            .skip(self.next.get())
+            .take_while(|(_, end)| *end <= from)
+            .count();
         self.next.set(self.next.get() + over);
-        let reached = self.ranges.iter().skip(self.next.get()).take_while(|(start, _)| *start < to);
+        let reached = self
+            .ranges
+            .iter()
+            .skip(self.next.get())
+            .take_while(|(start, _)| *start < to);
         let part = |(start, end): &(i64, i64)| (*end).min(to).saturating_sub((*start).max(from));
         reached.map(part).fold(0, i64::saturating_add)
     }
@@ -43,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_that_is_said_many_times_is_one() {
+    fn repeated_and_overlapping_pauses_are_merged() {
         let pauses = Pauses::of(vec![
             (5, 9),
             (20, 30),
@@ -54,8 +68,14 @@ mod tests {
             (40, i64::MAX),
             (i64::MIN, 0),
         ]);
-        assert_eq!(pauses.ranges, [(i64::MIN, 0), (1, 10), (20, 30), (40, i64::MAX)]);
+        assert_eq!(
+            pauses.ranges,
+            [(i64::MIN, 0), (1, 10), (20, 30), (40, i64::MAX)]
+        );
         let times = [(-5, 1), (1, 4), (4, 22), (22, 24), (24, 24), (24, 50)];
-        assert_eq!(times.map(|(from, to)| pauses.between(from, to)), [5, 3, 6 + 2, 2, 0, 6 + 10]);
+        assert_eq!(
+            times.map(|(from, to)| pauses.between(from, to)),
+            [5, 3, 6 + 2, 2, 0, 6 + 10]
+        );
     }
 }

@@ -1,7 +1,10 @@
-//! pprof: Google's protocol buffer, compressed. A sample for each stack of each thread, with process and thread as labels.
+//! pprof: Google's protocol buffer, compressed. A sample for each stack of each thread, with
+//! process and thread as labels.
 //!
-//! Three values: samples, time (running or waiting), processor time. Fields may come in any order, so samples are written
-//! as threads come, and what they refer to at the end. A library is a mapping; its addresses are relative to it.
+//! Called by [`super::export`]. A sample has three values: number of samples, time (running or
+//! waiting), processor time. Fields may come in any order, so samples are written per thread, and
+//! the entries that they refer to at the end. A library is a mapping; its addresses are relative to
+//! it.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -11,14 +14,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::ExportError;
-use super::bounded::Bounded;
+use super::bounded::BoundedWriter;
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::tree::What;
 use crate::output::ProfileFile;
 use crate::reading::{Frame, FrameId, Function, NodeId, Survey, Tables};
 
-/// Fields of `Profile`.
+/// Field numbers of `Profile`.
 mod field {
     pub(super) const SAMPLE_TYPE: u64 = 1;
     pub(super) const SAMPLE: u64 = 2;
@@ -33,7 +36,7 @@ mod field {
     pub(super) const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// Writes the file, compressed whatever its name.
+/// Writes the file, compressed regardless of its name.
 pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportError> {
     let mut file = ProfileFile::create(to)?;
     let by_name = to.extension().is_some_and(|extension| extension == "gz");
@@ -50,13 +53,16 @@ pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportEr
     Ok(totals)
 }
 
-fn write_to<W: Write>(recording: &Recording, out: W) -> Result<(Totals, Bounded<W>), ExportError> {
-    let mut profile = Profile::new(Bounded::new(out, recording.most_bytes()));
+fn write_to<W: Write>(
+    recording: &Recording,
+    out: W,
+) -> Result<(Totals, BoundedWriter<W>), ExportError> {
+    let mut profile = Profile::new(BoundedWriter::new(out, recording.most_bytes()));
     let totals = recording.threads(&mut profile)?;
     Ok((totals, profile.finish(recording.survey())?))
 }
 
-/// A function or a mapping and its number, which begins with 1.
+/// Functions or mappings with their numbers, which start at 1.
 type Numbered<K> = HashMap<K, u64>;
 
 struct Profile<W> {
@@ -67,14 +73,14 @@ struct Profile<W> {
     mappings: Numbered<u64>,
     /// By mapping, address, function and line.
     locations: Numbered<(u64, u64, u64, u64)>,
-    /// From and to.
+    /// Start of the first slice and end of the last, in nanoseconds since the session's start.
     times: Option<(i64, i64)>,
 }
 
-/// The largest number that readers know: theirs have a sign.
+/// The largest number that is written: readers use signed integers.
 const MOST: u64 = i64::MAX.unsigned_abs();
 
-/// What the samples of one stack add up to.
+/// The sums over the samples of one stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct Values {
     samples: u64,
@@ -117,8 +123,17 @@ impl<W: Write> Sink for Profile<W> {
 impl<W: Write> Profile<W> {
     fn new(out: W) -> Self {
         let texts = HashMap::from([(String::new(), 0)]);
-        let (functions, mappings, locations) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { out, texts, functions, mappings, locations, times: None }
+        let functions = HashMap::new();
+        let mappings = HashMap::new();
+        let locations = HashMap::new();
+        Self {
+            out,
+            texts,
+            functions,
+            mappings,
+            locations,
+            times: None,
+        }
     }
 
     fn put(&mut self, field: u64, message: &Message) -> std::io::Result<()> {
@@ -137,7 +152,11 @@ impl<W: Write> Profile<W> {
     }
 
     fn labels(&mut self, thread: &Thread<'_>) -> Vec<Message> {
-        let texts = [("process", thread.process), ("pid", thread.pid), ("thread", thread.name)];
+        let texts = [
+            ("process", thread.process),
+            ("pid", thread.pid),
+            ("thread", thread.name),
+        ];
         let mut labels: Vec<Message> = Vec::new();
         for (key, value) in texts {
             let mut label = Message::default();
@@ -152,7 +171,7 @@ impl<W: Write> Profile<W> {
         labels
     }
 
-    /// The places of a stack, the innermost first.
+    /// The locations of a stack, innermost first.
     fn stack(
         &mut self,
         tables: &Tables,
@@ -168,7 +187,10 @@ impl<W: Write> Profile<W> {
         }
         if locations.is_empty() {
             let name = What::Program.special().unwrap_or_default();
-            let function = self.function(&Function { name, ..Function::default() });
+            let function = self.function(&Function {
+                name,
+                ..Function::default()
+            });
             locations.push(self.numbered_location((0, 0, function, 0)));
         }
         locations
@@ -178,7 +200,8 @@ impl<W: Write> Profile<W> {
         let function = tables.function(frame.func).unwrap_or_default();
         let mapping = match function.library {
             Some(library) => {
-                let (name, next) = (self.text(library), self.mappings.len() as u64 + 1);
+                let name = self.text(library);
+                let next = self.mappings.len() as u64 + 1;
                 *self.mappings.entry(name).or_insert(next)
             }
             None => 0,
@@ -203,29 +226,46 @@ impl<W: Write> Profile<W> {
         *self.functions.entry(key).or_insert(next)
     }
 
-    /// What samples refer to, and what holds for all.
+    /// Writes the entries that samples refer to, and the profile's own fields.
     fn finish(mut self, survey: &Survey) -> Result<W, ExportError> {
         self.types(survey)?;
         for (name, id) in in_order(std::mem::take(&mut self.mappings)) {
             let mut mapping = Message::default();
-            // Wherever it was in some process: addresses are relative.
-            let fields = [(1, id), (3, MOST), (5, name), (7, 1), (8, 1), (9, 1), (10, 1)];
-            fields.into_iter().for_each(|(field, value)| mapping.number(field, value));
+            // The mapping covers the whole range because addresses are relative.
+            let fields = [
+                (1, id),
+                (3, MOST),
+                (5, name),
+                (7, 1),
+                (8, 1),
+                (9, 1),
+                (10, 1),
+            ];
+            fields
+                .into_iter()
+                .for_each(|(field, value)| mapping.number(field, value));
             self.put(field::MAPPING, &mapping)?;
         }
-        for ((mapping, address, function, line), id) in in_order(std::mem::take(&mut self.locations)) {
-            let (mut location, mut place) = (Message::default(), Message::default());
+        for ((mapping, address, function, line), id) in
+            in_order(std::mem::take(&mut self.locations))
+        {
+            let mut location = Message::default();
+            let mut place = Message::default();
             [(1, id), (2, mapping), (3, address)]
                 .into_iter()
                 .for_each(|(field, n)| location.number(field, n));
-            [(1, function), (2, line)].into_iter().for_each(|(field, n)| place.number(field, n));
+            [(1, function), (2, line)]
+                .into_iter()
+                .for_each(|(field, n)| place.number(field, n));
             location.message(4, &place);
             self.put(field::LOCATION, &location)?;
         }
         for ((name, file, line), id) in in_order(std::mem::take(&mut self.functions)) {
             let mut function = Message::default();
             let fields = [(1, id), (2, name), (3, name), (4, file), (5, line)];
-            fields.into_iter().for_each(|(field, value)| function.number(field, value));
+            fields
+                .into_iter()
+                .for_each(|(field, value)| function.number(field, value));
             self.put(field::FUNCTION, &function)?;
         }
         for (text, _) in in_order(std::mem::take(&mut self.texts)) {
@@ -237,19 +277,33 @@ impl<W: Write> Profile<W> {
     }
 
     fn types(&mut self, survey: &Survey) -> Result<(), ExportError> {
-        for (name, unit) in [("samples", "count"), ("wall", "nanoseconds"), ("cpu", "nanoseconds")] {
+        for (name, unit) in [
+            ("samples", "count"),
+            ("wall", "nanoseconds"),
+            ("cpu", "nanoseconds"),
+        ] {
             let value_type = self.value_type(name, unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }
         let period = self.value_type("wall", "nanoseconds");
         self.put(field::PERIOD_TYPE, &period)?;
-        let shown = if survey.meta.cpu_unit_ns().is_some() { "cpu" } else { "wall" };
+        let shown = if survey.meta.cpu_unit_ns().is_some() {
+            "cpu"
+        } else {
+            "wall"
+        };
         let default = self.text(shown);
         let (from, to) = self.times.unwrap_or_default();
         let start_ns = survey.meta.start_time.map_or(0.0, |ms| ms * 1e6);
         let mut whole = Message::default();
-        whole.number(field::TIME_NANOS, (start_ns as i64).saturating_add(from).max(0).unsigned_abs());
-        whole.number(field::DURATION_NANOS, to.saturating_sub(from).unsigned_abs());
+        whole.number(
+            field::TIME_NANOS,
+            (start_ns as i64).saturating_add(from).max(0).unsigned_abs(),
+        );
+        whole.number(
+            field::DURATION_NANOS,
+            to.saturating_sub(from).unsigned_abs(),
+        );
         whole.number(field::PERIOD, survey.meta.interval_ns().unsigned_abs());
         whole.number(field::DEFAULT_SAMPLE_TYPE, default);
         Ok(self.out.write_all(&whole.take())?)

@@ -1,8 +1,9 @@
-//! As much of the protocol buffers' wire format as pprof needs: numbers, texts, messages in messages.
+//! The part of the protocol buffers' wire format that pprof needs: numbers, texts, nested messages.
 //!
-//! A message is put together in memory, so its fields must be few; a whole profile is a sequence of them.
+//! Used by [`super::pprof`]. A message is built in memory, so it must be small; a whole profile is
+//! a sequence of messages.
 
-/// A message while it is put together.
+/// A message under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
@@ -10,7 +11,7 @@ const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 
 impl Message {
-    /// A number; 0, which is what a missing one means, takes no room.
+    /// Adds a number. 0 is the default and is not written.
     pub(super) fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3 | VARINT);
@@ -18,26 +19,26 @@ impl Message {
         }
     }
 
-    /// Text or bytes, also empty ones.
+    /// Adds text or bytes, also empty ones.
     pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) {
         self.varint(field << 3 | BYTES);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// A message in this one.
+    /// Adds a nested message.
     pub(super) fn message(&mut self, field: u64, message: &Self) {
         self.bytes(field, &message.0);
     }
 
-    /// A list of numbers, packed.
+    /// Adds a packed list of numbers.
     pub(super) fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
         let mut packed = Self::default();
         values.into_iter().for_each(|value| packed.varint(value));
         self.message(field, &packed);
     }
 
-    /// Its bytes; it is empty afterwards.
+    /// Returns the bytes and clears the message.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wire_format_is_that_of_its_specification() {
+    fn messages_have_the_specified_wire_format() {
         let mut message = Message::default();
         message.number(1, 150);
         message.number(3, 0);

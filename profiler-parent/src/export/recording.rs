@@ -1,6 +1,7 @@
-//! The threads of a profile as the formats write them: cut into slices of time.
+//! The threads of a profile in the form that formats write: cut into slices of time.
 //!
-//! One thread is held at a time, beside what [`ProfileReader`] holds.
+//! Called by every format. Invariant: besides the data of [`ProfileReader`], one thread at a time
+//! is in memory.
 
 use std::path::Path;
 
@@ -9,11 +10,11 @@ use super::slices::{Cut, Slice, bounded_ns};
 use super::{ExportError, ExportOptions, TimeKind};
 use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
 
-/// A thread as formats write it.
+/// The input of a format: one thread.
 #[derive(Debug)]
 pub(super) struct Thread<'t> {
     pub(super) process: &'t str,
-    /// As the profile has it: a number, or one with a life such as `12.1`.
+    /// As in the profile: a number, or a number with a suffix such as `12.1`.
     pub(super) pid: &'t str,
     pub(super) name: &'t str,
     pub(super) tid: u64,
@@ -21,27 +22,28 @@ pub(super) struct Thread<'t> {
     pub(super) tables: &'t Tables,
     pub(super) slices: &'t [Slice],
     pub(super) markers: &'t RawMarkers,
-    /// What markers' names and texts are places in.
+    /// The table of the names and texts of markers.
     pub(super) texts: &'t [String],
+    /// Nanoseconds to add to the times of markers.
     pub(super) shift_ns: i64,
 }
 
-/// What takes threads.
+/// A receiver of threads.
 pub(super) trait Sink {
-    /// Whether it shows markers.
+    /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
-    /// Takes a thread.
+    /// Writes a thread.
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError>;
 }
 
-/// A profile that was read once.
+/// A profile that was read once, and whose threads can be read.
 #[derive(Debug)]
 pub(super) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
 }
 
-/// What was read.
+/// The numbers of threads and samples that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) threads: u64,
@@ -50,8 +52,17 @@ pub(super) struct Totals {
 
 impl Recording {
     pub(super) fn open(path: &Path, options: &ExportOptions) -> Result<Self, ExportError> {
-        let reader = ProfileReader::open(path, Wanted { names: options.names, logs: false })?;
-        Ok(Self { reader, time: options.time })
+        let reader = ProfileReader::open(
+            path,
+            Wanted {
+                names: options.names,
+                logs: false,
+            },
+        )?;
+        Ok(Self {
+            reader,
+            time: options.time,
+        })
     }
 
     pub(super) const fn survey(&self) -> &Survey {
@@ -62,14 +73,18 @@ impl Recording {
         self.reader.into_survey()
     }
 
-    /// Bytes that an export of it may have, see [`super::bounded`].
+    /// The limit on the size of an export; see [`super::bounded`].
     pub(super) const fn most_bytes(&self) -> u64 {
         super::bounded::most_bytes(self.reader.length())
     }
 
-    /// Gives all threads to `sink`.
+    /// Passes all threads to `sink`.
     pub(super) fn threads<S: Sink>(&self, sink: &mut S) -> Result<Totals, ExportError> {
-        let mut cutter = Cutter { time: self.time, sink, totals: Totals::default() };
+        let mut cutter = Cutter {
+            time: self.time,
+            sink,
+            totals: Totals::default(),
+        };
         self.reader.threads(&mut cutter)?;
         Ok(cutter.totals)
     }
@@ -97,7 +112,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
         let slices = cut.slices(read.raw, read.tables, read.nodes);
         self.totals.threads += 1;
         self.totals.samples += slices.iter().filter(|slice| slice.is_sample).count() as u64;
-        let given = Thread {
+        let thread = Thread {
             process: read.process,
             pid: &read.raw.pid,
             name: read.name,
@@ -109,18 +124,37 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             texts: read.texts,
             shift_ns: cut.shift_ns,
         };
-        self.sink.thread(&given, survey)
+        self.sink.thread(&thread, survey)
     }
 }
 
-/// The times in which a thread or its process was paused, if the thread has samples.
+/// The pauses of a thread and its process; empty if the thread has no samples.
 fn pauses(thread: &reading::Thread<'_>, survey: &Survey) -> Pauses {
     if thread.raw.samples.0.iter().all(Vec::is_empty) {
         return Pauses::default();
     }
     let shift_ns = bounded_ns(survey.shift_ms(thread.part));
-    let shift = |at: i64| if at == i64::MIN || at == i64::MAX { at } else { at.saturating_add(shift_ns) };
-    let of_process = survey.parts.get(thread.part.0).into_iter().flat_map(|part| &part.paused);
-    let ranges = thread.raw.paused.iter().chain(of_process).filter_map(|range| range.ns());
-    Pauses::of(ranges.map(|(start, end)| (shift(start), shift(end))).collect())
+    let shift = |at: i64| {
+        if at == i64::MIN || at == i64::MAX {
+            at
+        } else {
+            at.saturating_add(shift_ns)
+        }
+    };
+    let of_process = survey
+        .parts
+        .get(thread.part.0)
+        .into_iter()
+        .flat_map(|part| &part.paused);
+    let ranges = thread
+        .raw
+        .paused
+        .iter()
+        .chain(of_process)
+        .filter_map(|range| range.ns());
+    Pauses::of(
+        ranges
+            .map(|(start, end)| (shift(start), shift(end)))
+            .collect(),
+    )
 }

@@ -1,15 +1,18 @@
-//! From samples to slices of time: what each sample stands for, and whether its thread ran.
+//! Converts samples to slices of time: the time that each sample represents, and whether its thread
+//! ran.
 //!
-//! A sample stands for the time since the one before it, as its processor time does: a stretch in which nothing could be
-//! sampled stays one slice with its whole length. The first of a thread stands for one interval. So the slices of a
-//! thread follow each other without gaps, and their sum is the time from the first one's start to the last sample.
+//! Used by [`super::recording`]. A sample and its processor time represent the time since the
+//! previous sample, so a period in which no sample was possible remains one slice of its whole
+//! length. The first sample of a thread represents one interval. Invariant: the slices of a thread
+//! are consecutive, and their sum is the time from the start of the first slice to the last sample.
 //!
-//! Samples that say themselves how long they lasted (weights in milliseconds, as an import has them) last from their own
-//! time on.
+//! Samples with their own durations (weights in milliseconds, as in an import) last from their time
+//! onwards.
 //!
-//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. Of one that used some of it the
-//! whole slice counts or none of it: the debt is kept for each function, so that the slices that a function keeps are as
-//! long as the processor time that it used, to within half a slice. No sample is invented, none is split.
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. Of any
+//! other sample, either the whole slice counts or none of it: a balance per function ensures that
+//! the slices counted for a function are as long as its processor time, to within half a slice. No
+//! sample is added or split.
 
 use std::collections::HashMap;
 
@@ -17,20 +20,20 @@ use super::TimeKind;
 use super::pauses::Pauses;
 use crate::reading::{FuncId, NodeId, RawThread, Tables, WeightType};
 
-/// What a thread did for a while.
+/// A slice of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
-    /// Nanoseconds since the session began.
+    /// Nanoseconds since the session's start.
     pub(super) start: i64,
-    /// Where the next one begins.
+    /// The start of the next slice.
     pub(super) end: i64,
-    /// `None`: it is not known what it did.
+    /// `None` if unknown.
     pub(super) stack: Option<NodeId>,
-    /// Not on a processor, or not sampled at all.
+    /// Not running on a processor, or not sampled at all.
     pub(super) is_idle: bool,
-    /// Processor time in it, in nanoseconds.
+    /// Processor time in nanoseconds.
     pub(super) cpu: u64,
-    /// False for a pause.
+    /// `false` for a pause.
     pub(super) is_sample: bool,
 }
 
@@ -40,57 +43,71 @@ impl Slice {
     }
 }
 
-/// What slices are cut with.
+/// Parameters for cutting slices.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) time: TimeKind,
     pub(super) interval_ns: i64,
     pub(super) cpu_unit_ns: Option<f64>,
-    /// Nanoseconds that are added to all times.
+    /// Nanoseconds added to all times.
     pub(super) shift_ns: i64,
-    /// When nothing was sampled, from and to.
+    /// The periods without sampling.
     pub(super) paused: Pauses,
 }
 
-/// Times that a file says are at most so many nanoseconds from the session's start, 36 years: so that differences of any
-/// two, and sums of what follows each other, are numbers.
+/// Limit on times in a file, in nanoseconds from the session's start (36 years), so that
+/// differences and sums of times do not overflow.
 const FARTHEST: i64 = 1 << 60;
 
 /// The same in milliseconds.
 const MOST_MS: f64 = FARTHEST as f64 / 1e6;
 
-/// Milliseconds of a file in nanoseconds; 0 for what is no time.
+/// Converts milliseconds of a file to nanoseconds; 0 for NaN.
 pub(super) fn bounded_ns(ms: f64) -> i64 {
     ((ms * 1e6).round() as i64).clamp(-FARTHEST, FARTHEST)
 }
 
 impl Cut {
-    /// The slices of a thread; `node` says what a stack of its samples is.
-    pub(super) fn slices(&self, thread: &RawThread, tables: &Tables, nodes: &[Option<NodeId>]) -> Vec<Slice> {
+    /// The slices of a thread; `nodes` has the stack of each sample.
+    pub(super) fn slices(
+        &self,
+        thread: &RawThread,
+        tables: &Tables,
+        nodes: &[Option<NodeId>],
+    ) -> Vec<Slice> {
         let times = self.times(thread);
         if thread.samples.1 == WeightType::Milliseconds {
             return timed(thread, &times, nodes);
         }
         let mut slices = Vec::with_capacity(times.len());
         let mut debts = Debts::default();
-        let mut before =
-            times.first().map_or(0, |first| first.saturating_sub(self.interval_ns.min(FARTHEST)));
+        let mut before = times.first().map_or(0, |first| {
+            first.saturating_sub(self.interval_ns.min(FARTHEST))
+        });
         for (row, at) in times.into_iter().enumerate() {
             let at = at.max(before);
             let paused = self.paused.between(before, at);
             if paused > 0 {
                 slices.push(Slice::pause(before, before + paused));
             }
-            let (start, stack) = (before + paused, nodes.get(row).copied().flatten());
+            let start = before + paused;
+            let stack = nodes.get(row).copied().flatten();
             let cpu = self.cpu(thread, row);
             let func = stack.and_then(|stack| Some(tables.leaf(stack)?.func));
             let is_idle = match self.time {
                 TimeKind::Cpu => !debts.is_busy(func, cpu, at - start, row == 0),
                 TimeKind::Wall => stack.is_none() && cpu == Some(0),
             };
-            // Of the first it is not known from when on it counts.
+            // The processor time of the first sample has an unknown start.
             let cpu = cpu.filter(|_| row > 0).unwrap_or(0);
-            slices.push(Slice { start, end: at, stack, is_idle, cpu, is_sample: true });
+            slices.push(Slice {
+                start,
+                end: at,
+                stack,
+                is_idle,
+                cpu,
+                is_sample: true,
+            });
             before = at;
         }
         slices
@@ -101,7 +118,7 @@ impl Cut {
         let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
         let mut ms = 0.0;
         let all = (0..stacks.len()).map(|row| {
-            // One that has no time stands where the one before it does.
+            // A sample without a time gets the time of the previous one.
             let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
             ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
             bounded_ns(ms)
@@ -115,16 +132,25 @@ impl Cut {
     }
 }
 
-/// Slices whose length is their weight.
+/// Slices whose lengths are their weights.
 fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
     let mut start = times.first().copied().unwrap_or(0);
     let slice = |row: usize| {
         let ms = thread.samples.number(4, row);
         let ns = if ms >= 0.0 { bounded_ns(ms) } else { 0 };
-        // Not beyond the next, whatever it says; a time that goes back stands still.
-        let end = times.get(row + 1).map_or(start.saturating_add(ns), |next| (*next).max(start));
+        // A slice ends at the next sample, regardless of its weight; times never decrease.
+        let end = times
+            .get(row + 1)
+            .map_or(start.saturating_add(ns), |next| (*next).max(start));
         let stack = nodes.get(row).copied().flatten();
-        let slice = Slice { start, end, stack, is_idle: false, cpu: 0, is_sample: true };
+        let slice = Slice {
+            start,
+            end,
+            stack,
+            is_idle: false,
+            cpu: 0,
+            is_sample: true,
+        };
         start = end;
         slice
     };
@@ -133,17 +159,33 @@ fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Sli
 
 impl Slice {
     const fn pause(start: i64, end: i64) -> Self {
-        Self { start, end, stack: None, is_idle: true, cpu: 0, is_sample: false }
+        Self {
+            start,
+            end,
+            stack: None,
+            is_idle: true,
+            cpu: 0,
+            is_sample: false,
+        }
     }
 }
 
-/// Processor time that functions used and no slice has been given for; negative if too much was given.
+/// For each function, the processor time that its slices do not account for yet; negative if they
+/// account for too much.
 #[derive(Debug, Default)]
 struct Debts(HashMap<Option<FuncId>, i64>);
 
 impl Debts {
-    fn is_busy(&mut self, func: Option<FuncId>, cpu: Option<u64>, length: i64, is_first: bool) -> bool {
-        // Not measured: it may have run.
+    /// Whether the slice counts as busy. Adds its processor time to the debt of its function, and
+    /// subtracts its length if it does.
+    fn is_busy(
+        &mut self,
+        func: Option<FuncId>,
+        cpu: Option<u64>,
+        length: i64,
+        is_first: bool,
+    ) -> bool {
+        // Without a measurement the thread may have run.
         let Some(cpu) = cpu else { return true };
         if cpu == 0 || is_first {
             return false;
@@ -164,57 +206,110 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     fn tables() -> Tables {
-        let func = Func { name: TextId(0), file: None, line: None, column: None, library: None };
-        let nodes = vec![Node { caller: None, frame: FrameId(0) }];
-        let frames = vec![Frame { func: FuncId(0), line: None, address: None }];
+        let func = Func {
+            name: TextId(0),
+            file: None,
+            line: None,
+            column: None,
+            library: None,
+        };
+        let nodes = vec![Node {
+            caller: None,
+            frame: FrameId(0),
+        }];
+        let frames = vec![Frame {
+            func: FuncId(0),
+            line: None,
+            address: None,
+        }];
         Tables::new(nodes, frames, vec![func], vec!["f".to_owned()])
     }
 
-    /// Times in milliseconds, processor time in nanoseconds; all in one function.
+    /// Slices from times in milliseconds and processor times in nanoseconds, all in one function.
     fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
-        let samples = Table::of([vec![0.0; times.len()], times.to_vec(), vec![], cpu.to_vec(), vec![]]);
+        let samples = Table::of([
+            vec![0.0; times.len()],
+            times.to_vec(),
+            vec![],
+            cpu.to_vec(),
+            vec![],
+        ]);
         let mut thread = RawThread::default();
         thread.samples = samples;
         let nodes = vec![Some(NodeId(0)); times.len()];
         let paused = Pauses::of(paused.to_vec());
-        let cut = Cut { time, interval_ns: MS, cpu_unit_ns: Some(1.0), shift_ns: 0, paused };
+        let cut = Cut {
+            time,
+            interval_ns: MS,
+            cpu_unit_ns: Some(1.0),
+            shift_ns: 0,
+            paused,
+        };
         cut.slices(&thread, &tables(), &nodes)
     }
 
     fn lengths(slices: &[Slice]) -> Vec<(u64, bool)> {
-        slices.iter().map(|slice| (slice.length() / 1000, slice.is_idle)).collect()
+        slices
+            .iter()
+            .map(|slice| (slice.length() / 1000, slice.is_idle))
+            .collect()
     }
 
     #[test]
-    fn x5_a_long_stretch_stays_one_slice_with_its_whole_length() {
+    fn x5_a_long_time_between_samples_stays_one_slice() {
         let slices = slices(TimeKind::Wall, &[1.0, 2.0, 52.0, 53.0], &[], &[]);
-        assert_eq!(lengths(&slices), [(1000, false), (1000, false), (50_000, false), (1000, false)]);
-        assert_eq!(slices[2].start, 2 * MS, "it begins where the one before ended");
+        assert_eq!(
+            lengths(&slices),
+            [(1000, false), (1000, false), (50_000, false), (1000, false)]
+        );
+        assert_eq!(
+            slices[2].start,
+            2 * MS,
+            "a slice begins where the previous one ended"
+        );
     }
 
     #[test]
-    fn x6_a_pause_is_in_no_function() {
-        let slices = slices(TimeKind::Wall, &[1.0, 101.0], &[], &[(10 * MS, 90 * MS), (95 * MS, 300 * MS)]);
-        assert_eq!(lengths(&slices), [(1000, false), (86_000, true), (14_000, false)]);
+    fn x6_a_pause_belongs_to_no_function() {
+        let slices = slices(
+            TimeKind::Wall,
+            &[1.0, 101.0],
+            &[],
+            &[(10 * MS, 90 * MS), (95 * MS, 300 * MS)],
+        );
+        assert_eq!(
+            lengths(&slices),
+            [(1000, false), (86_000, true), (14_000, false)]
+        );
         assert!(!slices[1].is_sample && slices[1].stack.is_none());
     }
 
     #[test]
-    fn x3_what_a_function_keeps_is_the_processor_time_that_it_used() {
+    fn x3_the_busy_slices_of_a_function_equal_its_processor_time() {
         let times: Vec<f64> = (1..=1001).map(f64::from).collect();
         for share in [0.0, 0.01, 0.3, 0.5, 0.77, 1.0] {
             let cpu = vec![share * 1e6; times.len()];
             let slices = slices(TimeKind::Cpu, &times, &cpu, &[]);
-            let busy: u64 = slices.iter().filter(|slice| !slice.is_idle).map(Slice::length).sum();
+            let busy: u64 = slices
+                .iter()
+                .filter(|slice| !slice.is_idle)
+                .map(Slice::length)
+                .sum();
             let used = share * 1e9;
             assert!((busy as f64 - used).abs() <= 5e5, "{share}: {busy}");
-            assert_eq!(slices.len(), times.len(), "none is invented");
+            assert_eq!(slices.len(), times.len(), "no slice is added");
         }
     }
 
     #[test]
-    fn a_time_that_goes_back_stands_still() {
+    fn a_sample_with_an_earlier_time_or_none_gets_the_previous_time() {
         let slices = slices(TimeKind::Wall, &[5.0, 3.0, f64::NAN, 6.0], &[], &[]);
-        assert_eq!(lengths(&slices).iter().map(|(us, _)| *us).collect::<Vec<_>>(), [1000, 0, 0, 1000]);
+        assert_eq!(
+            lengths(&slices)
+                .iter()
+                .map(|(us, _)| *us)
+                .collect::<Vec<_>>(),
+            [1000, 0, 0, 1000]
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! speedscope's own JSON: one profile for each thread that has samples, named "process / thread".
+//! The JSON format of speedscope: one profile for each thread with samples, named "process /
+//! thread".
 //!
-//! Profiles are written as they come; the functions that they share come last. Consecutive slices of one stack are one
-//! sample with the weight of all; time without a stack is an empty one.
+//! Called by [`super::export`]. Profiles are written per thread; the functions that they share come
+//! last. Consecutive slices with the same stack are one sample with the sum of their weights; time
+//! without a stack is an empty sample.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,7 +16,7 @@ use super::slices::Slice;
 use super::tree::What;
 use crate::reading::{FuncId, Function, Survey};
 
-/// How speedscope knows its files.
+/// The schema URL that identifies speedscope files.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 /// Writes the file to `out`.
@@ -23,10 +25,22 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
     out.begin_object();
     out.entry_str("$schema", SCHEMA);
     out.entry_str("exporter", concat!("profiler ", env!("CARGO_PKG_VERSION")));
-    out.entry_str("name", recording.survey().meta.product.as_deref().unwrap_or_default());
+    out.entry_str(
+        "name",
+        recording
+            .survey()
+            .meta
+            .product
+            .as_deref()
+            .unwrap_or_default(),
+    );
     out.key("profiles");
     out.begin_array();
-    let mut profiles = Profiles { out, functions: HashMap::new(), names: Vec::new() };
+    let mut profiles = Profiles {
+        out,
+        functions: HashMap::new(),
+        names: Vec::new(),
+    };
     let totals = recording.threads(&mut profiles)?;
     let Profiles { mut out, names, .. } = profiles;
     out.end_array();
@@ -42,7 +56,7 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
     Ok(totals)
 }
 
-/// A function with texts of its own, as those of a thread may go with it.
+/// A function with copies of its texts, because the texts of a thread may be dropped with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Owned {
     name: String,
@@ -53,7 +67,11 @@ struct Owned {
 impl Owned {
     fn of(function: &Function<'_>) -> Self {
         let file = function.file.or(function.library).map(str::to_owned);
-        Self { name: function.name.to_owned(), file, line: function.line }
+        Self {
+            name: function.name.to_owned(),
+            file,
+            line: function.line,
+        }
     }
 
     fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
@@ -77,12 +95,15 @@ struct Profiles<W: Write> {
 
 impl<W: Write> Sink for Profiles<W> {
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
-        let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) else {
+            return Ok(());
+        };
         let mut numbers = HashMap::new();
         let mut weights: Vec<u64> = Vec::new();
         self.out.begin_object();
         self.out.entry_str("type", "sampled");
-        self.out.entry_str("name", &format!("{} / {}", thread.process, thread.name));
+        self.out
+            .entry_str("name", &format!("{} / {}", thread.process, thread.name));
         self.out.entry_str("unit", "nanoseconds");
         for (key, at) in [("startValue", first.start), ("endValue", last.end)] {
             self.out.key(key);
@@ -116,7 +137,7 @@ impl<W: Write> Sink for Profiles<W> {
 }
 
 impl<W: Write> Profiles<W> {
-    /// Writes a stack, the outermost function first.
+    /// Writes a stack, outermost function first.
     fn stack(&mut self, thread: &Thread<'_>, slice: &Slice, numbers: &mut HashMap<FuncId, usize>) {
         self.out.begin_array();
         let stack = slice.stack.filter(|_| !slice.is_idle);
@@ -130,7 +151,9 @@ impl<W: Write> Profiles<W> {
             let number = match numbers.get(func) {
                 Some(known) => *known,
                 None => {
-                    let number = self.number(Owned::of(&thread.tables.function(*func).unwrap_or_default()));
+                    let number = self.number(Owned::of(
+                        &thread.tables.function(*func).unwrap_or_default(),
+                    ));
                     numbers.insert(*func, number);
                     number
                 }
@@ -139,7 +162,10 @@ impl<W: Write> Profiles<W> {
         }
         if funcs.is_empty() && !slice.is_idle {
             let name = What::Program.special().unwrap_or_default();
-            let number = self.number(Owned::of(&Function { name, ..Function::default() }));
+            let number = self.number(Owned::of(&Function {
+                name,
+                ..Function::default()
+            }));
             self.out.u64(number as u64);
         }
         self.out.end_array();
@@ -147,9 +173,12 @@ impl<W: Write> Profiles<W> {
 
     fn number(&mut self, function: Owned) -> usize {
         let next = self.names.len();
-        *self.functions.entry(function).or_insert_with_key(|function| {
-            self.names.push(function.clone());
-            next
-        })
+        *self
+            .functions
+            .entry(function)
+            .or_insert_with_key(|function| {
+                self.names.push(function.clone());
+                next
+            })
     }
 }

@@ -1,33 +1,35 @@
-//! The call tree of one thread: one node for each path of functions, as V8's formats want it.
+//! The call tree of one thread: one node for each path of functions, as V8's formats require.
 //!
-//! Two samples in one function on different lines are one node; a function that calls itself is one node more each time.
-//! Invariant: every node but the root has exactly one caller, and that has a smaller number.
+//! Used by the formats that have call trees. Two samples in one function on different lines share a
+//! node; each level of a recursion is a
+//! separate node. Invariant: every node except the root has exactly one caller, and the caller has
+//! a smaller number.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::slices::Slice;
 use crate::reading::{FuncId, NodeId, Tables};
 
-/// Number of a node; the root is 1.
+/// The number of a node; the root is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TreeId(pub(super) u32);
 
-/// The node that everything is below.
+/// The root.
 pub(super) const ROOT: TreeId = TreeId(1);
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Root,
-    /// Not on a processor.
+    /// The thread was not running on a processor.
     Idle,
-    /// It is not known where.
+    /// The function is unknown.
     Program,
     Func(FuncId),
 }
 
 impl What {
-    /// The names that viewers know, of what is no function.
+    /// The name that viewers expect for a node that is not a function.
     pub(super) const fn special(self) -> Option<&'static str> {
         match self {
             Self::Root => Some("(root)"),
@@ -44,13 +46,13 @@ pub(super) struct TreeNode {
     pub(super) what: What,
     pub(super) caller: Option<TreeId>,
     pub(super) children: Vec<TreeId>,
-    /// Samples on it.
+    /// Number of samples in it.
     pub(super) hits: u64,
-    /// Samples on it by line, from 1 on.
+    /// Number of samples in it by line, from 1.
     pub(super) lines: BTreeMap<u32, u64>,
 }
 
-/// See the [module](self).
+/// The call tree of one thread. See the [module](self).
 #[derive(Debug)]
 pub(super) struct CallTree {
     nodes: Vec<TreeNode>,
@@ -60,17 +62,21 @@ pub(super) struct CallTree {
 
 impl CallTree {
     pub(super) fn new() -> Self {
-        let mut tree = Self { nodes: Vec::new(), index: HashMap::new(), known: HashMap::new() };
+        let mut tree = Self {
+            nodes: Vec::new(),
+            index: HashMap::new(),
+            known: HashMap::new(),
+        };
         tree.push(What::Root, None);
         tree
     }
 
-    /// All nodes with their numbers, callers first.
+    /// All nodes with their numbers; callers come first.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (TreeId, &TreeNode)> {
         (ROOT.0..).map(TreeId).zip(&self.nodes)
     }
 
-    /// Counts a slice at its node, and says which that is, and the line.
+    /// Counts a slice in its node. Returns the node and the line.
     pub(super) fn count(&mut self, tables: &Tables, slice: &Slice) -> (TreeId, Option<u32>) {
         let id = self.place(tables, slice);
         let leaf = slice.stack.filter(|_| !slice.is_idle);
@@ -91,8 +97,12 @@ impl CallTree {
             Some(stack) => self.stack(tables, stack),
             None => ROOT,
         };
-        // A stack without a function is as good as none.
-        if place == ROOT { self.child(ROOT, What::Program) } else { place }
+        // A stack without a function is treated as missing.
+        if place == ROOT {
+            self.child(ROOT, What::Program)
+        } else {
+            place
+        }
     }
 
     fn stack(&mut self, tables: &Tables, stack: NodeId) -> TreeId {
@@ -130,7 +140,13 @@ impl CallTree {
     }
 
     fn push(&mut self, what: What, caller: Option<TreeId>) -> TreeId {
-        self.nodes.push(TreeNode { what, caller, children: Vec::new(), hits: 0, lines: BTreeMap::new() });
+        self.nodes.push(TreeNode {
+            what,
+            caller,
+            children: Vec::new(),
+            hits: 0,
+            lines: BTreeMap::new(),
+        });
         TreeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX))
     }
 
@@ -138,7 +154,7 @@ impl CallTree {
         self.nodes.get_mut((id.0 as usize).checked_sub(1)?)
     }
 
-    /// A node.
+    /// The node with this number.
     pub(super) fn node(&self, id: TreeId) -> Option<&TreeNode> {
         self.nodes.get((id.0 as usize).checked_sub(1)?)
     }
@@ -150,15 +166,39 @@ mod tests {
     use crate::reading::{Frame, FrameId, Func, Node, TextId};
 
     fn slice(stack: u32) -> Slice {
-        Slice { start: 0, end: 1, stack: Some(NodeId(stack)), is_idle: false, cpu: 0, is_sample: true }
+        Slice {
+            start: 0,
+            end: 1,
+            stack: Some(NodeId(stack)),
+            is_idle: false,
+            cpu: 0,
+            is_sample: true,
+        }
     }
 
-    /// `a` calls itself twice, and each of the three calls `b`, once on two lines; frame 3 has no function.
+    /// `a` calls itself twice, and each of the three calls `b`, one call being on two lines; frame
+    /// 3 has no function.
     fn tables() -> Tables {
-        let func = |name| Func { name: TextId(name), file: None, line: None, column: None, library: None };
-        let frame = |func, line| Frame { func: FuncId(func), line, address: None };
-        let node = |caller: Option<u32>, frame| Node { caller: caller.map(NodeId), frame: FrameId(frame) };
-        let (a, b, other_b, nothing) = (0, 1, 2, 3);
+        let func = |name| Func {
+            name: TextId(name),
+            file: None,
+            line: None,
+            column: None,
+            library: None,
+        };
+        let frame = |func, line| Frame {
+            func: FuncId(func),
+            line,
+            address: None,
+        };
+        let node = |caller: Option<u32>, frame| Node {
+            caller: caller.map(NodeId),
+            frame: FrameId(frame),
+        };
+        let a = 0;
+        let b = 1;
+        let other_b = 2;
+        let nothing = 3;
         Tables::new(
             vec![
                 node(None, a),
@@ -171,7 +211,12 @@ mod tests {
                 node(Some(2), nothing),
                 node(None, nothing),
             ],
-            vec![frame(0, None), frame(1, Some(7)), frame(1, Some(9)), frame(5, None)],
+            vec![
+                frame(0, None),
+                frame(1, Some(7)),
+                frame(1, Some(9)),
+                frame(5, None),
+            ],
             vec![func(0), func(1)],
             vec!["a".to_owned(), "b".to_owned()],
         )
@@ -179,27 +224,58 @@ mod tests {
 
     #[test]
     fn x2_recursion_and_shared_callees_give_every_node_one_caller() {
-        let (tables, mut tree) = (tables(), CallTree::new());
-        let ids: Vec<u32> = (0..9).map(|stack| tree.count(&tables, &slice(stack)).0.0).collect();
+        let tables = tables();
+        let mut tree = CallTree::new();
+        let ids: Vec<u32> = (0..9)
+            .map(|stack| tree.count(&tables, &slice(stack)).0.0)
+            .collect();
         assert_eq!(
             ids,
             [2, 3, 4, 5, 6, 7, 7, 4, 8],
-            "root 1; b on two lines is one node; no function is the caller"
+            "the root is 1; `b` on two lines is one node; a frame without a function adds no node"
         );
-        let callers: Vec<_> = tree.nodes().map(|(_, node)| node.caller.map(|id| id.0)).collect();
-        assert_eq!(callers, [None, Some(1), Some(2), Some(3), Some(2), Some(3), Some(4), Some(1)]);
-        let mut listed: Vec<TreeId> = tree.nodes().flat_map(|(_, node)| node.children.clone()).collect();
+        let callers: Vec<_> = tree
+            .nodes()
+            .map(|(_, node)| node.caller.map(|id| id.0))
+            .collect();
+        assert_eq!(
+            callers,
+            [
+                None,
+                Some(1),
+                Some(2),
+                Some(3),
+                Some(2),
+                Some(3),
+                Some(4),
+                Some(1)
+            ]
+        );
+        let mut listed: Vec<TreeId> = tree
+            .nodes()
+            .flat_map(|(_, node)| node.children.clone())
+            .collect();
         listed.sort();
-        assert_eq!(listed, (2..=8).map(TreeId).collect::<Vec<_>>(), "each is the child of one");
-        assert_eq!(tree.node(TreeId(7)).unwrap().lines, BTreeMap::from([(7, 1), (9, 1)]));
+        assert_eq!(
+            listed,
+            (2..=8).map(TreeId).collect::<Vec<_>>(),
+            "every node is the child of one node"
+        );
+        assert_eq!(
+            tree.node(TreeId(7)).unwrap().lines,
+            BTreeMap::from([(7, 1), (9, 1)])
+        );
         assert_eq!(tree.node(TreeId(8)).unwrap().what, What::Program);
     }
 
     #[test]
-    fn a_path_as_deep_as_a_file_says_needs_no_stack_of_ours() {
+    fn a_deep_path_is_built_without_recursion() {
         let mut deep = tables();
         deep.nodes = (0..200_000)
-            .map(|n: u32| Node { caller: n.checked_sub(1).map(NodeId), frame: FrameId(0) })
+            .map(|n: u32| Node {
+                caller: n.checked_sub(1).map(NodeId),
+                frame: FrameId(0),
+            })
             .collect();
         let mut tree = CallTree::new();
         assert_eq!(tree.place(&deep, &slice(199_999)), TreeId(200_001));

@@ -1,13 +1,13 @@
-//! Whether a child's bytes are what goes into a profile: one JSON object of the right shape.
+//! Checks that a child's bytes can go into a profile: one JSON object of the right shape.
 //!
 //! The parent runs every child's part through [`check`] before it copies it into the merged
-//! profile, where one stray bracket would spoil everybody's part. Invariants: memory is bounded
-//! whatever the input is (one buffer, [`MAX_DEPTH`] levels); nothing panics; what passes is
-//! valid to the strictest readers, so also UTF-8, surrogates and the range of numbers are checked.
+//! profile, where one stray bracket would make every part unreadable. Invariants: memory is bounded
+//! for every input (one buffer, [`MAX_DEPTH`] levels); nothing panics; accepted input is
+//! valid to the strictest readers, so UTF-8, surrogates and the range of numbers are checked, too.
 //!
-//! The shape: `meta` an object, `libs` an array, `threads` an array of objects, `processes`
-//! absent or an empty array. All other members may be anything. One pass, byte by byte, with a
-//! short cut through plain text; [`scan`] holds the grammar.
+//! The shape: `meta` an object, `libs` an array, `threads` an array of objects, `processes` absent
+//! or an empty array. All other members may be anything. The input is read once, byte by byte, with
+//! a fast path for plain text; [`scan`] holds the grammar.
 
 mod number;
 mod scan;
@@ -20,14 +20,14 @@ use self::scan::{Found, Scan};
 /// Deepest nesting that is accepted; the outer object is level 1.
 pub const MAX_DEPTH: usize = 64;
 
-/// Why a child's bytes do not go into a profile.
+/// Why a child's bytes cannot go into a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildJsonError {
     /// The bytes could not be read.
     #[error("cannot read: {0}")]
     Read(#[source] io::Error),
-    /// There are more bytes than allowed.
+    /// The input is longer than allowed.
     #[error("more than {limit} bytes")]
     TooLarge {
         /// The limit.
@@ -36,65 +36,65 @@ pub enum ChildJsonError {
     /// The text ends before the object does.
     #[error("cut after {at} bytes")]
     Cut {
-        /// Bytes that were there.
+        /// The length of the text, in bytes.
         at: u64,
     },
-    /// A byte that JSON does not have at this place.
+    /// A byte that JSON does not allow at this place.
     #[error("not JSON at byte {at}: expected {expected}")]
     NotJson {
-        /// Where.
+        /// The offset.
         at: u64,
-        /// What could have stood there.
+        /// What was expected.
         expected: &'static str,
     },
-    /// Something follows the object.
+    /// The object is followed by other text.
     #[error("bytes after the object, from byte {at}")]
     Trailing {
-        /// Where it begins.
+        /// The offset of that text.
         at: u64,
     },
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels at byte {at}")]
     TooDeep {
-        /// Where.
+        /// The offset.
         at: u64,
     },
     /// A text is not UTF-8.
     #[error("not UTF-8 at byte {at}")]
     NotUtf8 {
-        /// Where.
+        /// The offset.
         at: u64,
     },
     /// A text holds half of a surrogate pair.
     #[error("half of a surrogate pair at byte {at}")]
     LoneSurrogate {
-        /// Where.
+        /// The offset.
         at: u64,
     },
-    /// A number is too large for a reader, or absurdly long.
+    /// A number is too large for a reader, or has far too many digits.
     #[error("number out of range at byte {at}")]
     NumberOutOfRange {
-        /// Where.
+        /// The offset.
         at: u64,
     },
-    /// JSON, but not the part of a profile.
+    /// Valid JSON, but not a part of a profile.
     #[error("wrong shape: {0}")]
     WrongShape(&'static str),
 }
 
-/// What a part holds that passed.
+/// The properties of an accepted part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedJson {
-    /// All its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Elements of its `threads`.
+    /// Number of elements of `threads`.
     pub threads: u64,
 }
 
-/// Reads `input` to its end and judges it.
+/// Reads `input` to its end and checks it.
 ///
 /// # Errors
-/// All of [`ChildJsonError`]; the first that is met.
+/// All of [`ChildJsonError`]; the first error found.
 pub fn check(input: impl Read, limit: u64) -> Result<CheckedJson, ChildJsonError> {
     let mut scan = Scan::new(input, limit);
     let mut shape = Shape::default();
@@ -104,7 +104,7 @@ pub fn check(input: impl Read, limit: u64) -> Result<CheckedJson, ChildJsonError
     shape.complete(length)
 }
 
-/// The members that decide.
+/// The members that define the shape.
 #[derive(Debug, Default)]
 struct Shape {
     meta: bool,
@@ -126,7 +126,10 @@ impl Shape {
                 is(scan.value(1)?, Found::Array, "libs is not an array")
             }
             b"processes" => {
-                once(std::mem::replace(&mut self.processes, true), "processes twice")?;
+                once(
+                    std::mem::replace(&mut self.processes, true),
+                    "processes twice",
+                )?;
                 no_elements(scan)
             }
             b"threads" => {
@@ -141,7 +144,9 @@ impl Shape {
     fn complete(self, length: u64) -> Result<CheckedJson, ChildJsonError> {
         is(self.meta, true, "no meta")?;
         is(self.libs, true, "no libs")?;
-        let threads = self.threads.ok_or(ChildJsonError::WrongShape("no threads"))?;
+        let threads = self
+            .threads
+            .ok_or(ChildJsonError::WrongShape("no threads"))?;
         Ok(CheckedJson { length, threads })
     }
 }
@@ -151,7 +156,11 @@ fn once(seen_before: bool, complaint: &'static str) -> Result<(), ChildJsonError
 }
 
 fn is<T: PartialEq>(found: T, expected: T, complaint: &'static str) -> Result<(), ChildJsonError> {
-    if found == expected { Ok(()) } else { Err(ChildJsonError::WrongShape(complaint)) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(ChildJsonError::WrongShape(complaint))
+    }
 }
 
 fn threads<R: Read>(scan: &mut Scan<R>) -> Result<u64, ChildJsonError> {
@@ -166,7 +175,9 @@ fn threads<R: Read>(scan: &mut Scan<R>) -> Result<u64, ChildJsonError> {
 
 fn no_elements<R: Read>(scan: &mut Scan<R>) -> Result<(), ChildJsonError> {
     open_array(scan, "processes is not an array")?;
-    scan.elements(2, &mut |_| Err(ChildJsonError::WrongShape("processes is not empty")))
+    scan.elements(2, &mut |_| {
+        Err(ChildJsonError::WrongShape("processes is not empty"))
+    })
 }
 
 fn open_array<R: Read>(scan: &mut Scan<R>, complaint: &'static str) -> Result<(), ChildJsonError> {

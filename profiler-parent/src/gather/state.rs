@@ -1,17 +1,24 @@
-//! Who is waited for during a capture, and for how long: a machine without clock, channel or file.
+//! The waits of a capture, as a pure state machine: no clock, channel or file.
 //!
-//! The capture drives it: it asks every child for its part, makes the machine, feeds it what
-//! comes in and obeys what comes out; it calls again at [`Gather::next_wakeup`] at the latest.
-//! Invariants: every child leaves exactly once, accepted or given up; a child that gets on is
-//! waited for until the deadline, whatever the others do; one that does not is given up after
-//! the progress timeout, alone; at most one progress request per child is unanswered; what comes
-//! after a child was given up changes nothing, nor does the end of a child whose part was
-//! accepted; at the deadline nobody is waited for. A channel that closes is a hint only: most often
-//! the child is dying, so the news of its death is waited for shortly ([`DEATH_NEWS`]).
+//! The capture drives the machine. It asks every child for its part, creates the machine, feeds it
+//! the inputs and carries out the outputs. It calls [`Gather::step`] again at
+//! [`Gather::next_wakeup`] at the latest. Invariants:
 //!
-//! A child gets on when its proportion exceeds all it had reported before, or when its location
-//! changes. So a child that alternates between two locations is waited for until the deadline,
-//! and no longer.
+//! - The wait for a child ends exactly once: its part is accepted, or the child is given up. An
+//!   accepted part can still be rejected.
+//! - A child that makes progress is waited for until the deadline, regardless of the others. A
+//!   child that makes none is given up after the progress timeout, without effect on the others.
+//! - At most one progress request per child is unanswered.
+//! - Inputs from a child that was given up change nothing. Neither does the end of a child whose
+//!   part was accepted.
+//! - After the deadline no child is waited for.
+//!
+//! A closed channel alone does not end the wait: usually the child is dying, so the machine waits
+//! for the report of its death for at most [`DEATH_NEWS`].
+//!
+//! A child makes progress when its proportion exceeds all its previous ones, or when its location
+//! changes. So a child that alternates between two locations is waited for until the deadline, and
+//! no longer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +27,10 @@ use ipc_protocol::message::{GatherOutcome, Proportion};
 
 use super::verdict::Why;
 
-/// How long after its channel closed a child may still turn out to be dead.
+/// How long the report of a child's death is waited for after the child's channel has closed.
 pub const DEATH_NEWS: Millis = Millis::new(250);
 
-/// A point on the driver's clock, or a span of it, in milliseconds.
+/// A point on the driver's clock, or a duration, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(u64);
 
@@ -38,7 +45,7 @@ impl Millis {
         self.0
     }
 
-    /// This long after `self`.
+    /// The point `span` after `self`.
     #[must_use]
     pub const fn after(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
@@ -57,14 +64,14 @@ impl From<Millis> for Duration {
     }
 }
 
-/// How patient a capture is.
+/// The time limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Between an answer about progress and the next question.
+    /// Time between a progress answer and the next request.
     pub ask_every: Millis,
-    /// Longest time that a child may not get on.
+    /// Longest time without progress of a child.
     pub progress_timeout: Millis,
-    /// Longest time for everything.
+    /// Longest time of the whole capture.
     pub deadline: Millis,
 }
 
@@ -78,69 +85,69 @@ impl Default for Patience {
     }
 }
 
-/// What happens.
+/// An input of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<K> {
-    /// A child says how far it is.
+    /// A child reports its progress.
     Progress {
         /// The child.
         child: K,
         /// Its proportion; an invalid one is not progress.
         proportion: Proportion,
-        /// What it is writing.
+        /// The part of the profile that it is writing.
         location: String,
     },
-    /// A child says what came of it.
+    /// A child reports the outcome of its writing.
     Profile {
         /// The child.
         child: K,
-        /// What came of it.
+        /// The outcome.
         outcome: GatherOutcome,
     },
     /// A child ended.
     Died {
         /// The child.
         child: K,
-        /// How.
+        /// How it ended.
         why: Why,
     },
-    /// A child's channel closed. It may be dead: then [`Input::Died`] follows.
+    /// A child's channel closed. If the child is dead, [`Input::Died`] follows.
     HungUp {
         /// The child.
         child: K,
         /// How the channel ended.
         message: String,
     },
-    /// What a child wrote is not a part of a profile. May come after it was accepted.
+    /// A child's output is not a part of a profile. May also be fed after the part was accepted.
     Rejected {
         /// The child.
         child: K,
-        /// What is wrong with it.
+        /// The error in it.
         message: String,
     },
     /// Time passed.
     Tick,
 }
 
-/// What the driver must do.
+/// A command for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<K> {
-    /// Ask the child how far it is.
+    /// Ask the child for its progress.
     RequestProgress(K),
-    /// Check the child's outbox and take it. If it does not pass: [`Input::Rejected`].
+    /// Check the child's part file and take it. If it is invalid: [`Input::Rejected`].
     Accept(K),
     /// Cancel the child's work and read its memory instead.
     GiveUp {
         /// The child.
         child: K,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// Nobody is waited for any more. Comes once.
+    /// No child is waited for any more. Emitted once.
     Finished,
 }
 
-/// One capture.
+/// The waits of one capture.
 #[derive(Clone, Debug)]
 pub struct Gather<K> {
     patience: Patience,
@@ -150,6 +157,7 @@ pub struct Gather<K> {
     finished: bool,
 }
 
+/// The state of a child.
 #[derive(Clone, Debug)]
 enum Standing {
     Waiting(Waiting),
@@ -157,23 +165,25 @@ enum Standing {
     GivenUp,
 }
 
+/// The progress of a child that is waited for.
 #[derive(Clone, Debug)]
 struct Waiting {
+    /// Its highest proportion so far.
     best: Proportion,
     location: String,
-    /// When it last got on.
+    /// When it last made progress.
     moved: Millis,
-    /// When it was last asked, or was told to write.
+    /// When it was last asked for its progress, at first when it was asked for its part.
     asked: Millis,
-    /// Whether a question is unanswered.
+    /// Whether a progress request is unanswered.
     outstanding: bool,
     /// When and how its channel closed.
     hung_up: Option<(Millis, String)>,
 }
 
 impl<K: Clone + Ord> Gather<K> {
-    /// Begins to wait for `children`, who have been told to write at `now`. Feed it
-    /// [`Input::Tick`] at once: without children it has finished.
+    /// Begins to wait for `children`, which were asked for their parts at `now`. Feed it
+    /// [`Input::Tick`] at once: if there are no children, the machine finishes then.
     pub fn new(now: Millis, patience: Patience, children: impl IntoIterator<Item = K>) -> Self {
         let waiting = Waiting {
             best: Proportion::ZERO,
@@ -183,12 +193,21 @@ impl<K: Clone + Ord> Gather<K> {
             outstanding: false,
             hung_up: None,
         };
-        let children =
-            children.into_iter().map(|child| (child, Standing::Waiting(waiting.clone()))).collect();
-        Self { patience, started: now, now, children, finished: false }
+        let children = children
+            .into_iter()
+            .map(|child| (child, Standing::Waiting(waiting.clone())))
+            .collect();
+        Self {
+            patience,
+            started: now,
+            now,
+            children,
+            finished: false,
+        }
     }
 
-    /// Takes in what happened at `now`, and says what to do. A clock that goes back stands still.
+    /// Processes an input at `now`, and returns the commands. If the clock goes back, the latest
+    /// time counts.
     pub fn step(&mut self, now: Millis, input: Input<K>) -> Vec<Output<K>> {
         self.now = self.now.max(now);
         let mut outputs: Vec<_> = self.take_in(input).into_iter().collect();
@@ -205,17 +224,24 @@ impl<K: Clone + Ord> Gather<K> {
         let of_child = |child: &Waiting| match (&child.hung_up, child.outstanding) {
             (Some((at, _)), _) => child.gives_up(&self.patience).min(at.after(DEATH_NEWS)),
             (None, true) => child.gives_up(&self.patience),
-            (None, false) => child.gives_up(&self.patience).min(child.asks(&self.patience)),
+            (None, false) => child
+                .gives_up(&self.patience)
+                .min(child.asks(&self.patience)),
         };
-        Some(self.waiting().map(|(_, child)| of_child(child)).min()?.min(self.deadline()))
+        Some(
+            self.waiting()
+                .map(|(_, child)| of_child(child))
+                .min()?
+                .min(self.deadline()),
+        )
     }
 
-    /// The children that are waited for.
+    /// The children still waited for.
     pub fn pending(&self) -> impl Iterator<Item = &K> {
         self.waiting().map(|(key, _)| key)
     }
 
-    /// Whether nobody is waited for any more, and the driver was told.
+    /// Whether no child is waited for any more, and [`Output::Finished`] was returned.
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
@@ -225,24 +251,34 @@ impl<K: Clone + Ord> Gather<K> {
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&K, &Waiting)> {
-        self.children.iter().filter_map(|(key, standing)| match standing {
-            Standing::Waiting(waiting) => Some((key, waiting)),
-            _ => None,
-        })
+        self.children
+            .iter()
+            .filter_map(|(key, standing)| match standing {
+                Standing::Waiting(waiting) => Some((key, waiting)),
+                _ => None,
+            })
     }
 
     fn take_in(&mut self, input: Input<K>) -> Option<Output<K>> {
         match input {
-            Input::Progress { child, proportion, location } => {
+            Input::Progress {
+                child,
+                proportion,
+                location,
+            } => {
                 if let Some(Standing::Waiting(waiting)) = self.children.get_mut(&child) {
                     waiting.answer(self.now, proportion, location);
                 }
                 None
             }
-            Input::Profile { child, outcome: GatherOutcome::Written { .. } } => self.accept(child),
-            Input::Profile { child, outcome: GatherOutcome::Failed(message) } => {
-                self.give_up_waiting(child, Why::Refused { message })
-            }
+            Input::Profile {
+                child,
+                outcome: GatherOutcome::Written { .. },
+            } => self.accept(child),
+            Input::Profile {
+                child,
+                outcome: GatherOutcome::Failed(message),
+            } => self.give_up_waiting(child, Why::Refused { message }),
             Input::Died { child, why } => self.give_up_waiting(child, why),
             Input::HungUp { child, message } => {
                 if let Some(Standing::Waiting(waiting)) = self.children.get_mut(&child) {
@@ -273,31 +309,45 @@ impl<K: Clone + Ord> Gather<K> {
         Some(Output::GiveUp { child, why })
     }
 
-    /// Also an accepted part may turn out to be none.
+    /// Rejects a part, which may have been accepted before.
     fn reject(&mut self, child: K, message: String) -> Option<Output<K>> {
         let standing = self.children.get_mut(&child)?;
         if matches!(standing, Standing::GivenUp) {
             return None;
         }
         *standing = Standing::GivenUp;
-        Some(Output::GiveUp { child, why: Why::Refused { message } })
+        Some(Output::GiveUp {
+            child,
+            why: Why::Refused { message },
+        })
     }
 
     fn judge_time(&mut self, outputs: &mut Vec<Output<K>>) {
-        let (now, patience, deadline) = (self.now, self.patience, self.deadline());
+        let now = self.now;
+        let patience = self.patience;
+        let deadline = self.deadline();
         for (child, standing) in &mut self.children {
-            let Standing::Waiting(waiting) = standing else { continue };
+            let Standing::Waiting(waiting) = standing else {
+                continue;
+            };
             let why = match waiting.gives_up(&patience) {
                 frozen if frozen < deadline && frozen <= now => Some(Why::Frozen),
                 _ if deadline <= now => Some(Why::Late),
                 _ => None,
             };
-            let why = if waiting.is_lost(now) { Some(Why::Gone) } else { why };
-            // A closed channel says more than the time that passed.
+            let why = if waiting.is_lost(now) {
+                Some(Why::Gone)
+            } else {
+                why
+            };
+            // A closed channel is a more precise reason than a timeout.
             let hung_up = why.as_ref().and_then(|_| waiting.hung_up.take());
             let why = hung_up.map(|(_, message)| Why::Refused { message }).or(why);
             if let Some(why) = why {
-                outputs.push(Output::GiveUp { child: child.clone(), why });
+                outputs.push(Output::GiveUp {
+                    child: child.clone(),
+                    why,
+                });
                 *standing = Standing::GivenUp;
             } else if waiting.ask(now, &patience) {
                 outputs.push(Output::RequestProgress(child.clone()));
@@ -315,12 +365,14 @@ impl Waiting {
         self.asked.after(patience.ask_every)
     }
 
-    /// Whether its channel closed so long ago that it is not dying, but refuses.
+    /// Whether its channel closed at least [`DEATH_NEWS`] ago: the child is not dying, but refuses.
     fn is_lost(&self, now: Millis) -> bool {
-        self.hung_up.as_ref().is_some_and(|(at, _)| at.after(DEATH_NEWS) <= now)
+        self.hung_up
+            .as_ref()
+            .is_some_and(|(at, _)| at.after(DEATH_NEWS) <= now)
     }
 
-    /// Whether to ask now, in which case it counts as asked.
+    /// Whether to ask now; if so, notes it as asked.
     fn ask(&mut self, now: Millis, patience: &Patience) -> bool {
         let due = !self.outstanding && self.hung_up.is_none() && self.asks(patience) <= now;
         if due {

@@ -1,7 +1,7 @@
-//! What a profile says about each process: how its data came to be there, or why not.
+//! The verdict of a profile on each process: how its data came into the profile, or why it did not.
 //!
-//! Decided by the capture, written into `processes` and `profileGatheringLog`, shown to the
-//! user. Invariant: a process of the session without a [`Verdict`] does not exist.
+//! Decided by the capture, written into `processes` and `profileGatheringLog`, shown to the user.
+//! Invariant: every process of the session has a [`Verdict`].
 
 use std::fmt;
 use std::process::ExitStatus;
@@ -12,83 +12,84 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
-    /// By itself, as asked.
+    /// From the process itself, or from the memory of a process that is running or has exited.
     Complete,
-    /// Through its memory, which the parent read; all of it is there.
+    /// From its memory, which the parent read completely.
     Recovered {
-        /// Why it did not come by itself.
+        /// Why the process did not deliver it.
         why: Why,
     },
-    /// Through its memory, some of which could not be read.
+    /// From its memory, which could be read only in part.
     Partial {
-        /// Why it is not all there.
+        /// Why data is missing.
         why: Why,
     },
-    /// Not at all.
+    /// Not in the profile.
     Missing {
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// What kept a process from handing over its part.
+/// What kept a process from delivering its part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Why {
     /// A signal ended it.
     Crashed {
-        /// Which, such as `signal 9 (SIGKILL)`.
+        /// The signal, such as `signal 9 (SIGKILL)`.
         status: String,
     },
-    /// A signal that asks to end did so: Ctrl-C, a terminal that closed, `kill`.
+    /// A signal that requests its end ended it: Ctrl-C, a closed terminal, `kill`.
     Stopped {
-        /// Which, such as `signal 2 (SIGINT)`.
+        /// The signal, such as `signal 2 (SIGINT)`.
         status: String,
     },
-    /// It ended by itself.
+    /// It exited with an exit code.
     Exited {
         /// Its exit code.
         status: i32,
     },
-    /// It ended, nobody knows how.
+    /// It ended in an unknown way.
     Gone,
-    /// It lived, but its part did not get on.
+    /// It was alive, but its part made no progress.
     Frozen,
-    /// Its part got on, but was not there in time.
+    /// Its part made progress, but was not finished in time.
     Late,
-    /// It answered with an error, or with something that is not a part of a profile.
+    /// It answered with an error, or with invalid data.
     Refused {
         /// The error.
         message: String,
     },
-    /// It still runs; its memory was read without asking it.
+    /// It is still running; its memory was read without asking it.
     Running,
-    /// It was started but never spoke to the parent: as a rule, it does not call `profiler_child::init()`.
+    /// It was started but never connected to the parent: usually, it does not call
+    /// `profiler_child::init()`.
     NeverConnected,
-    /// All that it recorded was older than what the memory limit or the duration window keeps.
+    /// All of its data was older than what the memory limit or the duration window keeps.
     Expired,
-    /// It ended by itself and had recorded nothing.
+    /// It exited without having recorded anything.
     RecordedNothing,
     /// It runs without profiling.
     Unprofiled {
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// Its memory cannot be read.
     Unreadable {
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
 }
 
 impl Verdict {
-    /// Whether anything of the process is in the profile.
+    /// Whether the profile contains data of the process.
     pub const fn is_present(&self) -> bool {
         !matches!(self, Self::Missing { .. })
     }
 
-    /// What went wrong, if anything did.
+    /// The reason for missing or recovered data, if any.
     pub const fn why(&self) -> Option<&Why> {
         match self {
             Self::Complete => None,
@@ -98,15 +99,17 @@ impl Verdict {
 }
 
 impl Why {
-    /// Whether the process ended by itself and without an error, so that its memory holds all
-    /// that it ever recorded.
+    /// Whether the process exited with an exit code, not by a signal, so that its memory holds
+    /// everything that it recorded.
     pub const fn is_orderly(&self) -> bool {
         matches!(self, Self::Exited { .. })
     }
 
-    /// What the end of a process says. `None`: somebody else took its exit status.
+    /// The reason for a process that has ended with `status`; `None` if other code took the status.
     pub fn ended(status: Option<ExitStatus>) -> Self {
-        let Some(ended) = status else { return Self::Gone };
+        let Some(ended) = status else {
+            return Self::Gone;
+        };
         match (ended.code(), signal_of(ended)) {
             (Some(status), _) => Self::Exited { status },
             (None, Some(status)) if is_asked_to_end(ended) => Self::Stopped { status },
@@ -120,7 +123,11 @@ impl Why {
 fn signal_of(status: ExitStatus) -> Option<String> {
     use std::os::unix::process::ExitStatusExt;
     let number = status.signal()?;
-    let dumped = if status.core_dumped() { ", core dumped" } else { "" };
+    let dumped = if status.core_dumped() {
+        ", core dumped"
+    } else {
+        ""
+    };
     Some(match signal_name(number) {
         Some(name) => format!("signal {number} ({name}{dumped})"),
         None => format!("signal {number}"),
@@ -130,7 +137,10 @@ fn signal_of(status: ExitStatus) -> Option<String> {
 #[cfg(unix)]
 fn is_asked_to_end(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    matches!(status.signal(), Some(libc::SIGHUP | libc::SIGINT | libc::SIGTERM))
+    matches!(
+        status.signal(),
+        Some(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)
+    )
 }
 
 #[cfg(not(unix))]
@@ -205,12 +215,25 @@ mod tests {
 
     #[test]
     fn a_verdict_reads_as_a_sentence() {
-        let crashed = Why::Crashed { status: "signal 9 (SIGKILL)".into() };
+        let crashed = Why::Crashed {
+            status: "signal 9 (SIGKILL)".into(),
+        };
         let texts = [
             (Verdict::Complete, "complete"),
-            (Verdict::Recovered { why: crashed }, "recovered: crashed with signal 9 (SIGKILL)"),
-            (Verdict::Partial { why: Why::Frozen }, "partial: frozen: made no progress"),
-            (Verdict::Missing { why: Why::NeverConnected }, "missing: never connected"),
+            (
+                Verdict::Recovered { why: crashed },
+                "recovered: crashed with signal 9 (SIGKILL)",
+            ),
+            (
+                Verdict::Partial { why: Why::Frozen },
+                "partial: frozen: made no progress",
+            ),
+            (
+                Verdict::Missing {
+                    why: Why::NeverConnected,
+                },
+                "missing: never connected",
+            ),
         ];
         for (verdict, text) in texts {
             assert_eq!(verdict.to_string(), text);
@@ -219,7 +242,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn who_was_asked_to_end_did_not_crash() {
+    fn a_process_ended_by_a_termination_signal_did_not_crash() {
         use std::os::unix::process::ExitStatusExt;
         let of = |raw| Why::ended(Some(ExitStatus::from_raw(raw))).to_string();
         assert_eq!(of(libc::SIGINT), "ended by signal 2 (SIGINT)");
@@ -230,14 +253,22 @@ mod tests {
 
     #[test]
     fn a_verdict_has_a_json_form() {
-        assert_eq!(to_value(Verdict::Complete).unwrap(), json!({ "verdict": "complete" }));
-        let why = Why::Refused { message: "no \"disk\"".into() };
+        assert_eq!(
+            to_value(Verdict::Complete).unwrap(),
+            json!({ "verdict": "complete" })
+        );
+        let why = Why::Refused {
+            message: "no \"disk\"".into(),
+        };
         assert_eq!(
             to_value(Verdict::Recovered { why }).unwrap(),
             json!({ "verdict": "recovered", "why": { "reason": "refused", "message": "no \"disk\"" } })
         );
         assert_eq!(
-            to_value(Verdict::Missing { why: Why::NeverConnected }).unwrap(),
+            to_value(Verdict::Missing {
+                why: Why::NeverConnected
+            })
+            .unwrap(),
             json!({ "verdict": "missing", "why": { "reason": "never-connected" } })
         );
     }
@@ -251,13 +282,28 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_end_of_a_process_is_told_apart() {
+    fn exits_crashes_and_unknown_ends_are_distinguished() {
         use std::os::unix::process::ExitStatusExt;
         let ended = |raw| Why::ended(Some(ExitStatus::from_raw(raw)));
         assert_eq!(ended(3 << 8), Why::Exited { status: 3 });
-        assert_eq!(ended(9), Why::Crashed { status: "signal 9 (SIGKILL)".into() });
-        assert_eq!(ended(6 | 0x80), Why::Crashed { status: "signal 6 (SIGABRT, core dumped)".into() });
-        assert_eq!(ended(64), Why::Crashed { status: "signal 64".into() });
+        assert_eq!(
+            ended(9),
+            Why::Crashed {
+                status: "signal 9 (SIGKILL)".into()
+            }
+        );
+        assert_eq!(
+            ended(6 | 0x80),
+            Why::Crashed {
+                status: "signal 6 (SIGABRT, core dumped)".into()
+            }
+        );
+        assert_eq!(
+            ended(64),
+            Why::Crashed {
+                status: "signal 64".into()
+            }
+        );
         assert_eq!(Why::ended(None), Why::Gone);
     }
 }

@@ -1,4 +1,6 @@
-//! Groups of one kind, name and labels in several processes, as one row.
+//! Merges groups of the same kind, name and labels in several processes into one row.
+//!
+//! Called by applications and the live page.
 
 use std::collections::HashMap;
 
@@ -12,41 +14,43 @@ use super::snapshot::{GroupId, GroupRow, GroupsSnapshot, ProcessGroups, ProcessS
 /// A group in one process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Member {
-    /// Identity of the group there.
+    /// Identity of the group in that process.
     pub id: GroupId,
     /// The process.
     pub pid: ProcessId,
     /// Its shown name.
     pub process: String,
-    /// What it is doing.
+    /// The state of the process.
     pub standing: ProcessStanding,
-    /// What the group came to there.
+    /// The group's totals in that process.
     pub totals: GroupTotals,
 }
 
 /// A group in all processes that have it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MergedGroup {
-    /// What it stands for.
+    /// Its kind.
     pub kind: GroupKind,
     /// Shown name.
     pub name: String,
-    /// What else is known of it.
+    /// Its labels.
     pub labels: Vec<(String, String)>,
-    /// What it came to in all of them together.
+    /// Its totals over all processes.
     pub totals: GroupTotals,
-    /// Each by itself, in the order in which they came.
+    /// The group in each of these processes, in the order of the snapshot.
     pub members: Vec<Member>,
 }
 
 impl GroupsSnapshot {
-    /// The groups, each once however many processes have it, in the order in which they first appear. Works for snapshots and for
-    /// differences.
+    /// The groups, merged over processes, in the order of first appearance. Works for snapshots and
+    /// for differences.
     pub fn merged(&self) -> Vec<MergedGroup> {
         let mut merged: Vec<MergedGroup> = Vec::new();
         let mut places = HashMap::new();
         for (process, row) in self.rows() {
-            let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
+            let place = *places
+                .entry((row.kind, &row.name, &row.labels))
+                .or_insert(merged.len());
             match merged.get_mut(place) {
                 Some(group) => group.members.push(member(process, row)),
                 None => merged.push(MergedGroup::of(process, row)),
@@ -60,16 +64,31 @@ impl GroupsSnapshot {
 }
 
 impl MergedGroup {
-    /// The first one; its totals come when all members are there.
+    /// Begins with the first member; the totals follow when all members are known.
     fn of(process: &ProcessGroups, row: &GroupRow) -> Self {
-        let (kind, name, labels) = (row.kind, row.name.clone(), row.labels.clone());
-        Self { kind, name, labels, totals: GroupTotals::nothing(), members: vec![member(process, row)] }
+        let kind = row.kind;
+        let name = row.name.clone();
+        let labels = row.labels.clone();
+        Self {
+            kind,
+            name,
+            labels,
+            totals: GroupTotals::nothing(),
+            members: vec![member(process, row)],
+        }
     }
 }
 
 fn member(process: &ProcessGroups, row: &GroupRow) -> Member {
-    let (id, totals) = (row.id, row.totals.clone());
-    Member { id, pid: process.pid, process: process.name.clone(), standing: process.standing, totals }
+    let id = row.id;
+    let totals = row.totals.clone();
+    Member {
+        id,
+        pid: process.pid,
+        process: process.name.clone(),
+        standing: process.standing,
+        totals,
+    }
 }
 
 #[cfg(test)]
@@ -84,19 +103,27 @@ mod tests {
 
     fn row(pool: u128, number: u32, name: &str, ticks: u64) -> GroupRow {
         GroupRow {
-            id: GroupId { pool: PoolId::new(pool), epoch: 1, number: GroupIndex::new(number) },
+            id: GroupId {
+                pool: PoolId::new(pool),
+                epoch: 1,
+                number: GroupIndex::new(number),
+            },
             kind: GroupKind::Plugin,
             name: name.to_owned(),
             labels: Vec::new(),
             is_fine: false,
-            totals: GroupTotals { ticks, ..GroupTotals::nothing() },
+            totals: GroupTotals {
+                ticks,
+                ..GroupTotals::nothing()
+            },
             status: RowStatus::Known,
             last: None,
         }
     }
 
     fn process(pool: u128, groups: Vec<GroupRow>) -> ProcessGroups {
-        let (pid, name) = (ProcessId::new(1), format!("process {pool}"));
+        let pid = ProcessId::new(1);
+        let name = format!("process {pool}");
         let standing = ProcessStanding::Live;
         ProcessGroups {
             pool: PoolId::new(pool),
@@ -110,40 +137,60 @@ mod tests {
     }
 
     fn snapshot(at_ns: i64, processes: Vec<ProcessGroups>) -> GroupsSnapshot {
-        GroupsSnapshot { at_ns, processes, ..GroupsSnapshot::default() }
+        GroupsSnapshot {
+            at_ns,
+            processes,
+            ..GroupsSnapshot::default()
+        }
     }
 
     #[test]
     fn equal_groups_of_several_processes_are_one_row() {
         let all = snapshot(
             0,
-            vec![process(1, vec![row(1, 0, "a", 3), row(1, 1, "b", 1)]), process(2, vec![row(2, 0, "b", 5)])],
+            vec![
+                process(1, vec![row(1, 0, "a", 3), row(1, 1, "b", 1)]),
+                process(2, vec![row(2, 0, "b", 5)]),
+            ],
         );
         let merged = all.merged();
-        let rows: Vec<_> =
-            merged.iter().map(|it| (it.name.as_str(), it.totals.ticks, it.members.len())).collect();
+        let rows: Vec<_> = merged
+            .iter()
+            .map(|it| (it.name.as_str(), it.totals.ticks, it.members.len()))
+            .collect();
         assert_eq!(rows, [("a", 3, 1), ("b", 6, 2)]);
         assert_eq!(merged[1].members[1].process, "process 2");
     }
 
     #[test]
-    fn a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
+    fn many_groups_of_one_name_are_merged_without_quadratic_work() {
         const ROWS: u32 = 40_000;
-        let peak = |place| Peak { ended_ns: place, duration_ns: 1 };
+        let peak = |place| Peak {
+            ended_ns: place,
+            duration_ns: 1,
+        };
         let shown = |number: u32| {
             let mut row = row(1, number, "same", 1);
-            row.totals.peaks =
-                (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
+            row.totals.peaks = (0..10)
+                .map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place))
+                .collect();
             row
         };
         let all = snapshot(0, vec![process(1, (0..ROWS).map(shown).collect())]);
         let (done, merged) = crossbeam_channel::bounded(1);
         let thread = spawn_quiet("test-merge", move || drop(done.send(all.merged()))).unwrap();
-        // Work that grows with the square takes minutes.
-        let merged = merged.recv_timeout(std::time::Duration::from_secs(120)).expect("it is still at it");
+        // Quadratic work would take minutes.
+        let merged = merged
+            .recv_timeout(std::time::Duration::from_secs(120))
+            .expect("the merge did not finish in time");
         thread.join().unwrap();
-        let [same] = &merged[..] else { panic!("{} rows", merged.len()) };
-        assert_eq!((same.totals.ticks, same.totals.peaks.len()), (u64::from(ROWS), 10 * ROWS as usize));
+        let [same] = &merged[..] else {
+            panic!("{} rows", merged.len())
+        };
+        assert_eq!(
+            (same.totals.ticks, same.totals.peaks.len()),
+            (u64::from(ROWS), 10 * ROWS as usize)
+        );
         assert!(same.totals.peaks.is_sorted());
     }
 
@@ -151,15 +198,29 @@ mod tests {
     fn p12_a_difference_has_new_groups_against_zero_and_gone_ones_with_their_final_totals() {
         let before = snapshot(
             1_000,
-            vec![process(1, vec![row(1, 0, "stays", 3)]), process(2, vec![row(2, 0, "goes", 7)])],
+            vec![
+                process(1, vec![row(1, 0, "stays", 3)]),
+                process(2, vec![row(2, 0, "goes", 7)]),
+            ],
         );
-        let after = snapshot(5_000, vec![process(1, vec![row(1, 0, "stays", 4), row(1, 1, "comes", 2)])]);
+        let after = snapshot(
+            5_000,
+            vec![process(
+                1,
+                vec![row(1, 0, "stays", 4), row(1, 1, "comes", 2)],
+            )],
+        );
         let difference = after.since(&before);
         assert_eq!(difference.interval_ns, Some(4_000));
         let rows: Vec<_> = difference
             .rows()
             .map(|(_, row)| {
-                (row.name.as_str(), row.totals.ticks, row.status, row.last.as_ref().unwrap().ticks)
+                (
+                    row.name.as_str(),
+                    row.totals.ticks,
+                    row.status,
+                    row.last.as_ref().unwrap().ticks,
+                )
             })
             .collect();
         assert_eq!(
@@ -171,7 +232,10 @@ mod tests {
             ]
         );
         assert!(
-            difference.rows().zip(after.rows()).all(|((_, a), (_, b))| a.id == b.id),
+            difference
+                .rows()
+                .zip(after.rows())
+                .all(|((_, a), (_, b))| a.id == b.id),
             "identity never changes"
         );
     }
@@ -182,6 +246,9 @@ mod tests {
         let json = serde_json::to_value(&all).unwrap();
         assert_eq!(json["processes"][0]["groups"][0]["totals"]["ticks"], 3);
         assert_eq!(json["processes"][0]["standing"], "live");
-        assert_eq!(serde_json::to_value(all.merged()).unwrap()[0]["kind"], "plugin");
+        assert_eq!(
+            serde_json::to_value(all.merged()).unwrap()[0]["kind"],
+            "plugin"
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! The groups of all processes, read from their pools: which are slow now.
+//! The groups of all processes, read from their pools. They show which groups are slow now.
 //!
 //! Applications call [`Session::groups`](crate::Session::groups) and
-//! [`Session::monitor`](crate::Session::monitor); alerts and the live page use the same reader. No child
-//! is asked, so no child can delay a snapshot. A process that is stopped is read and reported as
-//! frozen, a process that is dead keeps its final totals, and a process whose pool cannot be read is
-//! listed as missing. What groups are and how they are counted is in [`profiler_core::groups`].
+//! [`Session::monitor`](crate::Session::monitor); alerts and the live page use the same reader. No
+//! child is asked, so no child can delay a snapshot. A stopped process is read and reported as
+//! frozen, a dead process keeps its final totals, and a process whose pool cannot be read is listed
+//! as missing. [`profiler_core::groups`] defines groups and their totals.
 
 mod delta;
 mod merged;

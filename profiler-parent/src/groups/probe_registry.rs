@@ -1,10 +1,11 @@
-//! Which probes are wanted, counted over all monitors.
+//! The registry of the probes that all monitors together request.
 //!
 //! Probes are counted here for all processes together. The first [`Monitor`] of a probe turns it on
-//! in this process at once and wakes the supervisor, which reads [`ProbeRegistry::wanted`] and tells
-//! all children; the last one turns it off. A child that connects later is told what is wanted then.
-//! Invariants: no caller waits, neither for a child nor for the supervisor; the latest state counts;
-//! nothing changes after the session's end; a [`Monitor`] keeps nothing of the session.
+//! in this process at once and wakes the supervisor, which reads [`ProbeRegistry::wanted`] and
+//! sends the probes to all children; the last one turns it off. A child that connects later gets
+//! the current probes. Invariants: no caller waits for a child or for the supervisor; the
+//! supervisor reads the latest state; nothing changes after the session's end; a [`Monitor`] holds
+//! no resources of the session.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -17,26 +18,30 @@ type Wake = Box<dyn Fn() + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 #[derive(Debug, Default)]
 struct ProbeCounts {
-    /// How many want each of [`Probes::EACH`].
+    /// The number of monitors for each of [`Probes::EACH`].
     counts: [usize; Probes::EACH.len()],
-    /// What was wanted when it last changed, before the session's end.
+    /// The wanted probes after the last change before the session's end.
     latest: Probes,
     is_over: bool,
 }
 
 impl ProbeCounts {
     fn wanted(&self) -> Probes {
-        let each = Probes::EACH.iter().zip(self.counts).filter(|(_, count)| *count > 0);
+        let each = Probes::EACH
+            .iter()
+            .zip(self.counts)
+            .filter(|(_, count)| *count > 0);
         each.fold(Probes::NONE, |all, ((probe, _), _)| all.with(*probe))
     }
 
     fn count(&mut self, probes: Probes, change: fn(usize) -> usize) {
         let each = Probes::EACH.iter().zip(&mut self.counts);
-        each.filter(|((probe, _), _)| probes.contains(*probe)).for_each(|(_, count)| *count = change(*count));
+        each.filter(|((probe, _), _)| probes.contains(*probe))
+            .for_each(|(_, count)| *count = change(*count));
     }
 }
 
-/// See the head of this file.
+/// The registry of probes. See the head of this file.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeRegistry(Mutex<ProbeCounts>);
 
@@ -45,7 +50,7 @@ impl ProbeRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more wants these probes, or one less.
+    /// Applies `change` to the counts of these probes.
     fn change(&self, wake: &Wake, probes: Probes, change: fn(usize) -> usize) {
         let mut state = self.lock();
         state.count(probes, change);
@@ -57,19 +62,19 @@ impl ProbeRegistry {
         }
     }
 
-    /// The probes that are wanted of all processes now.
+    /// The probes that all processes must measure now.
     pub(crate) fn wanted(&self) -> Probes {
         self.lock().latest
     }
 
-    /// The session is over: no probe is wanted any more.
+    /// Ends the session: no probe is wanted any more.
     pub(crate) fn close(&self) {
         self.lock().is_over = true;
         groups::set_probes(Probes::NONE);
     }
 }
 
-/// Makes all processes measure these probes, also processes that are started later, until it is
+/// Makes all processes measure these probes, including processes started later, until it is
 /// dropped.
 #[must_use = "nothing is measured any more when this is dropped"]
 pub struct Monitor {
@@ -80,7 +85,9 @@ pub struct Monitor {
 
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Monitor").field("probes", &self.probes).finish_non_exhaustive()
+        f.debug_struct("Monitor")
+            .field("probes", &self.probes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,10 +100,14 @@ impl Monitor {
     ) -> Self {
         let wake: Wake = Box::new(wake);
         registry.change(&wake, probes, |count| count.saturating_add(1));
-        Self { registry, wake, probes }
+        Self {
+            registry,
+            wake,
+            probes,
+        }
     }
 
-    /// What it wants.
+    /// The probes that it requests.
     pub const fn probes(&self) -> Probes {
         self.probes
     }
@@ -104,7 +115,8 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        self.registry.change(&self.wake, self.probes, |count| count.saturating_sub(1));
+        self.registry
+            .change(&self.wake, self.probes, |count| count.saturating_sub(1));
     }
 }
 
@@ -119,28 +131,35 @@ mod tests {
     use crate::supervisor::{SupervisorEvent, Waker};
 
     #[test]
-    fn p11_a_hub_that_is_too_busy_to_hear_makes_nobody_wait_and_finds_the_latest_word() {
+    fn p11_a_busy_supervisor_delays_no_monitor_and_later_reads_the_latest_probes() {
         let (events, queue) = bounded(1);
         events.send(SupervisorEvent::Woken).unwrap();
-        let (registry, waker) = (Arc::<ProbeRegistry>::default(), Waker::new(events));
-        let theirs = Arc::clone(&registry);
+        let registry = Arc::<ProbeRegistry>::default();
+        let waker = Waker::new(events);
+        let shared = Arc::clone(&registry);
         let (done, is_done) = bounded(1);
-        let wanting = move || {
+        let create = move || {
             let early = waker.clone();
-            drop(Monitor::new(Arc::clone(&theirs), move || early.wake(), Probes::JANK));
-            let monitor = Monitor::new(theirs, move || waker.wake(), Probes::BLOCKING);
+            drop(Monitor::new(
+                Arc::clone(&shared),
+                move || early.wake(),
+                Probes::JANK,
+            ));
+            let monitor = Monitor::new(shared, move || waker.wake(), Probes::BLOCKING);
             done.send(()).unwrap();
             monitor
         };
-        let thread = spawn_quiet("test-monitor", wanting).unwrap();
-        is_done.recv_timeout(Duration::from_secs(120)).expect("it waits for the supervisor");
+        let thread = spawn_quiet("test-monitor", create).unwrap();
+        is_done
+            .recv_timeout(Duration::from_secs(120))
+            .expect("a monitor waited for the supervisor");
         assert_eq!((registry.wanted(), queue.len()), (Probes::BLOCKING, 1));
         drop(thread.join().unwrap());
         assert_eq!(registry.wanted(), Probes::NONE);
     }
 
     #[test]
-    fn p11_a_probe_is_wanted_until_the_last_has_let_go() {
+    fn p11_a_probe_is_wanted_until_its_last_monitor_is_dropped() {
         let mut counts = ProbeCounts::default();
         counts.count(Probes::JANK.with(Probes::CPU), |count| count + 1);
         counts.count(Probes::JANK, |count| count + 1);

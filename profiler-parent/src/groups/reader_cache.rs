@@ -1,4 +1,4 @@
-//! Readers of the groups in pools, kept from one snapshot to the next.
+//! A cache of readers of the groups in pools, kept between snapshots.
 //!
 //! Used by [`super::snapshot_reader`]. A reader keeps its pool open. Invariant: the cache keeps no
 //! pool open that the session has given up, and none after the session's end.
@@ -19,7 +19,7 @@ struct CachedReaders {
     is_over: bool,
 }
 
-/// See the head of this file.
+/// A cache of readers. See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct ReaderCache(Mutex<CachedReaders>);
 
@@ -28,8 +28,8 @@ impl ReaderCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the reader of a pool out, to be put back by [`Self::keep`]. `None` if there is none or
-    /// another thread has it.
+    /// Takes out the reader of a pool; [`Self::keep`] returns it. `None` if the pool has no reader
+    /// or another thread has it.
     pub(super) fn take(&self, key: PoolId) -> Option<PoolGroupReader> {
         self.lock().all.remove(&key)
     }
@@ -42,10 +42,10 @@ impl ReaderCache {
         }
     }
 
-    /// The pool is not needed any more.
+    /// Drops the reader of a pool that is no longer needed.
     pub(super) fn forget(&self, key: PoolId) {
         let reader = self.lock().all.remove(&key);
-        drop(reader); // without the lock: closing a pool frees it
+        drop(reader); // after the unlock: closing a pool frees it
     }
 
     /// Keeps only the readers of these pools.
@@ -53,7 +53,7 @@ impl ReaderCache {
         self.lock().all.retain(|key, _| is_there(*key));
     }
 
-    /// The session is over.
+    /// Drops all readers at the end of the session.
     pub(super) fn close(&self) {
         let mut readers = self.lock();
         readers.is_over = true;
@@ -72,25 +72,39 @@ mod tests {
 
     /// A reader of a new pool, and another reference to that pool.
     fn reader() -> (PoolGroupReader, Arc<OwnFile>) {
-        let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
-        let (clock, params) = (SessionClock::start_now(), SessionParams::default());
-        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "pool".into() };
+        let id = pool::new_id().unwrap();
+        let limit = ByteLimit::new(1 << 20);
+        let clock = SessionClock::start_now();
+        let params = SessionParams::default();
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock,
+            params,
+            name: "pool".into(),
+        };
         let file = Arc::new(pool::create(&spec).unwrap().into());
         (PoolGroupReader::open(Arc::clone(&file)).unwrap(), file)
     }
 
     #[test]
-    fn p12_a_reader_keeps_its_pool_no_longer_than_somebody_needs_that() {
-        let (cache, key) = (ReaderCache::default(), PoolId::new(1));
+    fn p12_the_cache_drops_the_readers_of_pools_that_are_not_needed() {
+        let cache = ReaderCache::default();
+        let key = PoolId::new(1);
         let (kept, file) = reader();
         cache.keep(key, kept);
         cache.forget(key);
-        assert_eq!(Arc::strong_count(&file), 1, "its memory is gone");
+        assert_eq!(Arc::strong_count(&file), 1, "a forgotten pool is closed");
         let (kept, file) = reader();
         cache.keep(key, kept);
         let late = cache.take(key).unwrap();
         cache.close();
         cache.keep(key, late);
-        assert_eq!(Arc::strong_count(&file), 1, "the session was over before the snapshot was");
+        assert_eq!(
+            Arc::strong_count(&file),
+            1,
+            "a reader that comes back after the session's end is dropped"
+        );
     }
 }

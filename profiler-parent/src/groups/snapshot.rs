@@ -1,4 +1,6 @@
 //! All groups of all processes at one time, as plain data that serialises.
+//!
+//! Made by [`super::snapshot_reader`], read by applications, alerts and the live page.
 
 use std::fmt;
 
@@ -7,15 +9,15 @@ use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
 use profiler_core::internal::reader::groups::GroupTotals;
 use serde::{Serialize, Serializer};
 
-/// Identity of a group in a process, for as long as the session lasts; another life of the process is another group. Shown
-/// as text that is not to be taken apart.
+/// Identity of a group in a process, valid for one session. A process that is started again has
+/// another identity. The displayed text is opaque: do not parse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId {
-    /// Which process, beyond doubt.
+    /// The identity of the process.
     pub pool: PoolId,
-    /// Which of the process's own sessions.
+    /// The number of the process's own session.
     pub epoch: u64,
-    /// Which of its groups.
+    /// The number of the group.
     pub number: GroupIndex,
 }
 
@@ -31,29 +33,30 @@ impl Serialize for GroupId {
     }
 }
 
-/// What a process is doing.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProcessStanding {
     /// It runs.
     Live,
-    /// It stands still: it was stopped, or is in a debugger. Its numbers are those of when it stopped.
+    /// It is stopped, for example by a signal or a debugger. Its totals date from the stop.
     Frozen,
-    /// It has ended. Its numbers are final.
+    /// It has ended. Its totals are final.
     Gone,
 }
 
-/// How a row compares with the snapshot before.
+/// A row's status compared with the previous snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowStatus {
-    /// It was there, or nothing was compared.
+    /// It existed before, or nothing was compared.
     #[default]
     Known,
-    /// It was not there: its difference is against zero.
+    /// It is new: its difference is against zero.
     New,
-    /// It is not there any more: its process is not listed any more, and what it last came to is in `last`.
+    /// It is no longer in the snapshot, because its process is no longer listed; `last` has its
+    /// last totals.
     Gone,
 }
 
@@ -62,19 +65,19 @@ pub enum RowStatus {
 pub struct GroupRow {
     /// Identity.
     pub id: GroupId,
-    /// What it stands for.
+    /// Its kind.
     pub kind: GroupKind,
-    /// Shown name. That of a process's own group is the process's.
+    /// Shown name. A process's own group has the name of the process.
     pub name: String,
-    /// What else is known of it.
+    /// Its labels.
     pub labels: Vec<(String, String)>,
     /// Whether it is measured only with [`Probes::FINE`].
     pub is_fine: bool,
-    /// What it came to; in a difference, what was added.
+    /// Its totals; in a difference, the increase.
     pub totals: GroupTotals,
-    /// How it compares with the snapshot before.
+    /// Its status compared with the previous snapshot.
     pub status: RowStatus,
-    /// In a difference, what it came to in all.
+    /// In a difference, the absolute totals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<GroupTotals>,
 }
@@ -82,72 +85,80 @@ pub struct GroupRow {
 /// The groups of a process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessGroups {
-    /// Which process, beyond doubt. Shown as text.
+    /// The identity of the process. Shown as text.
     #[serde(serialize_with = "as_hex")]
     pub pool: PoolId,
     /// System number.
     pub pid: ProcessId,
     /// Shown name.
     pub name: String,
-    /// What it is doing.
+    /// The state of the process.
     pub standing: ProcessStanding,
-    /// What it measures. A child that has just been started, or is stopped, may still measure what it did before.
+    /// The probes that it measures. A child that has just been started, or is stopped, may still
+    /// measure its previous probes.
     #[serde(serialize_with = "as_names")]
     pub probes: Probes,
-    /// Groups that found no room: their numbers are nowhere.
+    /// The number of groups that found no room and have no totals.
     pub left_out: u64,
-    /// Its groups, in the order in which they came.
+    /// Its groups, in the order of creation.
     pub groups: Vec<GroupRow>,
 }
 
 impl ProcessGroups {
-    /// Its group of this kind and name.
+    /// Returns its group of this kind and name.
     pub fn group(&self, kind: GroupKind, name: &str) -> Option<&GroupRow> {
-        self.groups.iter().find(|row| row.kind == kind && row.name == name)
+        self.groups
+            .iter()
+            .find(|row| row.kind == kind && row.name == name)
     }
 }
 
-/// A process whose groups are not known.
+/// A process whose groups could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingProcess {
     /// System number.
     pub pid: ProcessId,
     /// Shown name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// All groups of all processes at one time, or what was added between two times.
+/// All groups of all processes at one time, or the increase between two times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupsSnapshot {
     /// When it was taken, in nanoseconds since the session's start.
     pub at_ns: i64,
-    /// The same in wall time, nanoseconds since the Unix epoch.
+    /// The same time as wall time, in nanoseconds since the Unix epoch.
     pub date_unix_ns: u64,
-    /// In a difference, the nanoseconds between the two.
+    /// In a difference, the nanoseconds between the two snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
-    /// The processes, the parent first, then in the order in which they came.
+    /// The processes, the parent first, then in the order in which they joined.
     pub processes: Vec<ProcessGroups>,
     /// Processes that could not be read.
     pub missing: Vec<MissingProcess>,
 }
 
 impl GroupsSnapshot {
-    /// The process of this name that came first.
+    /// Returns the first process of this name.
     pub fn process(&self, name: &str) -> Option<&ProcessGroups> {
         self.processes.iter().find(|process| process.name == name)
     }
 
     /// All rows, each with its process.
     pub fn rows(&self) -> impl Iterator<Item = (&ProcessGroups, &GroupRow)> {
-        self.processes.iter().flat_map(|process| process.groups.iter().map(move |row| (process, row)))
+        self.processes
+            .iter()
+            .flat_map(|process| process.groups.iter().map(move |row| (process, row)))
     }
 
-    /// Whether a group of that identity is in it.
+    /// Returns the group with that identity, if the snapshot contains it.
     pub fn row(&self, id: GroupId) -> Option<&GroupRow> {
-        let process = self.processes.iter().find(|process| process.pool == id.pool)?;
+        let process = self
+            .processes
+            .iter()
+            .find(|process| process.pool == id.pool)?;
         process.groups.iter().find(|row| row.id == id)
     }
 }
@@ -156,7 +167,7 @@ fn as_hex<S: Serializer>(pool: &PoolId, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(&format_args!("{:032x}", pool.get()))
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde requires
 fn as_names<S: Serializer>(probes: &Probes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(probes.names())
 }

@@ -2,7 +2,7 @@
 //!
 //! Runs on the thread of the caller. The list of processes is copied under its lock, and pools are
 //! read without it. Reading a pool in memory never waits. Reading a pool in a file may wait for the
-//! disk, so no further pool is read after the time-out; the remaining processes are listed as
+//! disk, so no further pool is read after the timeout; the remaining processes are listed as
 //! missing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,16 +24,18 @@ use super::stopped_cache::StoppedCache;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
-/// Groups that are kept of a process when its pool is closed, those with the most time first.
+/// The largest number of groups of a process that are kept when its pool is closed: those with the
+/// most time.
 const MOST_FINAL: usize = 64;
 
-/// What is to be read of a process.
+/// The data source of a process.
 enum Source {
     Pool(Arc<OwnFile>),
     Final(Arc<PoolGroups>),
     Missing(String),
 }
 
+/// A process whose groups are to be read.
 struct Candidate {
     key: PoolId,
     order: u64,
@@ -48,12 +50,21 @@ impl Candidate {
         let source = match (&process.remains, &process.groups) {
             (_, Some(groups)) => Source::Final(Arc::clone(groups)),
             (Remains::Pool(file), None) => Source::Pool(Arc::clone(file)),
-            (Remains::Expired(_), None) => Source::Missing("its memory is gone".to_owned()),
+            (Remains::Expired(_), None) => Source::Missing("its pool is closed".to_owned()),
             (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
         };
         let has_ended = matches!(process.state, ProcessState::Exited(_));
-        let (order, pid, name) = (process.order, process.pid, process.name.clone());
-        Self { key, order, pid, name, has_ended, source }
+        let order = process.order;
+        let pid = process.pid;
+        let name = process.name.clone();
+        Self {
+            key,
+            order,
+            pid,
+            name,
+            has_ended,
+            source,
+        }
     }
 
     fn standing(&self, is_stopped: impl Fn(&Self) -> bool) -> ProcessStanding {
@@ -78,8 +89,16 @@ pub(crate) struct SnapshotReader {
 
 impl SnapshotReader {
     pub(crate) fn new(processes: Arc<ProcessTable>, time: SessionTime) -> Self {
-        let (readers, stopped, recent) = (ReaderCache::default(), Mutex::default(), Mutex::default());
-        Self { processes, time, readers, stopped, recent }
+        let readers = ReaderCache::default();
+        let stopped = Mutex::default();
+        let recent = Mutex::default();
+        Self {
+            processes,
+            time,
+            readers,
+            stopped,
+            recent,
+        }
     }
 
     /// The time of the session.
@@ -87,14 +106,16 @@ impl SnapshotReader {
         self.time
     }
 
-    /// The groups of all processes as they are now.
+    /// Returns the current groups of all processes.
     pub(crate) fn snapshot(&self, timeout: Duration) -> GroupsSnapshot {
-        self.read_all(timeout, self.candidates(), |process| crate::sys::is_stopped(process.pid))
+        self.read_all(timeout, self.candidates(), |process| {
+            crate::sys::is_stopped(process.pid)
+        })
     }
 
-    /// For periodic callers. Returns the latest snapshot that any of them took if it is at most
-    /// `age` nanoseconds old, else a new one. With many processes the new one may take from earlier
-    /// snapshots whether a process is stopped.
+    /// Returns a snapshot for periodic callers: the latest one that any of them took if it is at
+    /// most `age` nanoseconds old, otherwise a new one. With many processes, the information
+    /// whether a process is stopped may come from an earlier snapshot.
     pub(crate) fn recent_snapshot(&self, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
         let now = self.time.now().0;
         let recent = lock(&self.recent).upgrade();
@@ -109,24 +130,34 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// The pool of this process is not needed any more.
+    /// Drops the reader of a pool that is no longer needed.
     pub(crate) fn forget_reader(&self, key: PoolId) {
         self.readers.forget(key);
     }
 
-    /// The session is over: no pool is kept open any more.
+    /// Ends the session: no pool is kept open any more.
     pub(crate) fn close(&self) {
         self.readers.close();
     }
 
-    /// The stopped processes. The system is asked under the lock: it answers at once.
+    /// Returns the stopped processes. The lock is held while the system is asked, because the
+    /// system answers at once.
     fn stopped_among(&self, candidates: &[Candidate]) -> BTreeSet<PoolId> {
-        let pids: BTreeMap<PoolId, ProcessId> =
-            candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
+        let pids: BTreeMap<PoolId, ProcessId> = candidates
+            .iter()
+            .filter(|one| !one.has_ended)
+            .map(|one| (one.key, one.pid))
+            .collect();
         let running: Vec<PoolId> = pids.keys().copied().collect();
         let mut stopped = lock(&self.stopped);
-        stopped.update(&running, |key| pids.get(&key).is_some_and(|pid| crate::sys::is_stopped(*pid)));
-        running.into_iter().filter(|key| stopped.is_stopped(*key)).collect()
+        stopped.update(&running, |key| {
+            pids.get(&key)
+                .is_some_and(|pid| crate::sys::is_stopped(*pid))
+        });
+        running
+            .into_iter()
+            .filter(|key| stopped.is_stopped(*key))
+            .collect()
     }
 
     fn read_all(
@@ -140,13 +171,22 @@ impl SnapshotReader {
         let at = SessionNs(converter.since_start_ns(start));
         let bound = converter.ticks_in(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let date_unix_ns = self.time.date_of(at).0;
-        let mut snapshot = GroupsSnapshot { at_ns: at.0, date_unix_ns, ..GroupsSnapshot::default() };
+        let mut snapshot = GroupsSnapshot {
+            at_ns: at.0,
+            date_unix_ns,
+            ..GroupsSnapshot::default()
+        };
         for candidate in candidates {
             let is_late = Timestamp::now().since(start) > bound;
-            let groups =
-                if is_late { Err("the time-out had passed".to_owned()) } else { self.read(&candidate) };
+            let groups = if is_late {
+                Err("the timeout had passed".to_owned())
+            } else {
+                self.read(&candidate)
+            };
             match groups {
-                Ok(groups) => snapshot.processes.push(shown(&candidate, &groups, &is_stopped)),
+                Ok(groups) => snapshot
+                    .processes
+                    .push(shown(&candidate, &groups, &is_stopped)),
                 Err(why) => {
                     let Candidate { pid, name, .. } = candidate;
                     snapshot.missing.push(MissingProcess { pid, name, why });
@@ -156,12 +196,14 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// All processes, in the order in which they came.
+    /// All processes, in the order in which they joined.
     fn candidates(&self) -> Vec<Candidate> {
         let all = self.processes.lock();
         self.readers.keep_only(|key| has_pool(&all, key));
-        let mut candidates: Vec<Candidate> =
-            all.iter().map(|(key, process)| Candidate::of(*key, process)).collect();
+        let mut candidates: Vec<Candidate> = all
+            .iter()
+            .map(|(key, process)| Candidate::of(*key, process))
+            .collect();
         drop(all);
         candidates.sort_by_key(|candidate| candidate.order);
         candidates
@@ -171,7 +213,9 @@ impl SnapshotReader {
         match &candidate.source {
             Source::Missing(why) => Err(why.clone()),
             Source::Final(groups) => Ok(Arc::clone(groups)),
-            Source::Pool(file) => self.read_pool(candidate.key, file).map_err(|error| error.to_string()),
+            Source::Pool(file) => self
+                .read_pool(candidate.key, file)
+                .map_err(|error| error.to_string()),
         }
     }
 
@@ -183,8 +227,9 @@ impl SnapshotReader {
         Ok(Arc::new(groups))
     }
 
-    /// Keeps a reader for the next snapshot, unless its pool was given up meanwhile. That happens
-    /// under the lock of the table, and the reader is forgotten after it, so none stays.
+    /// Keeps a reader for the next snapshot, unless the session has given up its pool meanwhile. A
+    /// pool is given up under the lock of the table, and its reader is forgotten afterwards, so no
+    /// such reader stays in the cache.
     fn keep(&self, key: PoolId, reader: PoolGroupReader) {
         let all = self.processes.lock();
         if has_pool(&all, key) {
@@ -197,9 +242,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether its pool is there still.
+/// Whether the process still has its pool.
 fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
-    all.get(&key).is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
+    all.get(&key)
+        .is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
 }
 
 fn shown(
@@ -211,9 +257,17 @@ fn shown(
         let definition = &reading.definition;
         let is_process = definition.kind == GroupKind::Process;
         GroupRow {
-            id: GroupId { pool: candidate.key, epoch: found.epoch, number: reading.index },
+            id: GroupId {
+                pool: candidate.key,
+                epoch: found.epoch,
+                number: reading.index,
+            },
             kind: definition.kind,
-            name: if is_process { candidate.name.clone() } else { definition.name.clone() },
+            name: if is_process {
+                candidate.name.clone()
+            } else {
+                definition.name.clone()
+            },
             labels: definition.labels.clone(),
             is_fine: definition.is_fine,
             totals: reading.totals.clone(),
@@ -232,13 +286,19 @@ fn shown(
     }
 }
 
-/// The final totals of a process whose pool is about to go.
+/// The final totals of a process whose pool is about to be closed.
 pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
-    let mut found = GroupReader::open(Arc::clone(pool)).and_then(|mut reader| reader.read()).ok()?;
+    let mut found = GroupReader::open(Arc::clone(pool))
+        .and_then(|mut reader| reader.read())
+        .ok()?;
     found.groups.retain(|group| !group.totals.is_idle());
     if found.groups.len() > MOST_FINAL {
-        found.groups.sort_by_key(|group| std::cmp::Reverse((group.totals.wall_ns, group.totals.ticks)));
-        found.left_out = found.left_out.saturating_add((found.groups.len() - MOST_FINAL) as u64);
+        found
+            .groups
+            .sort_by_key(|group| std::cmp::Reverse((group.totals.wall_ns, group.totals.ticks)));
+        found.left_out = found
+            .left_out
+            .saturating_add((found.groups.len() - MOST_FINAL) as u64);
         found.groups.truncate(MOST_FINAL);
         found.groups.sort_by_key(|group| group.index);
     }

@@ -1,30 +1,34 @@
-//! Which processes are stopped, for periodic callers.
+//! A cache of which processes are stopped, for periodic callers.
 //!
-//! The system must be asked about each process, which costs more than reading its groups. With many
-//! processes an update therefore asks only about those that were not asked about for the longest
-//! time. Up to 50 processes the answer is current; with 200 it is from one of the last four updates.
+//! Used by [`super::snapshot_reader`]. Asking the system about a process costs more than reading
+//! its groups. With many processes, an update therefore asks only about those with the oldest
+//! answers. With up to 50 processes every answer is current; with 200 it is from one of the last
+//! four updates.
 
 use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
 
-/// Processes that one update asks about.
+/// The number of processes that one update asks about.
 const ASKED_AT_ONCE: usize = 50;
 
-/// See the head of this file.
+/// A cache of which processes are stopped. See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct StoppedCache {
-    /// For each process the update that last asked about it, and whether it was stopped.
+    /// For each process, the number of the update that last asked about it, and the answer.
     known: HashMap<PoolId, (u64, bool)>,
     updates: u64,
 }
 
 impl StoppedCache {
-    /// Asks about some of these, which are all running processes.
+    /// Asks about some of `running`, which lists all running processes.
     pub(super) fn update(&mut self, running: &[PoolId], is_stopped: impl Fn(PoolId) -> bool) {
         self.updates += 1;
         let mut known = std::mem::take(&mut self.known);
-        self.known = running.iter().filter_map(|key| Some((*key, known.remove(key)?))).collect();
+        self.known = running
+            .iter()
+            .filter_map(|key| Some((*key, known.remove(key)?)))
+            .collect();
         let mut next: Vec<PoolId> = running.to_vec();
         if next.len() > ASKED_AT_ONCE {
             next.sort_by_cached_key(|key| self.known.get(key).map(|(update, _)| *update));
@@ -35,9 +39,11 @@ impl StoppedCache {
         }
     }
 
-    /// Whether it is stopped, as far as is known.
+    /// Whether the process was stopped at its latest check.
     pub(super) fn is_stopped(&self, key: PoolId) -> bool {
-        self.known.get(&key).is_some_and(|(_, is_stopped)| *is_stopped)
+        self.known
+            .get(&key)
+            .is_some_and(|(_, is_stopped)| *is_stopped)
     }
 }
 
@@ -52,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_of_few_processes_all_are_asked_about_each_time() {
+    fn p12_an_update_asks_about_all_of_few_processes() {
         let mut cache = StoppedCache::default();
         let all = keys(50);
         cache.update(&all, |_| true);
@@ -63,8 +69,10 @@ mod tests {
     }
 
     #[test]
-    fn p12_of_many_processes_each_is_asked_about_in_turn() {
-        let (mut cache, all, asked) = (StoppedCache::default(), keys(200), Cell::new(0));
+    fn p12_updates_ask_about_many_processes_in_turn() {
+        let mut cache = StoppedCache::default();
+        let all = keys(200);
+        let asked = Cell::new(0);
         for update in 1..=4 {
             cache.update(&all, |_| {
                 asked.set(asked.get() + 1);
@@ -75,6 +83,9 @@ mod tests {
         assert!(all.iter().all(|key| cache.is_stopped(*key)));
         cache.update(&keys(1), |_| false);
         assert!(!cache.is_stopped(PoolId::new(0)), "asked again");
-        assert!(!cache.is_stopped(PoolId::new(1)), "nothing is kept of one that has gone");
+        assert!(
+            !cache.is_stopped(PoolId::new(1)),
+            "a process that is no longer listed is forgotten"
+        );
     }
 }

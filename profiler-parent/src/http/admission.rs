@@ -1,8 +1,7 @@
-//! Connections: how long each may last, and which are closed for others.
+//! Admission of connections: how long each may last, and which are closed for others.
 //!
-//! Used by [`super::server`]. A connection that has not yet sent a request with the token has
-//! [`HEAD_TIME`]; see [`super::connections`] for the rest of the
-//! rule. Invariant: a request with the
+//! Used by [`super::server`]. A connection that has not yet sent a request with the token may last
+//! [`HEAD_TIME`]; see [`super::connections`] for the other rules. Invariant: a request with the
 //! token that has arrived is answered, even if its connection was about to be closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +13,15 @@ use tokio::time::timeout;
 
 use super::connections::{ConnectionId, Connections, Entered, Limits, now};
 
-const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_millis(250) };
-/// How long a connection may last without a request that has the token.
+const LIMITS: Limits = Limits {
+    waiting: 64,
+    served: 64,
+    grace: Duration::from_millis(250),
+};
+/// How long a connection may last before a request with the token.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
-/// Ends a connection.
+/// The signal that ends a connection.
 #[derive(Debug, Default)]
 struct Ending {
     /// Wakes the connection, which then checks its state again.
@@ -29,7 +32,7 @@ struct Ending {
 impl Ending {
     fn set(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::Release);
-        self.told.notify_one(); // also if it does not listen yet
+        self.told.notify_one(); // stored if the connection does not listen yet
     }
 }
 
@@ -37,7 +40,7 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Mutex<Connections<Arc<Ending>>>,
-    /// Wakes a new connection that waits for a place: another one has left.
+    /// Wakes a new connection that waits for a place when another one has left.
     left: Notify,
 }
 
@@ -52,14 +55,19 @@ pub(super) struct Admitted {
 
 impl Admission {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { connections: Mutex::new(Connections::new(LIMITS)), left: Notify::new() })
+        Arc::new(Self {
+            connections: Mutex::new(Connections::new(LIMITS)),
+            left: Notify::new(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections<Arc<Ending>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a connection. If all places are taken by young connections, waits until one may be
+    /// Accepts a connection. If young connections take all places, waits until one of them may be
     /// closed or leaves.
     pub(super) async fn enter(self: &Arc<Self>) -> Admitted {
         let ending = Arc::<Ending>::default();
@@ -69,7 +77,12 @@ impl Admission {
             match entered {
                 Entered::In(id, closed) => {
                     closed.iter().for_each(|other| other.set(true));
-                    return Admitted { admission: Arc::clone(self), id, ending, since };
+                    return Admitted {
+                        admission: Arc::clone(self),
+                        id,
+                        ending,
+                        since,
+                    };
                 }
                 Entered::Later(time, _) => drop(timeout(time, self.left.notified()).await),
             }
@@ -80,7 +93,10 @@ impl Admission {
 impl Admitted {
     /// Notes that a request with the token has arrived.
     pub(super) fn show_token(&self) {
-        let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.ending), now());
+        let closed = self
+            .admission
+            .lock()
+            .show_token(self.id, Arc::clone(&self.ending), now());
         self.ending.set(false);
         self.admission.left.notify_one();
         closed.iter().for_each(|other| other.set(true));
@@ -90,7 +106,7 @@ impl Admitted {
     pub(super) async fn ended(&self) {
         while !self.is_over() {
             self.wait().await;
-            // The connection first reads the bytes that have arrived meanwhile.
+            // Lets the connection first read the bytes that have arrived meanwhile.
             tokio::task::yield_now().await;
         }
     }

@@ -1,4 +1,5 @@
-//! Answers: their bodies, and the headers that several services use.
+//! The bodies of answers, and the headers shared by several services. Used by the server and the
+//! services.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use hyper::{Response, StatusCode};
 use super::RequestHead;
 use crate::sys;
 
-/// Bytes of a file that are read at a time.
+/// Bytes of a file read at a time.
 const BLOCK: u64 = 64 * 1024;
 
 /// The body of an answer.
@@ -23,7 +24,7 @@ pub(crate) enum Answer {
     File(FileBody),
 }
 
-/// The rest of a file. The file may have other readers at the same time.
+/// The remaining part of a file. The file may have other readers at the same time.
 #[derive(Debug)]
 pub(crate) struct FileBody {
     file: Arc<File>,
@@ -47,7 +48,10 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let block = match self.get_mut() {
             Self::Text(text) => text.take().filter(|text| !text.is_empty()).map(Ok),
             Self::File(body) => body.next_block(),
@@ -70,8 +74,10 @@ impl FileBody {
             return None;
         }
         let block = read_block(&self.file, self.position, left);
-        // After an error nothing follows.
-        self.position = block.as_ref().map_or(self.end, |block| self.position + block.len() as u64);
+        // Nothing follows after an error.
+        self.position = block
+            .as_ref()
+            .map_or(self.end, |block| self.position + block.len() as u64);
         Some(block)
     }
 }
@@ -119,13 +125,21 @@ pub(crate) fn json(value: &(impl serde::Serialize + ?Sized)) -> Response<Answer>
     }
 }
 
-/// A whole file; `None` if the system does not tell its length.
+/// A whole file; `None` if its length is unknown.
 pub(crate) fn of_file(file: Arc<File>, media_type: &'static str) -> Option<Response<Answer>> {
     let end = file.metadata().ok()?.len();
-    Some(with_type(Answer::File(FileBody { file, position: 0, end }), media_type))
+    Some(with_type(
+        Answer::File(FileBody {
+            file,
+            position: 0,
+            end,
+        }),
+        media_type,
+    ))
 }
 
-/// The answer to the request that a browser sends before a request to another origin.
+/// The answer to a CORS preflight request, which a browser sends before a request to another
+/// origin.
 pub(crate) fn preflight(request: &RequestHead, methods: &'static str) -> Response<Answer> {
     let mut response = status(StatusCode::NO_CONTENT);
     let headers = [
@@ -134,15 +148,24 @@ pub(crate) fn preflight(request: &RequestHead, methods: &'static str) -> Respons
         ("access-control-max-age", "600"),
     ];
     put(&mut response, &headers);
-    if request.headers().contains_key("access-control-request-private-network") {
-        put(&mut response, &[("access-control-allow-private-network", "true")]);
+    if request
+        .headers()
+        .contains_key("access-control-request-private-network")
+    {
+        put(
+            &mut response,
+            &[("access-control-allow-private-network", "true")],
+        );
     }
     response
 }
 
 /// Allows the pages of all origins to read the answer: the secret in its path protects it.
 pub(crate) fn for_any_origin(mut response: Response<Answer>) -> Response<Answer> {
-    let headers = [("access-control-allow-origin", "*"), ("cross-origin-resource-policy", "cross-origin")];
+    let headers = [
+        ("access-control-allow-origin", "*"),
+        ("cross-origin-resource-policy", "cross-origin"),
+    ];
     put(&mut response, &headers);
     response
 }
@@ -150,7 +173,8 @@ pub(crate) fn for_any_origin(mut response: Response<Answer>) -> Response<Answer>
 /// Sets headers.
 pub(crate) fn put(response: &mut Response<Answer>, headers: &[(&'static str, &'static str)]) {
     for (name, value) in headers {
-        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+        let name = HeaderName::from_static(name);
+        let value = HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);
     }
 }

@@ -1,7 +1,7 @@
 //! The `Host` headers that a server accepts.
 //!
-//! Used by the services for each request. A page of another site can let a name of its own point to
-//! this machine; its requests have that name in their `Host` header. Invariant: a server accepts
+//! Used by the services for each request. A page of another site can let its own host name resolve
+//! to this machine; its requests have that name in their `Host` header. Invariant: a server accepts
 //! only names of loopback, with the port on which it listens.
 
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use hyper::header::HOST;
 
 use super::RequestHead;
 
-/// The port that browsers leave out of an address.
+/// The port that browsers omit from an address.
 const USUAL_PORT: u16 = 80;
 
-/// `Host` headers of clients that mean this server.
+/// The `Host` headers of requests to this server.
 #[derive(Debug)]
 pub(crate) struct Hosts(Vec<String>);
 
@@ -33,10 +33,13 @@ impl Hosts {
         Self(hosts)
     }
 
-    /// Whether a request is for this server by its only `Host` header.
+    /// Whether a request has exactly one `Host` header, and it names this server.
     pub(crate) fn accept(&self, request: &RequestHead) -> bool {
         let mut hosts = request.headers().get_all(HOST).into_iter();
-        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host = hosts
+            .next()
+            .and_then(|host| host.to_str().ok())
+            .unwrap_or_default();
         self.have(host) && hosts.next().is_none()
     }
 
@@ -50,20 +53,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l1_a_server_is_called_by_loopback_names_and_its_port_which_may_be_left_out_if_it_is_80() {
+    fn l1_hosts_are_loopback_names_with_the_port_which_may_be_omitted_if_it_is_80() {
         let hosts = |address: &str| Hosts::of(address.parse().unwrap());
         let other = hosts("127.0.0.1:4000");
         assert!(other.have("127.0.0.1:4000") && other.have("LocalHost:4000"));
         let usual = hosts("127.0.0.1:80");
         assert!(
-            ["127.0.0.1", "127.0.0.1:80", "localhost", "localhost:80"].iter().all(|host| usual.have(host))
+            ["127.0.0.1", "127.0.0.1:80", "localhost", "localhost:80"]
+                .iter()
+                .all(|host| usual.have(host))
         );
         assert!(hosts("[::1]:80").have("[::1]") && hosts("[::1]:9").have("[::1]:9"));
-        for wrong in
-            ["", "127.0.0.1", "localhost", "127.0.0.1:80", "evil.example:4000", "127.0.0.1:4000:4000"]
-        {
+        for wrong in [
+            "",
+            "127.0.0.1",
+            "localhost",
+            "127.0.0.1:80",
+            "evil.example:4000",
+            "127.0.0.1:4000:4000",
+        ] {
             assert!(!other.have(wrong), "{wrong}");
         }
-        assert!(!usual.have("evil.example") && !usual.have("127.0.0.1:4000") && !usual.have("[::1]"));
+        assert!(
+            !usual.have("evil.example") && !usual.have("127.0.0.1:4000") && !usual.have("[::1]")
+        );
     }
 }

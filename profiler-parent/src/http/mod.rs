@@ -1,9 +1,9 @@
 //! The HTTP server of this crate: hyper on one thread, for clients on this machine.
 //!
 //! Used by the live page and by the server of `profiler view`, which are [`HttpService`]s. The
-//! server itself knows no path. Invariants:
+//! server itself defines no paths. Invariants:
 //!
-//! - A client without the token of the service takes no place of a client with the token
+//! - A client without the token of the service never takes the place of a client with the token
 //!   ([`connections`]). A request with the token that has arrived is answered.
 //! - The number of connections, the memory of each and its time are bounded. A body is read only if
 //!   the service asks for it, up to the limit that the service names.
@@ -24,7 +24,9 @@ mod token;
 
 use hyper::{Request, Response};
 
-pub(crate) use answer::{Answer, json, method_not_allowed, not_found, preflight, put, status, with_type};
+pub(crate) use answer::{
+    Answer, json, method_not_allowed, not_found, preflight, put, status, with_type,
+};
 pub(crate) use answer::{for_any_origin, of_file};
 pub(crate) use hosts::Hosts;
 pub(crate) use server::{HttpServer, ServerOptions};
@@ -33,9 +35,9 @@ pub(crate) use token::is_same;
 /// A request without its body.
 pub(crate) type RequestHead = Request<()>;
 
-/// The paths of a server.
+/// A service: answers the requests to a server.
 pub(crate) trait HttpService: Send + Sync + 'static {
-    /// Answers a request. Must return quickly: all clients wait meanwhile.
+    /// Answers a request. Must return quickly, because all clients wait meanwhile.
     fn answer(&self, request: &RequestHead) -> Answered;
 
     /// Drops data that no client has requested for a while. Called every few seconds.
@@ -49,16 +51,16 @@ pub(crate) struct Answered {
     pub(crate) has_token: bool,
 }
 
-/// What the client receives.
+/// The reply to a client.
 pub(crate) enum Reply {
     Now(Response<Answer>),
     /// The answer needs the body of the request.
     AfterBody(BodyWork),
 }
 
-/// Makes an answer from the body of a request. Runs on a worker thread, and may take long.
+/// Computes an answer from the body of a request. Runs on a worker thread, and may take long.
 pub(crate) struct BodyWork {
-    /// Bytes that the body may have. A larger body is refused.
+    /// Limit on the bytes of the body. A larger body is refused.
     pub(crate) limit: usize,
     pub(crate) work: Box<dyn FnOnce(Vec<u8>) -> Response<Answer> + Send>,
 }

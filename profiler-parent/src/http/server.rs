@@ -1,6 +1,6 @@
-//! The server's thread, with a runtime of that thread alone.
+//! The server's thread, with its own runtime.
 //!
-//! Started by the live page and by `profiler view`; ended when the [`HttpServer`] is dropped, or
+//! Started by the live page and by `profiler view`; ends when the [`HttpServer`] is dropped, or
 //! when the session ends.
 
 use std::convert::Infallible;
@@ -31,26 +31,26 @@ use super::admission::{Admission, Admitted};
 use super::answer::{Answer, status};
 use super::{Answered, BodyWork, HttpService, Reply};
 
-/// Bytes of a request's head.
+/// Limit on the bytes of a request's head.
 const HEAD: usize = 16 * 1024;
 /// How long the next head may take after a request with the token; a connection that is idle for
 /// longer is closed.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long the body of a request may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// How long a connection may last. A page that is open makes a new one.
+/// How long a connection may last. An open page then makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
-/// Time between two checks whether the session is over. Each wakes the thread, also when there are
-/// no requests.
+/// Time between two checks for the end of the session. Each check wakes the thread, even if there
+/// are no requests.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Checks between two calls of [`HttpService::tidy`].
+/// Number of checks between two calls of [`HttpService::tidy`].
 const TIDY: u32 = 8;
-/// Pause when the system has no descriptor for a connection.
+/// Pause after a connection could not be accepted, for example for lack of a file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Bodies that are read and worked on at the same time, each by a thread.
+/// Limit on the bodies read and processed at the same time, each by a thread.
 pub(super) const WORKERS: usize = 4;
 
-/// How a server behaves.
+/// Options of a server.
 #[derive(Debug)]
 pub(crate) struct ServerOptions {
     /// The name of the server's threads.
@@ -72,7 +72,7 @@ impl HttpServer {
     /// Serves until this is dropped, or until the session ends.
     ///
     /// # Errors
-    /// When the system gives no thread or no descriptor.
+    /// When the system cannot create a thread or a file descriptor.
     pub(crate) fn start(
         listener: TcpListener,
         service: Arc<impl HttpService>,
@@ -89,25 +89,28 @@ impl HttpServer {
         let stopped = Arc::clone(&stop);
         let thread_name = options.thread_name;
         let body = move || {
-            // A panic ends the server, and does nothing else to the application.
+            // A panic ends the server, and does not affect the application.
             let run = || run(runtime, listener, service, &options, &stopped);
             let _ = catch_unwind(AssertUnwindSafe(run));
         };
         let thread = spawn_quiet(thread_name, body)?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        self.stop.notify_one(); // also if the thread does not wait yet
+        self.stop.notify_one(); // stored if the thread does not wait yet
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What all connections use.
+/// Data shared by all connections.
 #[derive(Debug)]
 struct ConnectionContext<S> {
     service: Arc<S>,
@@ -124,10 +127,16 @@ fn run(
 ) {
     let is_over = || options.session_end.try_recv() == Err(TryRecvError::Disconnected);
     let workers = Semaphore::new(WORKERS);
-    let context = ConnectionContext { service, keep_alive: options.keep_alive, workers };
+    let context = ConnectionContext {
+        service,
+        keep_alive: options.keep_alive,
+        workers,
+    };
     let context = Arc::new(context);
     runtime.block_on(async {
-        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+            return;
+        };
         let accepting = tokio::spawn(accept(listener, Arc::clone(&context)));
         let mut checks = 0_u32;
         while !is_over() && !accepting.is_finished() {
@@ -144,7 +153,10 @@ fn run(
     runtime.shutdown_background();
 }
 
-async fn accept<S: HttpService>(listener: tokio::net::TcpListener, context: Arc<ConnectionContext<S>>) {
+async fn accept<S: HttpService>(
+    listener: tokio::net::TcpListener,
+    context: Arc<ConnectionContext<S>>,
+) {
     let admission = Admission::new();
     loop {
         match listener.accept().await {
@@ -168,20 +180,27 @@ async fn serve_connection<S: HttpService>(
     let keep_alive = context.keep_alive;
     let client = Arc::clone(&admitted);
     let answer = service_fn(move |request| {
-        let (context, client) = (Arc::clone(&context), Arc::clone(&client));
+        let context = Arc::clone(&context);
+        let client = Arc::clone(&client);
         async move { Ok::<_, Infallible>(respond(&context, &client, request).await) }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
-    // A client that sends no more may still read.
-    server.half_close(true).keep_alive(keep_alive).auto_date_header(false);
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD);
+    // A client that has closed its sending side may still read.
+    server
+        .half_close(true)
+        .keep_alive(keep_alive)
+        .auto_date_header(false);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
     unless(connection, Box::pin(admitted.ended())).await;
 }
 
-/// Runs a connection until it closes, or until `ended`. The connection first does the work that it
-/// can do.
+/// Runs a connection until it closes, or until `ended`. Pending work of the connection is done
+/// first.
 async fn unless<T>(
     mut connection: Pin<Box<dyn Future<Output = T> + Send>>,
     mut ended: Pin<Box<impl Future<Output = ()> + Send>>,

@@ -1,4 +1,7 @@
-//! The latest alerts, with numbers by which the page asks for what is new and for evidence.
+//! The latest alerts, numbered. The page uses the numbers to request new alerts and evidence.
+//!
+//! Filled by a listener of the alerts, read by [`super::routes`]. Invariant: the number of kept
+//! alerts is bounded.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +10,7 @@ use serde::Serialize;
 
 use crate::alerts::Alert;
 
-/// Alerts that are kept.
+/// Limit on the alerts that are kept.
 const KEPT: usize = 200;
 
 /// An alert with its number.
@@ -20,40 +23,53 @@ pub(super) struct Numbered {
 
 /// The latest alerts of a session.
 #[derive(Debug, Default)]
-pub(crate) struct AlertBook(Mutex<Book>);
+pub(crate) struct AlertLog(Mutex<AlertLogEntries>);
 
 #[derive(Debug, Default)]
-struct Book {
+struct AlertLogEntries {
     count: u64,
     latest: VecDeque<Numbered>,
 }
 
-impl AlertBook {
-    fn lock(&self) -> MutexGuard<'_, Book> {
+impl AlertLog {
+    fn lock(&self) -> MutexGuard<'_, AlertLogEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some alerts have come.
+    /// Adds alerts.
     pub(super) fn add(&self, alerts: &[Alert]) {
-        let mut book = self.lock();
+        let mut entries = self.lock();
         for alert in alerts {
-            book.count += 1;
-            let number = book.count;
-            book.latest.push_back(Numbered { number, alert: alert.clone() });
+            entries.count += 1;
+            let number = entries.count;
+            entries.latest.push_back(Numbered {
+                number,
+                alert: alert.clone(),
+            });
         }
-        while book.latest.len() > KEPT {
-            book.latest.pop_front();
+        while entries.latest.len() > KEPT {
+            entries.latest.pop_front();
         }
     }
 
-    /// Those with a higher number than this, the latest first.
+    /// The alerts with a higher number, the latest first.
     pub(super) fn after(&self, number: u64) -> Vec<Numbered> {
-        let book = self.lock();
-        book.latest.iter().rev().take_while(|one| one.number > number).cloned().collect()
+        let entries = self.lock();
+        entries
+            .latest
+            .iter()
+            .rev()
+            .take_while(|one| one.number > number)
+            .cloned()
+            .collect()
     }
 
-    /// The alert of this number, if it is still kept.
+    /// The alert with this number, if it is still kept.
     pub(super) fn get(&self, number: u64) -> Option<Alert> {
-        self.lock().latest.iter().find(|one| one.number == number).map(|one| one.alert.clone())
+        self.lock()
+            .latest
+            .iter()
+            .find(|one| one.number == number)
+            .map(|one| one.alert.clone())
     }
 }

@@ -1,19 +1,20 @@
-//! Counters of all processes together, with their recent values, for the page's small graphs.
+//! Counters summed over all processes, with their recent values, for the page's small graphs.
 //!
-//! Invariant: the number of counters, and of values of each, is bounded.
+//! Updated by [`super::snapshot_cache`]. Invariant: the number of counters, and of values of each,
+//! is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use super::processes::{ProcessBook, ProcessRow};
+use super::processes::{ProcessHistory, ProcessRow};
 
-/// Values that are kept of each: two minutes of a page that is open.
+/// Values kept per counter: two minutes while the page is open.
 const VALUES: usize = 120;
-/// Counters that are shown.
+/// Limit on the counters shown.
 const COUNTERS: usize = 24;
 
-/// How a value is to be shown.
+/// How a value is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Unit {
@@ -29,24 +30,44 @@ pub(super) struct CounterRow {
     name: String,
     unit: Unit,
     value: f64,
-    /// Oldest first, the last one is `value`.
+    /// Oldest first; the last one equals `value`.
     values: VecDeque<f64>,
 }
 
-/// What the counters were lately.
+/// The recent values of all counters.
 #[derive(Debug, Default)]
-pub(super) struct CounterBook(BTreeMap<String, VecDeque<f64>>);
+pub(super) struct CounterHistory(BTreeMap<String, VecDeque<f64>>);
 
-impl CounterBook {
-    /// Notes what they are now: those of the profiler itself, then those of the programs.
+impl CounterHistory {
+    /// Adds the current values: the profiler's own counters first, then those of the programs.
     #[allow(clippy::cast_precision_loss)] // shown with few digits
-    pub(super) fn update(&mut self, known: &ProcessBook, processes: &[ProcessRow]) -> Vec<CounterRow> {
+    pub(super) fn update(
+        &mut self,
+        known: &ProcessHistory,
+        processes: &[ProcessRow],
+    ) -> Vec<CounterRow> {
         let sum = |of: fn(&ProcessRow) -> f64| processes.iter().map(of).sum::<f64>();
         let mut now = vec![
-            ("recording memory".to_owned(), Unit::Bytes, sum(|row| row.held_bytes as f64)),
-            ("resident memory".to_owned(), Unit::Bytes, sum(|row| row.resident_bytes.unwrap_or(0) as f64)),
-            ("processor".to_owned(), Unit::Percent, sum(|row| row.cpu_pct.unwrap_or(0.0))),
-            ("entries".to_owned(), Unit::PerSecond, sum(|row| row.rate.unwrap_or(0.0))),
+            (
+                "recording memory".to_owned(),
+                Unit::Bytes,
+                sum(|row| row.held_bytes as f64),
+            ),
+            (
+                "resident memory".to_owned(),
+                Unit::Bytes,
+                sum(|row| row.resident_bytes.unwrap_or(0) as f64),
+            ),
+            (
+                "processor".to_owned(),
+                Unit::Percent,
+                sum(|row| row.cpu_pct.unwrap_or(0.0)),
+            ),
+            (
+                "entries".to_owned(),
+                Unit::PerSecond,
+                sum(|row| row.rate.unwrap_or(0.0)),
+            ),
         ];
         let mut own: BTreeMap<&str, (Unit, f64)> = BTreeMap::new();
         for counter in known.counters() {
@@ -54,10 +75,16 @@ impl CounterBook {
             let unit = if is_memory { Unit::Bytes } else { Unit::Number };
             own.entry(&counter.definition.name).or_insert((unit, 0.0)).1 += counter.value as f64;
         }
-        now.extend(own.into_iter().map(|(name, (unit, value))| (name.to_owned(), unit, value)));
+        now.extend(
+            own.into_iter()
+                .map(|(name, (unit, value))| (name.to_owned(), unit, value)),
+        );
         now.truncate(COUNTERS);
-        self.0.retain(|name, _| now.iter().any(|(known, ..)| known == name));
-        now.into_iter().map(|(name, unit, value)| self.row(name, unit, value)).collect()
+        self.0
+            .retain(|name, _| now.iter().any(|(known, ..)| known == name));
+        now.into_iter()
+            .map(|(name, unit, value)| self.row(name, unit, value))
+            .collect()
     }
 
     fn row(&mut self, name: String, unit: Unit, value: f64) -> CounterRow {
@@ -66,7 +93,12 @@ impl CounterBook {
         while values.len() > VALUES {
             values.pop_front();
         }
-        CounterRow { name, unit, value, values: values.clone() }
+        CounterRow {
+            name,
+            unit,
+            value,
+            values: values.clone(),
+        }
     }
 }
 
@@ -76,9 +108,9 @@ mod tests {
 
     #[test]
     fn counters_are_remembered_and_bounded() {
-        let mut book = CounterBook::default();
+        let mut history = CounterHistory::default();
         let mut rows = Vec::new();
-        (0..200).for_each(|_| rows = book.update(&ProcessBook::default(), &[]));
+        (0..200).for_each(|_| rows = history.update(&ProcessHistory::default(), &[]));
         assert_eq!(rows.len(), 4);
         assert!(rows.iter().all(|row| row.values.len() == VALUES));
     }

@@ -1,7 +1,7 @@
-//! The table of groups: merged over processes, sorted, and cut at the top.
+//! The table of groups: merged over processes, sorted, and cut to the top rows.
 //!
-//! Made of a snapshot, or of the difference of two, for one request. Sorting and cutting is done here
-//! and not in the page, so the page pays only for the rows that it shows.
+//! Built per request from a snapshot, or from the difference of two. Sorting and cutting are done
+//! here and not in the page, so the page pays only for the rows that it shows.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,11 +11,13 @@ use profiler_core::internal::reader::groups::GroupTotals;
 use serde::Serialize;
 
 use super::query::Query;
-use crate::groups::{GroupId, GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding};
+use crate::groups::{
+    GroupId, GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding,
+};
 
-/// Rows unless more are asked for.
+/// Default number of rows.
 const ROWS: usize = 25;
-/// Runs of more than 2^6 ms are too slow.
+/// Runs of more than 2^6 ms are janky.
 const JANKY_BUCKET: usize = 6;
 
 /// A column to sort by.
@@ -55,10 +57,13 @@ impl Column {
 
     fn of(query: &Query) -> (&'static str, Self) {
         let named = query.get("sort").unwrap_or_default();
-        Self::NAMES.into_iter().find(|(name, _)| *name == named).unwrap_or(("wall", Self::Wall))
+        Self::NAMES
+            .into_iter()
+            .find(|(name, _)| *name == named)
+            .unwrap_or(("wall", Self::Wall))
     }
 
-    /// What is sorted by; texts by themselves.
+    /// The sort key of a number column; text columns are compared separately.
     fn number(self, group: &MergedGroup) -> u64 {
         let totals = &group.totals;
         match self {
@@ -77,23 +82,30 @@ impl Column {
         }
     }
 
-    /// Text columns start with A, number columns with the most.
+    /// Whether the default order is ascending: text columns start with A, number columns with the
+    /// largest value.
     const fn starts_ascending(self) -> bool {
         matches!(self, Self::Kind | Self::Name)
     }
 }
 
-/// A histogram's places have a width: no more than what the longest run took.
+/// A quantile of the durations, limited to the longest run because the buckets of the histogram
+/// have a width.
 fn quantile_ns(totals: &GroupTotals, share: f64) -> u64 {
     let found = totals.histogram.quantile_ns(share);
-    if totals.longest_ns > 0 { found.min(totals.longest_ns) } else { found }
+    if totals.longest_ns > 0 {
+        found.min(totals.longest_ns)
+    } else {
+        found
+    }
 }
 
+/// The number of janky runs.
 fn janky(totals: &GroupTotals) -> u64 {
     totals.durations.get(JANKY_BUCKET).copied().unwrap_or(0)
 }
 
-/// What a group came to.
+/// The totals of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Numbers {
     ticks: u64,
@@ -107,11 +119,11 @@ struct Numbers {
     longest_ns: u64,
     /// Runs of more than 64 ms.
     janky: u64,
-    /// The longest of the latest runs, to be captured.
+    /// The longest of the latest runs, which can be captured.
     peak: Option<Range>,
 }
 
-/// A range of the session's time.
+/// A range of session time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Range {
     from: u64,
@@ -166,7 +178,7 @@ impl<'a> MemberRow<'a> {
 /// A group in all processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row<'a> {
-    /// What opens it; the same in every snapshot.
+    /// Identifies the row in the page; the same in every snapshot.
     key: String,
     kind: GroupKind,
     name: &'a str,
@@ -178,19 +190,31 @@ struct Row<'a> {
     members: Option<Vec<MemberRow<'a>>>,
 }
 
-/// What was added to the groups since, merged over processes. The same as the difference of the snapshots, merged, but for
-/// groups that are gone; without the copies of everything that those have, because the page asks for it every second.
+/// The increase of all groups since `before`, merged over processes. Equal to the merged difference
+/// of the two snapshots, except that removed groups are missing. It avoids the copies which that
+/// difference makes, because the page requests it every second.
 pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec<MergedGroup> {
-    let earlier: HashMap<GroupId, &GroupTotals> =
-        before.rows().map(|(_, row)| (row.id, &row.totals)).collect();
+    let earlier: HashMap<GroupId, &GroupTotals> = before
+        .rows()
+        .map(|(_, row)| (row.id, &row.totals))
+        .collect();
     let nothing = GroupTotals::nothing();
     let mut places = HashMap::new();
     let mut merged: Vec<MergedGroup> = Vec::new();
     for (process, row) in now.rows() {
         let totals = row.totals.since(earlier.get(&row.id).unwrap_or(&&nothing));
-        let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
-        let (id, pid, process, standing) = (row.id, process.pid, process.name.clone(), process.standing);
-        let member = Member { id, pid, process, standing, totals };
+        let place = *places
+            .entry((row.kind, &row.name, &row.labels))
+            .or_insert(merged.len());
+        let (id, pid, process, standing) =
+            (row.id, process.pid, process.name.clone(), process.standing);
+        let member = Member {
+            id,
+            pid,
+            process,
+            standing,
+            totals,
+        };
         match merged.get_mut(place) {
             Some(group) => group.members.push(member),
             None => merged.push(MergedGroup {
@@ -202,7 +226,7 @@ pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec
             }),
         }
     }
-    // All members at once: a process may have thousands of one name.
+    // Sums all members at once, because a process may have thousands of groups of the same name.
     for group in &mut merged {
         group.totals = GroupTotals::sum(group.members.iter().map(|member| &member.totals));
     }
@@ -213,25 +237,26 @@ pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Table<'a> {
     window: &'static str,
-    /// Time in which all this was done; since the start that is the session's age.
+    /// The measured time; since the start, the age of the session.
     interval_ns: u64,
     sort: &'static str,
     order: &'static str,
-    /// Groups that fit what was asked for.
+    /// Groups that match the request.
     total: usize,
     rows: Vec<Row<'a>>,
-    /// Groups of any process for which it had no room.
+    /// Groups that some process had no room for.
     left_out: u64,
     missing: &'a [MissingProcess],
 }
 
-/// Whether what was done since the start is wanted, or what was done lately.
+/// Whether the request asks for recent totals instead of totals since the start.
 pub(super) fn wants_lately(query: &Query) -> bool {
     query.get("window") == Some("10s")
 }
 
 impl<'a> Table<'a> {
-    /// The table of these groups of this snapshot, with their totals over `interval` nanoseconds.
+    /// Builds the table of these groups of a snapshot, with their totals over `interval`
+    /// nanoseconds.
     pub(super) fn of(
         snapshot: &'a GroupsSnapshot,
         interval_ns: i64,
@@ -244,8 +269,12 @@ impl<'a> Table<'a> {
             Some("desc") => false,
             _ => column.starts_ascending(),
         };
-        let mut chosen: Vec<&MergedGroup> = merged.iter().filter(|group| is_wanted(group, query)).collect();
-        let (total, most) = (chosen.len(), query.rows("top", ROWS));
+        let mut chosen: Vec<&MergedGroup> = merged
+            .iter()
+            .filter(|group| is_wanted(group, query))
+            .collect();
+        let total = chosen.len();
+        let most = query.rows("top", ROWS);
         keep_top(&mut chosen, column, is_ascending, most);
         order(&mut chosen, column, is_ascending);
         Self {
@@ -254,7 +283,11 @@ impl<'a> Table<'a> {
             sort,
             order: if is_ascending { "asc" } else { "desc" },
             total,
-            rows: chosen.into_iter().take(most).map(|group| row(group, query)).collect(),
+            rows: chosen
+                .into_iter()
+                .take(most)
+                .map(|group| row(group, query))
+                .collect(),
             left_out: snapshot
                 .processes
                 .iter()
@@ -271,24 +304,34 @@ fn is_wanted(group: &MergedGroup, query: &Query) -> bool {
         && (part.is_empty() || group.name.to_lowercase().contains(&part))
 }
 
-/// Keeps the first rows, and those equal to the last of them: only names of shown rows are compared.
+/// Keeps the first rows and all rows equal to the last of them, so that names are compared only for
+/// these.
 fn keep_top(groups: &mut Vec<&MergedGroup>, column: Column, is_ascending: bool, most: usize) {
-    let Some(last) = most.checked_sub(1).filter(|last| *last < groups.len()) else { return };
+    let Some(last) = most.checked_sub(1).filter(|last| *last < groups.len()) else {
+        return;
+    };
     if column.starts_ascending() {
         return;
     }
-    // The greatest is what comes first.
+    // The first row in the order is the greatest.
     let rank = |group: &MergedGroup| {
-        if is_ascending { u64::MAX - column.number(group) } else { column.number(group) }
+        if is_ascending {
+            u64::MAX - column.number(group)
+        } else {
+            column.number(group)
+        }
     };
     let ranks: Vec<u64> = groups.iter().map(|group| rank(group)).collect();
     let mut sorted = ranks.clone();
-    let bound = *sorted.select_nth_unstable_by(last, |one, other| other.cmp(one)).1;
+    let bound = *sorted
+        .select_nth_unstable_by(last, |one, other| other.cmp(one))
+        .1;
     let mut ranks = ranks.into_iter();
     groups.retain(|_| ranks.next().is_some_and(|rank| rank >= bound));
 }
 
-/// Equal ones stay in the order of their names, so that rows do not change places for nothing.
+/// Sorts the groups; equal groups are ordered by name, so that rows do not change places
+/// needlessly.
 fn order(groups: &mut [&MergedGroup], column: Column, is_ascending: bool) {
     let name = |group: &MergedGroup| (group.name.to_lowercase(), group.kind, group.name.clone());
     match column {
@@ -321,12 +364,19 @@ fn row<'a>(group: &'a MergedGroup, query: &Query) -> Row<'a> {
     }
 }
 
-/// FNV-1a of what a group is.
+/// FNV-1a hash of a group's identity.
 fn key(group: &MergedGroup) -> u64 {
-    let labels = group.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
-    let texts = [group.kind.name(), group.name.as_str()].into_iter().chain(labels);
+    let labels = group
+        .labels
+        .iter()
+        .flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+    let texts = [group.kind.name(), group.name.as_str()]
+        .into_iter()
+        .chain(labels);
     let bytes = texts.flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Observed markers for the page, only while the page requests them.
+//! The observed markers that the page shows. Markers are observed only while the page requests
+//! them.
 //!
-//! A request with a filter begins to observe; that ends when no request has come for a while.
-//! Invariants: the number of filters, and the markers and bytes kept of each, are bounded, and so is
-//! an answer; markers that are left out are counted, here or by the observer.
+//! A request with a new filter starts an observer; it is dropped after a period without requests.
+//! Invariants: the number of filters, the markers and bytes kept of each, and the size of an answer
+//! are bounded; markers that are left out are counted, here or by the observer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,19 +15,19 @@ use serde::Serialize;
 use super::query::Query;
 use crate::observe::{Filter, ObservedMarker, Observer, ObserverOptions, ObserverRegistry};
 
-/// Filters that are watched at once; a further one takes the place of the one that was asked for longest ago.
+/// Limit on the observed filters. A further one replaces the filter with the oldest request.
 const WATCHED: usize = 4;
-/// Markers that are kept of each, and bytes of them all.
+/// Limits on the markers kept per filter, and on their bytes.
 const KEPT: usize = 500;
 const KEPT_BYTES: usize = 1 << 20;
-/// Running spans that are shown, and bytes of them all.
+/// Limits on the running spans shown, and on their bytes.
 const RUNNING: usize = 50;
 const RUNNING_BYTES: usize = 256 << 10;
-/// Batches that are taken in one request.
+/// Limit on the batches taken per request.
 const BATCHES: usize = 64;
 /// Nanoseconds without a request after which a filter is dropped.
 const PATIENCE: i64 = 10_000_000_000;
-/// Bytes that may wait until the next request.
+/// Limit on the bytes that wait for the next request.
 const QUEUE: usize = 4 << 20;
 
 /// A marker with its number.
@@ -40,18 +41,19 @@ struct Numbered {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MarkersView {
-    /// Of the latest one so far: what to ask after next. Less than before if no request had come for a while.
+    /// The number of the latest marker, for the next request. It starts again if the filter was
+    /// dropped.
     number: u64,
     /// The latest first.
     rows: Vec<Numbered>,
-    /// New ones that are not kept any more: they were too many, or too large.
+    /// New markers that are not kept any more, because they were too many or too large.
     left_out: u64,
     running: Vec<ObservedMarker>,
     /// Running spans that are not listed.
     running_left_out: u64,
-    /// Lost because no request came in time.
+    /// Markers lost because no request came in time.
     dropped: u64,
-    /// Evicted before they could be read.
+    /// Entries evicted before they were read.
     missed: u64,
 }
 
@@ -67,25 +69,39 @@ impl Latest {
     fn add(&mut self, marker: ObservedMarker) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(marker.weight());
-        self.markers.push_back(Numbered { number: self.count, marker });
+        self.markers.push_back(Numbered {
+            number: self.count,
+            marker,
+        });
         while self.markers.len() > KEPT || self.bytes > KEPT_BYTES {
-            let Some(oldest) = self.markers.pop_front() else { return };
+            let Some(oldest) = self.markers.pop_front() else {
+                return;
+            };
             self.bytes = self.bytes.saturating_sub(oldest.marker.weight());
         }
     }
 
-    /// Those with a higher number, the latest first, and how many of that kind are not kept any more. A number that there was
-    /// not yet is of those who watched before.
+    /// Returns the markers with a higher number, the latest first, and how many of them are no
+    /// longer kept. A number above the latest one is from an earlier observer and counts as 0.
     fn after(&self, number: u64) -> (Vec<Numbered>, u64) {
         let number = if number > self.count { 0 } else { number };
-        let rows: Vec<Numbered> =
-            self.markers.iter().rev().take_while(|one| one.number > number).cloned().collect();
-        let left_out = self.count.saturating_sub(number).saturating_sub(rows.len() as u64);
+        let rows: Vec<Numbered> = self
+            .markers
+            .iter()
+            .rev()
+            .take_while(|one| one.number > number)
+            .cloned()
+            .collect();
+        let left_out = self
+            .count
+            .saturating_sub(number)
+            .saturating_sub(rows.len() as u64);
         (rows, left_out)
     }
 }
 
-/// The latest of the running spans that fit, which come oldest first; and how many do not.
+/// The latest running spans that fit, and the number of the others. The input is sorted oldest
+/// first.
 fn shown(mut running: Vec<ObservedMarker>) -> (Vec<ObservedMarker>, u64) {
     let mut bytes = 0_usize;
     let fits = |one: &&ObservedMarker| {
@@ -98,7 +114,7 @@ fn shown(mut running: Vec<ObservedMarker>) -> (Vec<ObservedMarker>, u64) {
     (running, left_out as u64)
 }
 
-/// A filter that is observed.
+/// An observed filter.
 #[derive(Debug)]
 struct Watched {
     filter: Filter,
@@ -115,25 +131,37 @@ impl Watched {
         for _ in 0..BATCHES {
             let batch = match self.observer.next(Duration::ZERO) {
                 Ok(batch) => batch,
-                Err(_) => return, // nothing more, now or ever
+                Err(_) => return, // no batch yet, or the session is over
             };
             (self.dropped, self.missed) = (batch.dropped, batch.missed);
             let (running, left_out) = shown(batch.running);
             self.running = (running, left_out.saturating_add(batch.running_left_out));
-            batch.markers.into_iter().for_each(|marker| self.latest.add(marker));
+            batch
+                .markers
+                .into_iter()
+                .for_each(|marker| self.latest.add(marker));
         }
     }
 
     fn view(&self, after: u64) -> MarkersView {
         let (rows, left_out) = self.latest.after(after);
         let (running, running_left_out) = self.running.clone();
-        let (dropped, missed) = (self.dropped, self.missed);
+        let dropped = self.dropped;
+        let missed = self.missed;
         let number = self.latest.count;
-        MarkersView { number, rows, left_out, running, running_left_out, dropped, missed }
+        MarkersView {
+            number,
+            rows,
+            left_out,
+            running,
+            running_left_out,
+            dropped,
+            missed,
+        }
     }
 }
 
-/// What is watched now.
+/// All observed filters.
 #[derive(Debug)]
 pub(super) struct Markers {
     observers: ObserverRegistry,
@@ -142,25 +170,36 @@ pub(super) struct Markers {
 
 impl Markers {
     pub(super) fn new(observers: ObserverRegistry) -> Self {
-        Self { observers, watched: Mutex::default() }
+        Self {
+            observers,
+            watched: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is new since the marker of this number.
-    pub(super) fn look(&self, query: &Query, now: i64) -> io::Result<MarkersView> {
+    /// The markers since the number in the request.
+    pub(super) fn view(&self, query: &Query, now: i64) -> io::Result<MarkersView> {
         let filter = filter(query);
         let mut watched = self.lock();
         if !watched.iter().any(|one| one.filter == filter) {
             if watched.len() >= WATCHED {
-                let oldest = watched.iter().enumerate().min_by_key(|(_, one)| one.asked_ns);
-                oldest.map(|(place, _)| place).map(|place| watched.remove(place));
+                let oldest = watched
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(_, one)| one.asked_ns);
+                oldest
+                    .map(|(place, _)| place)
+                    .map(|place| watched.remove(place));
             }
             watched.push(self.watch(filter.clone(), now)?);
         }
-        let one = watched.iter_mut().find(|one| one.filter == filter).ok_or(io::ErrorKind::NotFound)?;
+        let one = watched
+            .iter_mut()
+            .find(|one| one.filter == filter)
+            .ok_or(io::ErrorKind::NotFound)?;
         one.asked_ns = now;
         one.take();
         Ok(one.view(query.number("after").unwrap_or(0)))
@@ -168,21 +207,43 @@ impl Markers {
 
     /// Drops filters that are no longer requested.
     pub(super) fn tidy(&self, now: i64) {
-        self.lock().retain(|one| now.saturating_sub(one.asked_ns) < PATIENCE);
+        self.lock()
+            .retain(|one| now.saturating_sub(one.asked_ns) < PATIENCE);
     }
 
     fn watch(&self, filter: Filter, now: i64) -> io::Result<Watched> {
         let options = ObserverOptions::default().queue_bytes(QUEUE);
-        let observer = self.observers.observe(filter.clone(), options).map_err(io::Error::other)?;
-        let (latest, running) = (Latest::default(), (Vec::new(), 0));
-        Ok(Watched { filter, observer, asked_ns: now, latest, running, dropped: 0, missed: 0 })
+        let observer = self
+            .observers
+            .observe(filter.clone(), options)
+            .map_err(io::Error::other)?;
+        let latest = Latest::default();
+        let running = (Vec::new(), 0);
+        Ok(Watched {
+            filter,
+            observer,
+            asked_ns: now,
+            latest,
+            running,
+            dropped: 0,
+            missed: 0,
+        })
     }
 }
 
 fn filter(query: &Query) -> Filter {
-    // A part of a name is enough.
-    let part = |name: String| if name.contains(['*', '?']) { name } else { format!("*{name}*") };
-    let ms = query.number::<f64>("min_ms").filter(|ms| (0.0..1e9).contains(ms)).unwrap_or(0.0);
+    // A name without wildcards matches any part.
+    let part = |name: String| {
+        if name.contains(['*', '?']) {
+            name
+        } else {
+            format!("*{name}*")
+        }
+    };
+    let ms = query
+        .number::<f64>("min_ms")
+        .filter(|ms| (0.0..1e9).contains(ms))
+        .unwrap_or(0.0);
     let filter = Filter {
         process: query.text("process"),
         thread: query.text("thread"),
@@ -201,11 +262,17 @@ mod tests {
     use super::*;
     use crate::observe::{Detail, Origin, SessionNs, Shape};
 
-    /// A marker with this many bytes of text.
+    /// Creates a marker with this many bytes of text.
     fn marker(bytes: usize) -> ObservedMarker {
-        let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
+        let process = ProcessId::new(1);
+        let thread = ThreadId::new(1);
         ObservedMarker {
-            origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+            origin: Origin {
+                process,
+                process_name: "p".into(),
+                thread,
+                thread_name: "t".into(),
+            },
             name: "m".into(),
             category: "c".into(),
             shape: Shape::Instant,
@@ -217,7 +284,10 @@ mod tests {
             fields: Vec::new(),
             flows: Vec::new(),
             groups: Vec::new(),
-            details: vec![Detail { name: "said".into(), value: "x".repeat(bytes) }],
+            details: vec![Detail {
+                name: "said".into(),
+                value: "x".repeat(bytes),
+            }],
             cut: false,
         }
     }
@@ -227,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_markers_that_are_kept_are_bounded_in_number_and_in_bytes_and_the_rest_is_counted() {
+    fn l1_kept_markers_are_bounded_in_number_and_bytes_and_the_others_are_counted() {
         let mut latest = Latest::default();
         (0..KEPT + 7).for_each(|_| latest.add(marker(10)));
         let (rows, left_out) = latest.after(0);
@@ -237,24 +307,38 @@ mod tests {
         assert_eq!(
             (numbers(&rows), left_out),
             (vec![527, 526, 525], 17),
-            "three quarters of the bytes, and some more"
+            "three markers of a quarter of the bytes and some more fit"
         );
         latest.add(marker(2 * KEPT_BYTES));
-        assert_eq!((latest.after(527), latest.bytes), ((Vec::new(), 1), 0), "none that is too large alone");
+        assert_eq!(
+            (latest.after(527), latest.bytes),
+            ((Vec::new(), 1), 0),
+            "a marker that is too large alone is not kept"
+        );
         latest.add(marker(10));
         assert_eq!(numbers(&latest.after(527).0), [529]);
-        assert_eq!(latest.after(1_000), latest.after(0), "who has watched before");
+        assert_eq!(
+            latest.after(1_000),
+            latest.after(0),
+            "a number of an earlier observer counts as 0"
+        );
     }
 
     #[test]
-    fn l1_running_spans_of_which_much_is_said_are_few_and_the_latest() {
+    fn l1_running_spans_are_bounded_in_number_and_bytes_to_the_latest() {
         let sized = |sizes: &[usize]| shown(sizes.iter().map(|bytes| marker(*bytes)).collect());
         let sizes = |running: &[ObservedMarker]| -> Vec<usize> {
-            running.iter().map(|one| one.details[0].value.len()).collect()
+            running
+                .iter()
+                .map(|one| one.details[0].value.len())
+                .collect()
         };
         let (running, left_out) = sized(&[1, 2, RUNNING_BYTES, 4, 5]);
         assert_eq!((sizes(&running), left_out), (vec![4, 5], 3));
         let (running, left_out) = sized(&(0..RUNNING + 3).collect::<Vec<_>>());
-        assert_eq!((sizes(&running)[0], running.len(), left_out), (3, RUNNING, 3));
+        assert_eq!(
+            (sizes(&running)[0], running.len(), left_out),
+            (3, RUNNING, 3)
+        );
     }
 }

@@ -1,40 +1,63 @@
-//! The live page: which groups are slow now, in a browser, and the same as JSON for programs.
+//! The live page: shows in a browser which groups are slow now, and serves the same data as JSON
+//! for programs.
 //!
 //! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on
-//! loopback; `profiler record --live` and `profiler top` use it. Processes are read only on request: a
-//! request reads the pools of all processes, at most once a second ([`snapshot_cache`]), and the
-//! timeline is observed only while the page shows it ([`markers`]). Invariants:
+//! loopback; `profiler record --live` and `profiler top` use it. Except for the alerts, processes
+//! are read only on request: a request reads the pools of all processes, at most once a second
+//! ([`snapshot_cache`]), and the timeline is observed only while the page shows it ([`markers`]).
+//! Invariants:
 //!
 //! - The server listens on loopback only, and ends with the session.
-//! - A client without the token (128 random bits in the address) learns nothing. The token is given to
-//!   no other program, also not to the viewer, which gets a profile by a path with a secret of its own.
-//! - A page of another site cannot reach the server under a name of its own: the `Host` header is
+//! - A client without the token (128 random bits in the address) learns nothing. The page does not
+//!   pass the token on, not even to the viewer, which gets a profile by a path with a separate
+//!   secret.
+//! - A page of another site cannot reach the server under its own host name: the `Host` header is
 //!   checked.
-//! - Everything that is kept is bounded. Children get no request but those of a capture.
+//! - All kept data is bounded. Requests to the server send no message to a child process. Starting
+//!   and ending the page switches probes on and off in all processes.
 //!
 //! ```text
 //! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
-//!                                                  ├─▶ snapshot_cache: at most one a second ──▶ pools
+//!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
 //!
 //! # Paths
-//! All are below `http://ADDRESS/TOKEN/`. Times are in nanoseconds, points in time since the session's start.
+//! All are below `http://ADDRESS/TOKEN/`. Times are in nanoseconds; points in time are counted from
+//! the session's start.
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
-//! | `GET` (nothing), `live.css`, `live.js` | the page |
-//! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once; parameters as for those |
-//! | `GET session.json` | time, memory limit and what is held |
-//! | `GET groups.json` | groups merged over processes. `window=start` or `10s`, `sort=` a column (`wall`, `cpu`, `off-cpu`, `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`, `name`), `order=desc` or `asc`, `top=` a number or `all`, `kind=`, `find=` a part of the name, `open=` keys of rows that are to have their `members`, one per process |
-//! | `GET processes.json` | processes; `psort=` (`order`, `name`, `pid`, `state`, `memory`, `resident`, `cpu`, `rate`, `lost`), `porder=`, `ptop=` |
-//! | `GET counters.json` | counters of all processes together, with what they were lately |
-//! | `GET alerts.json` | the latest alerts; `alert=` a number: only later ones |
-//! | `GET markers.json` | observed markers, at most 500 and 1 MiB of them, what is more is counted; `after=` a number: only later ones; `name=`, `process=`, `thread=`, `category=`, `group=` (patterns), `min_ms=` |
-//! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files; the `link` of each is the path of the same file that pages of other sites may read, on this server but not below the token |
-//! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
+//! | `GET` (no further path), `GET live.css`, `GET live.js` | the page |
+//! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
+//! | `GET session.json` | time, memory limit, memory in use |
+//! | `GET groups.json` | groups merged over processes |
+//! | `GET processes.json` | processes |
+//! | `GET counters.json` | counters summed over all processes, with their recent values |
+//! | `GET alerts.json` | the latest alerts |
+//! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
+//! | `GET profiles.json` | profiles captured from the page |
+//! | `GET profiles/NAME` | the file of such a profile |
+//! | `POST capture` | starts a capture; answers with the number of the profile in the list |
+//!
+//! Parameters; `live.json` accepts those of its parts:
+//!
+//! - `groups.json`: `window=start` or `10s`; `sort=` a column (`wall`, `cpu`, `off-cpu`,
+//!   `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`,
+//!   `name`); `order=desc` or `asc`; `top=` a number or `all`; `kind=`; `find=` a part of the name;
+//!   `open=` the key of a row that shall include its `members`, one per process; may be repeated.
+//! - `processes.json`: `psort=` a column (`order`, `name`, `pid`, `state`, `memory`, `resident`,
+//!   `cpu`, `rate`, `lost`); `porder=`; `ptop=`.
+//! - `alerts.json`: `alert=` a number: only later alerts.
+//! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
+//!   (patterns); `category=`, `group=` (names); `min_ms=`.
+//! - `capture`: `from=` and `to=` for a range; `alert=` for the time of an alert; without these,
+//!   everything is captured; `what=` a description of the content, for the list.
+//!
+//! The `link` of a profile is a second path of the same file, on this server but not below the
+//! token, which pages of other sites may read.
 
 mod alerts;
 mod counters;
@@ -61,23 +84,23 @@ use crate::groups::{Monitor, SnapshotReader};
 use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
-use alerts::AlertBook;
+use alerts::AlertLog;
 use markers::Markers;
 use profiles::Profiles;
 use routes::Routes;
 use snapshot_cache::SnapshotCache;
 
-/// What is measured of groups while the page is served.
+/// The probes that are on while the page is served.
 pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
 
-/// Why nothing is served.
+/// The reason why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// Other machines could reach it.
-    #[error("{0} is not an address of this machine alone: take 127.0.0.1 or [::1]")]
+    /// Other machines could reach the address.
+    #[error("{0} is not a loopback address: use 127.0.0.1 or [::1]")]
     NotLoopback(SocketAddr),
-    /// The port is taken, or not ours to take.
+    /// The port is in use, or not permitted.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -86,18 +109,18 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// The system gave no randomness.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
     /// The alerts of the page cannot be started.
     #[error(transparent)]
     Alerts(#[from] AlertsError),
-    /// The system gave no thread.
+    /// The system cannot start a thread.
     #[error("cannot start the live page: {0}")]
     System(#[from] io::Error),
 }
 
-/// What the page shows besides groups and processes.
+/// Options of the live page.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until they are given to Session::serve_live_with"]
 pub struct LiveOptions {
@@ -107,43 +130,50 @@ pub struct LiveOptions {
 
 impl Default for LiveOptions {
     fn default() -> Self {
-        Self { rules: Some(AlertRules::default()), evidence: EvidenceOptions::none() }
+        Self {
+            rules: Some(AlertRules::default()),
+            evidence: EvidenceOptions::none(),
+        }
     }
 }
 
 impl LiveOptions {
-    /// Shows alerts by these rules; `None` for no alerts, which saves looking at all groups five times a second.
+    /// Shows alerts by these rules; `None` for no alerts, which saves reading all groups five times
+    /// a second.
     pub fn alerts(mut self, rules: Option<AlertRules>) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Has evidence written when an alert comes. Without it the page writes it when it is asked for, as long as the
-    /// data is kept.
+    /// Writes evidence when an alert is raised. By default, evidence is written on request of the
+    /// page, as long as the data is kept.
     pub fn evidence(mut self, evidence: EvidenceOptions) -> Self {
         self.evidence = evidence;
         self
     }
 
-    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of them.
+    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of
+    /// them.
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The error of `start`.
     pub(crate) fn start_alerts(
         self,
         start: impl FnOnce(AlertRules, EvidenceOptions) -> Result<Alerts, AlertsError>,
-    ) -> Result<(Arc<AlertBook>, Option<Alerts>), AlertsError> {
-        let book = Arc::<AlertBook>::default();
-        let Some(rules) = self.rules else { return Ok((book, None)) };
+    ) -> Result<(Arc<AlertLog>, Option<Alerts>), AlertsError> {
+        let alert_log = Arc::<AlertLog>::default();
+        let Some(rules) = self.rules else {
+            return Ok((alert_log, None));
+        };
         let alerts = start(rules, self.evidence)?;
-        let theirs = Arc::clone(&book);
+        let log = Arc::clone(&alert_log);
         // These are the first listeners, so there is no duplicate.
-        let _ = alerts.add(AlertTarget::All, "live", move |alerts| theirs.add(alerts));
-        Ok((book, Some(alerts)))
+        let _ = alerts.add(AlertTarget::All, "live", move |alerts| log.add(alerts));
+        Ok((alert_log, Some(alerts)))
     }
 }
 
-/// What the page is made from.
+/// The data that the page shows.
 #[derive(Debug)]
 pub(crate) struct LiveSources {
     pub(crate) processes: Arc<ProcessTable>,
@@ -155,7 +185,8 @@ pub(crate) struct LiveSources {
     pub(crate) session_end: Receiver<()>,
 }
 
-/// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
+/// The running live page. The page ends when this value is dropped or the session ends. Dropping
+/// the value removes the profiles that were captured from the page.
 #[must_use = "the page is gone when this is dropped"]
 pub struct LiveServer {
     address: SocketAddr,
@@ -165,10 +196,12 @@ pub struct LiveServer {
     _monitor: Monitor,
 }
 
-/// Without the token, which opens everything.
+/// Omits the token, which grants full access.
 impl std::fmt::Debug for LiveServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveServer").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("LiveServer")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +209,8 @@ impl LiveServer {
     pub(crate) fn start(
         address: SocketAddr,
         sources: LiveSources,
-        (book, alerts): (Arc<AlertBook>, Option<Alerts>),
+        alert_log: Arc<AlertLog>,
+        alerts: Option<Alerts>,
         monitor: Monitor,
     ) -> Result<Self, LiveError> {
         if !address.ip().is_loopback() {
@@ -186,27 +220,44 @@ impl LiveServer {
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
-        let LiveSources { processes, limit, groups, captures, observers, session_end } = sources;
+        let LiveSources {
+            processes,
+            limit,
+            groups,
+            captures,
+            observers,
+            session_end,
+        } = sources;
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),
             snapshots: SnapshotCache::new(processes, limit, groups),
-            alerts: book,
+            alerts: alert_log,
             markers: Markers::new(observers),
             profiles: Profiles::new(captures)?,
         };
-        let options = ServerOptions { thread_name: "profiler-live", keep_alive: true, session_end };
+        let options = ServerOptions {
+            thread_name: "profiler-live",
+            keep_alive: true,
+            session_end,
+        };
         let server = HttpServer::start(listener, Arc::new(routes), options)?;
-        Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
+        Ok(Self {
+            address,
+            token,
+            _server: server,
+            _alerts: alerts,
+            _monitor: monitor,
+        })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The page's address, with a slash at the end. It is a secret of the user: every program that knows
-    /// it can read the page.
+    /// The page's address, with a slash at the end. It is a secret of the user: every program that
+    /// has it can read the page and capture profiles.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }

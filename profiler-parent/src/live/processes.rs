@@ -1,14 +1,15 @@
-//! The table of processes: what each holds, uses, records and loses, and its state.
+//! The table of processes: memory, usage, recorded and lost entries, and state.
 //!
-//! Reading the entry counts of a pool costs more than all else together. With many processes a
-//! snapshot therefore reads only the pools that were not read for the longest time; rates are over
-//! the time between two reads. Invariant: no process is asked.
+//! Updated by [`super::snapshot_cache`]. Reading the entry counts of a pool costs more than
+//! everything else together. With many processes, a snapshot therefore reads only the pools with
+//! the oldest counts; rates are over the time between two reads. Invariant: no request is sent to a
+//! process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
 use profiler_core::internal::sys::OwnFile;
 use serde::Serialize;
@@ -19,51 +20,51 @@ use crate::process_table::{Process, ProcessReport, ProcessState, ProcessTable, R
 use crate::sys::{self, Usage};
 
 /// Pools whose entry counts are read for one snapshot.
-const BOOKS_AT_ONCE: usize = 16;
-/// Processes that the system is asked about for one snapshot.
+const COUNTS_AT_ONCE: usize = 16;
+/// Processes whose usage is requested from the system for one snapshot.
 const USAGES_AT_ONCE: usize = 50;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ProcessRow {
-    /// Which, beyond doubt.
+    /// Identifies the process uniquely.
     pub(super) key: String,
     pub(super) pid: u32,
     pub(super) name: String,
-    /// What it is doing, or how it ended.
+    /// What the process is doing, or how it ended.
     pub(super) state: String,
-    /// Whether it has not ended.
+    /// Whether the process is still running.
     pub(super) runs: bool,
-    /// What its pool may hold.
+    /// The bytes that its pool may occupy.
     pub(super) allowance: u64,
-    /// What its pool occupies.
+    /// The bytes that its pool occupies.
     pub(super) held_bytes: u64,
-    /// What it was asked to give back and has not.
+    /// Memory that it was asked to release and has not released.
     pub(super) owed_bytes: u64,
-    /// What it took beyond all that it was allowed.
+    /// Memory that it took beyond its allowance.
     pub(super) excess_bytes: u64,
-    /// Memory of the whole process, if it is known.
+    /// Resident memory of the whole process, if known.
     pub(super) resident_bytes: Option<u64>,
-    /// Hundredths of one processor.
+    /// Processor time in percent of one processor.
     pub(super) cpu_pct: Option<f64>,
-    /// Entries that it recorded, and those a second.
+    /// Recorded entries, and their number per second.
     pub(super) recorded: u64,
     pub(super) rate: Option<f64>,
-    /// Entries that had to make room for newer ones.
+    /// Entries that were evicted for newer ones.
     pub(super) evicted: u64,
-    /// Entries that were never written, and why.
+    /// Entries that were never written, with the reasons.
     pub(super) dropped: u64,
     pub(super) dropped_by: BTreeMap<&'static str, u64>,
-    /// Its groups.
+    /// The number of its groups.
     pub(super) groups: usize,
 }
 
-/// What is known of a process from earlier snapshots.
+/// Data of a process from earlier snapshots.
 #[derive(Debug, Default)]
 struct Known {
     usage: Option<(i64, Usage)>,
     cpu_pct: Option<f64>,
-    books: Option<(i64, EntryCounts)>,
+    counts: Option<(i64, EntryCounts)>,
     rate: Option<f64>,
     counters: Vec<CounterInfo>,
 }
@@ -77,28 +78,28 @@ impl Known {
         self.usage = Some((at, usage));
     }
 
-    fn note_books(&mut self, at: i64, books: EntryCounts) {
-        if let Some((before, earlier)) = self.books {
-            let more = books.recorded().saturating_sub(earlier.recorded());
+    fn note_counts(&mut self, at: i64, counts: EntryCounts) {
+        if let Some((before, earlier)) = self.counts {
+            let more = counts.recorded().saturating_sub(earlier.recorded());
             self.rate = per_second(more, before, at);
         }
-        self.books = Some((at, books));
+        self.counts = Some((at, counts));
     }
 
-    /// It is over: nothing happens any more.
-    fn rest(&mut self) {
+    /// Clears the rates of an ended process.
+    fn clear_rates(&mut self) {
         (self.usage, self.cpu_pct, self.rate) = (None, None, None);
     }
 }
 
-/// `None` if no time has passed.
+/// The number per second of `count` events between two times; `None` if no time has passed.
 #[allow(clippy::cast_precision_loss)] // shown with two digits
 fn per_second(count: u64, from: i64, to: i64) -> Option<f64> {
     let ns = to.saturating_sub(from);
     (ns > 0).then(|| count as f64 * 1e9 / ns as f64)
 }
 
-/// A process as the session has it now.
+/// A process in the current table of the session.
 struct Listed {
     key: PoolId,
     order: u64,
@@ -110,8 +111,17 @@ struct Listed {
 impl Listed {
     fn of(key: PoolId, process: &Process) -> Self {
         let has_ended = matches!(process.state, ProcessState::Exited(_));
-        let end = process.why_unable().filter(|_| has_ended).map(|why| why.to_string());
-        Self { key, order: process.order, report: process.report(), remains: process.remains.clone(), end }
+        let end = process
+            .why_unable()
+            .filter(|_| has_ended)
+            .map(|why| why.to_string());
+        Self {
+            key,
+            order: process.order,
+            report: process.report(),
+            remains: process.remains.clone(),
+            end,
+        }
     }
 
     const fn runs(&self) -> bool {
@@ -119,7 +129,11 @@ impl Listed {
     }
 
     fn pool(&self) -> Option<&Arc<OwnFile>> {
-        if let Remains::Pool(pool) = &self.remains { Some(pool) } else { None }
+        if let Remains::Pool(pool) = &self.remains {
+            Some(pool)
+        } else {
+            None
+        }
     }
 
     fn state(&self, standing: Option<ProcessStanding>) -> String {
@@ -137,25 +151,35 @@ impl Listed {
     }
 }
 
-/// What is known of all processes.
+/// Data of all processes from earlier snapshots.
 #[derive(Debug, Default)]
-pub(super) struct ProcessBook(HashMap<PoolId, Known>);
+pub(super) struct ProcessHistory(HashMap<PoolId, Known>);
 
-impl ProcessBook {
-    /// Reads all processes, of which this snapshot of groups was just taken.
-    pub(super) fn update(&mut self, table: &ProcessTable, groups: &GroupsSnapshot) -> Vec<ProcessRow> {
+impl ProcessHistory {
+    /// Reads all processes. `groups` is the snapshot that was just taken.
+    pub(super) fn update(
+        &mut self,
+        table: &ProcessTable,
+        groups: &GroupsSnapshot,
+    ) -> Vec<ProcessRow> {
         let listed = list(table);
         let mut known = std::mem::take(&mut self.0);
         let keep = |one: &Listed| (one.key, known.remove(&one.key).unwrap_or_default());
         self.0 = listed.iter().map(keep).collect();
         self.note_usages(groups.at_ns, &listed);
-        self.note_books(groups.at_ns, &listed);
-        let of_groups: HashMap<PoolId, (ProcessStanding, usize)> =
-            groups.processes.iter().map(|one| (one.pool, (one.standing, one.groups.len()))).collect();
-        listed.iter().map(|one| self.row(one, of_groups.get(&one.key).copied())).collect()
+        self.note_counts(groups.at_ns, &listed);
+        let of_groups: HashMap<PoolId, (ProcessStanding, usize)> = groups
+            .processes
+            .iter()
+            .map(|one| (one.pool, (one.standing, one.groups.len())))
+            .collect();
+        listed
+            .iter()
+            .map(|one| self.row(one, of_groups.get(&one.key).copied()))
+            .collect()
     }
 
-    /// The counters of all processes as they were last read.
+    /// The counters of all processes, as last read.
     pub(super) fn counters(&self) -> impl Iterator<Item = &CounterInfo> {
         self.0.values().flat_map(|known| &known.counters)
     }
@@ -164,24 +188,37 @@ impl ProcessBook {
         let running = listed.iter().filter(|one| one.runs());
         let when = |known: &Known| known.usage.map(|(at, _)| at);
         for one in self.longest_ago(running, when, USAGES_AT_ONCE) {
-            if let (Some(known), Some(usage)) = (self.0.get_mut(&one.key), sys::usage(one.report.pid)) {
+            if let (Some(known), Some(usage)) =
+                (self.0.get_mut(&one.key), sys::usage(one.report.pid))
+            {
                 known.note_usage(at, usage);
             }
         }
     }
 
-    fn note_books(&mut self, at: i64, listed: &[Listed]) {
+    fn note_counts(&mut self, at: i64, listed: &[Listed]) {
         let pools = listed.iter().filter(|one| one.pool().is_some());
-        for one in self.longest_ago(pools, |known| known.books.map(|(at, _)| at), BOOKS_AT_ONCE) {
+        for one in self.longest_ago(
+            pools,
+            |known| known.counts.map(|(at, _)| at),
+            COUNTS_AT_ONCE,
+        ) {
             let read = |pool: &Arc<OwnFile>| PoolReader::open(&**pool)?.snapshot();
-            if let (Some(known), Some(Ok(snapshot))) = (self.0.get_mut(&one.key), one.pool().map(read)) {
-                known.note_books(at, snapshot.counts());
-                known.counters = snapshot.counters.into_iter().filter(is_the_programs).collect();
+            if let (Some(known), Some(Ok(snapshot))) =
+                (self.0.get_mut(&one.key), one.pool().map(read))
+            {
+                known.note_counts(at, snapshot.counts());
+                known.counters = snapshot
+                    .counters
+                    .into_iter()
+                    .filter(is_the_programs)
+                    .collect();
             }
         }
     }
 
-    /// At most `most` of these: those whose last note is the oldest, or missing.
+    /// Returns at most `most` of the listed processes: those whose last reading is missing or
+    /// oldest.
     fn longest_ago<'a>(
         &self,
         listed: impl Iterator<Item = &'a Listed>,
@@ -199,13 +236,21 @@ impl ProcessBook {
     fn row(&mut self, one: &Listed, groups: Option<(ProcessStanding, usize)>) -> ProcessRow {
         let known = self.0.entry(one.key).or_default();
         if !one.runs() {
-            known.rest();
+            known.clear_rates();
         }
-        let books = match &one.remains {
+        let counts = match &one.remains {
             Remains::Expired(counts) => *counts,
-            _ => known.books.map(|(_, books)| books).unwrap_or_default(),
+            _ => known.counts.map(|(_, counts)| counts).unwrap_or_default(),
         };
-        let ProcessReport { name, pid, allowance, true_bytes, owed_bytes, excess_bytes, .. } = &one.report;
+        let ProcessReport {
+            name,
+            pid,
+            allowance,
+            true_bytes,
+            owed_bytes,
+            excess_bytes,
+            ..
+        } = &one.report;
         ProcessRow {
             key: format!("{:032x}", one.key.get()),
             pid: pid.get(),
@@ -218,26 +263,34 @@ impl ProcessBook {
             excess_bytes: *excess_bytes,
             resident_bytes: known.usage.map(|(_, usage)| usage.resident_bytes),
             cpu_pct: known.cpu_pct,
-            recorded: books.recorded(),
+            recorded: counts.recorded(),
             rate: known.rate,
-            evicted: books.evicted,
-            dropped: books.dropped.total(),
-            dropped_by: books.dropped.iter().map(|(reason, count)| (reason.name(), count)).collect(),
+            evicted: counts.evicted,
+            dropped: counts.dropped.total(),
+            dropped_by: counts
+                .dropped
+                .iter()
+                .map(|(reason, count)| (reason.name(), count))
+                .collect(),
             groups: groups.map_or(0, |(_, groups)| groups),
         }
     }
 }
 
-/// All processes, in the order in which they came.
+/// All processes, in the order of their start.
 fn list(table: &ProcessTable) -> Vec<Listed> {
     let all = table.lock();
-    let mut listed: Vec<Listed> = all.iter().map(|(key, process)| Listed::of(*key, process)).collect();
+    let mut listed: Vec<Listed> = all
+        .iter()
+        .map(|(key, process)| Listed::of(*key, process))
+        .collect();
     drop(all);
     listed.sort_by_key(|one| one.order);
     listed
 }
 
-/// Whether it is not one that the profiler keeps for what the page shows anyhow: groups, processor time, memory.
+/// Whether the counter belongs to the program. The profiler's own counters of groups, processor
+/// time and memory are shown elsewhere in the page.
 fn is_the_programs(counter: &CounterInfo) -> bool {
     let CounterDefinition { name, category, .. } = &counter.definition;
     !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
@@ -262,16 +315,23 @@ impl<'a> ProcessListing<'a> {
             _ => rows.sort_by_key(|row| number(row, sort)),
         }
         let starts_ascending = matches!(sort, "name" | "state" | "order" | "pid");
-        let is_ascending = query.get("porder").map_or(starts_ascending, |order| order == "asc");
+        let is_ascending = query
+            .get("porder")
+            .map_or(starts_ascending, |order| order == "asc");
         if !is_ascending {
             rows.reverse();
         }
         rows.truncate(query.rows("ptop", usize::MAX));
-        Self { total: all.len(), sort, order: if is_ascending { "asc" } else { "desc" }, rows }
+        Self {
+            total: all.len(),
+            sort,
+            order: if is_ascending { "asc" } else { "desc" },
+            rows,
+        }
     }
 }
 
-/// What a column is sorted by; the same for all rows if the column is not known.
+/// The sort key of a column; the same for all rows if the column is unknown.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // only compared
 fn number(row: &ProcessRow, column: &str) -> u64 {
     match column {
@@ -312,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_processes_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
+    fn l1_processes_are_sorted_by_any_column_in_either_order_and_cut_to_the_top() {
         let all = [row("b", 3, 20), row("a", 9, 10), row("c", 5, 30)];
         for (query, expected) in [
             ("", ["b", "a", "c"]),
@@ -329,20 +389,29 @@ mod tests {
         }
         let query = Query::parse("psort=memory&ptop=1");
         let table = ProcessListing::of(&all, &query);
-        assert_eq!((table.rows.len(), table.total, table.rows[0].name.as_str()), (1, 3, "c"));
+        assert_eq!(
+            (table.rows.len(), table.total, table.rows[0].name.as_str()),
+            (1, 3, "c")
+        );
     }
 
     #[test]
-    fn rates_are_over_the_time_between_two_looks() {
+    fn rates_are_over_the_time_between_two_readings() {
         let mut known = Known::default();
-        let usage = |cpu_ns| Usage { cpu_ns, resident_bytes: 7 };
+        let usage = |cpu_ns| Usage {
+            cpu_ns,
+            resident_bytes: 7,
+        };
         known.note_usage(1_000_000_000, usage(5_000_000));
-        assert_eq!(known.cpu_pct, None, "one look says nothing");
+        assert_eq!(known.cpu_pct, None, "one reading gives no rate");
         known.note_usage(3_000_000_000, usage(505_000_000));
         assert_eq!(known.cpu_pct, Some(25.0));
-        let books = |evicted| EntryCounts { evicted, ..EntryCounts::default() };
-        known.note_books(0, books(10));
-        known.note_books(2_000_000_000, books(110));
+        let counts = |evicted| EntryCounts {
+            evicted,
+            ..EntryCounts::default()
+        };
+        known.note_counts(0, counts(10));
+        known.note_counts(2_000_000_000, counts(110));
         assert_eq!(known.rate, Some(50.0));
     }
 }

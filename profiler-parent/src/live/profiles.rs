@@ -1,8 +1,9 @@
-//! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
+//! Profiles captured from the page: one at a time, on a separate thread, into a temporary
+//! directory.
 //!
-//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed with
-//! the server, or with the capture that still runs then; only files in the list are served. Each has a
-//! secret of its own, for the path that the viewer's page gets.
+//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed
+//! with the server, or at the end of a capture that outlives it; only files in the list are served.
+//! Each profile has its own secret, for the path that the viewer's page gets.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,26 +21,26 @@ use crate::capture::{Capture, CaptureReport, CaptureSources};
 use crate::http::is_same;
 use crate::session_time::SessionNs;
 
-/// Profiles that are kept.
+/// Limit on the profiles kept.
 const KEPT: usize = 16;
 
-/// What is to be captured.
+/// The content of a profile to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// Everything.
     All,
-    /// This range of the session's time.
+    /// This range of session time.
     Range(SessionNs, SessionNs),
-    /// What an alert brought with it.
+    /// The evidence file of an alert.
     File(PathBuf),
 }
 
-/// Why nothing was begun.
+/// The reason why no capture was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotBegun {
-    /// Another one is being written.
+    /// Another capture is running.
     Busy,
-    /// There is no thread for it, or no randomness.
+    /// The system has no thread or no random bytes.
     System,
 }
 
@@ -51,7 +52,8 @@ enum ProfileState {
     Failed,
 }
 
-/// The first part of a path, then the last. Shown only to clients that know the token.
+/// A secret and a file name: the first and the last part of a path. Shown only to clients with the
+/// token.
 #[derive(Clone, PartialEq, Eq)]
 struct Link(String, String);
 
@@ -67,7 +69,7 @@ impl Serialize for Link {
     }
 }
 
-/// A profile.
+/// A profile in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Profile {
     number: u64,
@@ -75,10 +77,10 @@ pub(super) struct Profile {
     name: String,
     /// Its path for pages of other sites.
     link: Link,
-    /// What it is of, as the page said.
+    /// The description of its content, from the page.
     what: String,
     state: ProfileState,
-    /// Where it is on this machine, for `profiler view`.
+    /// The path of the file on this machine, for `profiler view`.
     path: PathBuf,
     bytes: u64,
     error: Option<String>,
@@ -91,55 +93,69 @@ struct List {
     profiles: VecDeque<Profile>,
 }
 
-/// See the head of this file.
+/// The profiles captured from the page. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Profiles {
     captures: Arc<CaptureSources>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptProfiles>,
 }
 
-/// What a capture keeps alive.
+/// The data that a capture keeps alive.
 #[derive(Debug)]
-struct Kept {
+struct KeptProfiles {
     directory: TempDir,
     list: Mutex<List>,
 }
 
 impl Profiles {
     pub(super) fn new(captures: Arc<CaptureSources>) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("profiler-live-").tempdir()?;
-        Ok(Self { captures, kept: Arc::new(Kept { directory, list: Mutex::default() }) })
+        let directory = tempfile::Builder::new()
+            .prefix("profiler-live-")
+            .tempdir()?;
+        Ok(Self {
+            captures,
+            kept: Arc::new(KeptProfiles {
+                directory,
+                list: Mutex::default(),
+            }),
+        })
     }
 
-    /// All of them, the latest first.
+    /// All profiles, the latest first.
     pub(super) fn all(&self) -> Vec<Profile> {
         self.kept.lock().profiles.iter().cloned().collect()
     }
 
-    /// The file of this name, if it is complete.
+    /// Opens the file of this name, if it is complete.
     pub(super) fn open(&self, name: &str) -> Option<File> {
         self.find(|one| one.name == name)
     }
 
-    /// The file that has this secret and name, if it is complete.
+    /// Opens the file with this secret and name, if it is complete.
     pub(super) fn shared(&self, secret: &str, name: &str) -> Option<File> {
         self.find(|one| one.name == name && is_same(secret, &one.link.0))
     }
 
     fn find(&self, is_it: impl Fn(&Profile) -> bool) -> Option<File> {
         let list = self.kept.lock();
-        let profile = list.profiles.iter().find(|one| one.state == ProfileState::Ready && is_it(one))?;
+        let profile = list
+            .profiles
+            .iter()
+            .find(|one| one.state == ProfileState::Ready && is_it(one))?;
         File::open(&profile.path).ok()
     }
 
-    /// Begins to write a profile, and says its number.
+    /// Starts writing a profile, and returns its number.
     pub(super) fn begin(&self, wanted: Wanted, what: String) -> Result<u64, NotBegun> {
         let number = self.kept.add(what)?;
         let capture = Capture::new(Arc::clone(&self.captures));
         let kept = Arc::clone(&self.kept);
         let write = move || {
             let written = catch_unwind(AssertUnwindSafe(|| kept.write(number, wanted, capture)));
-            kept.settle(number, written.unwrap_or_else(|_| Err("the capture panicked".to_owned())));
+            kept.settle(
+                number,
+                written.unwrap_or_else(|_| Err("the capture panicked".to_owned())),
+            );
         };
         match spawn_quiet("profiler-live-capture", write) {
             Ok(_) => Ok(number),
@@ -151,7 +167,7 @@ impl Profiles {
     }
 }
 
-impl Kept {
+impl KeptProfiles {
     fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +180,11 @@ impl Kept {
 
     fn add(&self, what: String) -> Result<u64, NotBegun> {
         let mut list = self.lock();
-        if list.profiles.iter().any(|one| one.state == ProfileState::Writing) {
+        if list
+            .profiles
+            .iter()
+            .any(|one| one.state == ProfileState::Writing)
+        {
             return Err(NotBegun::Busy);
         }
         let secret = Token::generate().map_err(|_| NotBegun::System)?.to_hex();
@@ -182,8 +202,11 @@ impl Kept {
             bytes: 0,
             error: None,
         });
-        if let Some(gone) = (list.profiles.len() > KEPT).then(|| list.profiles.pop_back()).flatten() {
-            let _ = std::fs::remove_file(gone.path); // it may have failed, and is not there
+        if let Some(gone) = (list.profiles.len() > KEPT)
+            .then(|| list.profiles.pop_back())
+            .flatten()
+        {
+            let _ = std::fs::remove_file(gone.path); // a failed capture has no file
         }
         Ok(number)
     }
@@ -191,7 +214,10 @@ impl Kept {
     fn write(&self, number: u64, wanted: Wanted, capture: Capture) -> Result<u64, String> {
         let (_, path) = self.path(number);
         let save = |capture: Capture| {
-            capture.save(&path).map(|report: CaptureReport| report.bytes).map_err(|error| error.to_string())
+            capture
+                .save(&path)
+                .map(|report: CaptureReport| report.bytes)
+                .map_err(|error| error.to_string())
         };
         match wanted {
             Wanted::All => save(capture),
@@ -202,7 +228,9 @@ impl Kept {
 
     fn settle(&self, number: u64, written: Result<u64, String>) {
         let mut list = self.lock();
-        let Some(profile) = list.profiles.iter_mut().find(|one| one.number == number) else { return };
+        let Some(profile) = list.profiles.iter_mut().find(|one| one.number == number) else {
+            return;
+        };
         match written {
             Ok(bytes) => (profile.state, profile.bytes) = (ProfileState::Ready, bytes),
             Err(error) => (profile.state, profile.error) = (ProfileState::Failed, Some(error)),

@@ -1,14 +1,14 @@
-//! What a request asks for: `key=value` pairs behind the question mark.
+//! The parameters of a request: the `key=value` pairs after the question mark.
 //!
-//! Invariant: whatever is there, it gives pairs or leaves them out; a wrong value is as if it was not there, so
-//! that a page of another version still works.
+//! Invariant: parsing never fails; malformed pairs are left out. An invalid value is treated as
+//! missing, so a page of another version still works.
 
 /// The pairs of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what stands behind the question mark.
+    /// Parses the text after the question mark.
     pub(super) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
@@ -20,31 +20,43 @@ impl Query {
 
     /// The first value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The first value of a key, unless it is empty.
     pub(super) fn text(&self, key: &str) -> Option<String> {
-        self.get(key).filter(|value| !value.is_empty()).map(ToOwned::to_owned)
+        self.get(key)
+            .filter(|value| !value.is_empty())
+            .map(ToOwned::to_owned)
     }
 
     /// All values of a key.
     pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key as a number.
+    /// The first value of a key, as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
     }
 
-    /// How many rows are wanted.
+    /// The requested number of rows.
     pub(super) fn rows(&self, key: &str, otherwise: usize) -> usize {
-        if self.get(key) == Some("all") { usize::MAX } else { self.number(key).unwrap_or(otherwise) }
+        if self.get(key) == Some("all") {
+            usize::MAX
+        } else {
+            self.number(key).unwrap_or(otherwise)
+        }
     }
 }
 
-/// Takes percent encoding away; `None` if the result is no text.
+/// Decodes percent encoding; `None` if the result is not valid UTF-8.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -67,12 +79,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_read_and_what_is_no_text_is_left_out() {
+    fn pairs_are_parsed_and_malformed_ones_are_left_out() {
         let query = Query::parse("find=a%20b%2Bc+d&open=1&open=2&top=all&x=%ff&y=%4&z&n=7");
         assert_eq!(query.get("find"), Some("a b+c d"));
         assert_eq!(query.all("open").collect::<Vec<_>>(), ["1", "2"]);
-        assert_eq!((query.get("x"), query.get("y"), query.get("z")), (None, None, Some("")));
-        assert_eq!((query.rows("top", 5), query.rows("n", 5), query.rows("none", 5)), (usize::MAX, 7, 5));
+        assert_eq!(
+            (query.get("x"), query.get("y"), query.get("z")),
+            (None, None, Some(""))
+        );
+        assert_eq!(
+            (
+                query.rows("top", 5),
+                query.rows("n", 5),
+                query.rows("none", 5)
+            ),
+            (usize::MAX, 7, 5)
+        );
         assert_eq!(query.text("z"), None);
         assert_eq!(Query::parse(""), Query::default());
     }

@@ -1,9 +1,9 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. Invariants: a client without the token gets the same
-//! empty answer for every path; a request under a name for this machine that is not ours is refused;
-//! pages of other sites can read only profiles, each by a path with a secret of its own, which says
-//! nothing of the token.
+//! Called by the server's thread for each request. Invariants: a client without the token gets the
+//! same empty answer for every path; a request with a foreign host name in its `Host` header is
+//! refused; pages of other sites can read only profiles, each by a path with its own secret, which
+//! reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::alerts::AlertBook;
+use super::alerts::AlertLog;
 use super::markers::Markers;
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
@@ -25,8 +25,8 @@ const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/live.js");
 
-/// For every answer: nothing is stored, nothing is loaded from elsewhere, and no other site learns the
-/// address.
+/// Headers of every answer: nothing is stored, nothing is loaded from elsewhere, and no other site
+/// learns the address.
 const HEADERS: [(&str, &str); 5] = [
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -38,31 +38,33 @@ const HEADERS: [(&str, &str); 5] = [
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 ];
-/// Characters that are kept of what a page says a profile is of.
+/// The largest number of characters of the page's description of a profile.
 const MOST_WORDS: usize = 200;
 
-/// See the head of this file.
+/// The service of the live page. See the head of this file.
 pub(super) struct Routes {
     pub(super) token: String,
     pub(super) hosts: Hosts,
     pub(super) snapshots: SnapshotCache,
-    pub(super) alerts: Arc<AlertBook>,
+    pub(super) alerts: Arc<AlertLog>,
     pub(super) markers: Markers,
     pub(super) profiles: Profiles,
 }
 
 impl std::fmt::Debug for Routes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the token: it is a secret.
-        f.debug_struct("Routes").field("hosts", &self.hosts).finish_non_exhaustive()
+        // Omits the token, which is a secret.
+        f.debug_struct("Routes")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 
-/// What a path names.
+/// The target of a path.
 enum LiveResource<'a> {
-    /// What stands behind the token.
+    /// The part of the path after the token.
     Page(&'a str),
-    /// A profile, by the path for pages of other sites.
+    /// A profile, by its path for pages of other sites.
     Profile(File),
 }
 
@@ -81,7 +83,10 @@ impl HttpService for Routes {
             Err(refusal) => status(refusal),
         };
         put(&mut response, &HEADERS);
-        Answered { reply: Reply::Now(response), has_token }
+        Answered {
+            reply: Reply::Now(response),
+            has_token,
+        }
     }
 }
 
@@ -90,12 +95,19 @@ impl Routes {
         if !self.hosts.accept(request) {
             return Err(StatusCode::FORBIDDEN);
         }
-        let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+        let below = request
+            .uri()
+            .path()
+            .strip_prefix('/')
+            .and_then(|path| path.split_once('/'));
         let (secret, place) = below.ok_or(StatusCode::NOT_FOUND)?;
         if is_same(secret, &self.token) {
             return Ok(LiveResource::Page(place));
         }
-        self.profiles.shared(secret, place).map(LiveResource::Profile).ok_or(StatusCode::NOT_FOUND)
+        self.profiles
+            .shared(secret, place)
+            .map(LiveResource::Profile)
+            .ok_or(StatusCode::NOT_FOUND)
     }
 
     fn serve(&self, place: &str, request: &RequestHead) -> Response<Answer> {
@@ -116,15 +128,20 @@ impl Routes {
             "live.json" => self.everything(query),
             "session.json" => json(&self.snapshots.latest().session),
             "groups.json" => self.snapshots.latest().groups(query, |table| json(table)),
-            "processes.json" => json(&ProcessListing::of(&self.snapshots.latest().processes, query)),
+            "processes.json" => json(&ProcessListing::of(
+                &self.snapshots.latest().processes,
+                query,
+            )),
             "counters.json" => json(&self.snapshots.latest().counters),
             "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
             "profiles.json" => json(&self.profiles.all()),
-            "markers.json" => match self.markers.look(query, self.snapshots.now()) {
+            "markers.json" => match self.markers.view(query, self.snapshots.now()) {
                 Ok(view) => json(&view),
                 Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
             },
-            _ => place.strip_prefix("profiles/").map_or_else(not_found, |name| self.profile(name)),
+            _ => place
+                .strip_prefix("profiles/")
+                .map_or_else(not_found, |name| self.profile(name)),
         }
     }
 
@@ -139,7 +156,8 @@ impl Routes {
             profiles: P,
         }
         let snapshot: &LiveSnapshot = &self.snapshots.latest();
-        let (alerts, profiles) = (self.alerts.after(query.number("alert").unwrap_or(0)), self.profiles.all());
+        let alerts = self.alerts.after(query.number("alert").unwrap_or(0));
+        let profiles = self.profiles.all();
         snapshot.groups(query, |groups| {
             json(&Everything {
                 session: &snapshot.session,
@@ -153,7 +171,10 @@ impl Routes {
     }
 
     fn profile(&self, name: &str) -> Response<Answer> {
-        self.profiles.open(name).and_then(attachment).unwrap_or_else(not_found)
+        self.profiles
+            .open(name)
+            .and_then(attachment)
+            .unwrap_or_else(not_found)
     }
 
     fn capture(&self, query: &Query) -> Response<Answer> {
@@ -161,8 +182,15 @@ impl Routes {
         struct Begun {
             number: u64,
         }
-        let Some(wanted) = self.wanted(query) else { return not_found() };
-        let what: String = query.get("what").unwrap_or_default().chars().take(MOST_WORDS).collect();
+        let Some(wanted) = self.wanted(query) else {
+            return not_found();
+        };
+        let what: String = query
+            .get("what")
+            .unwrap_or_default()
+            .chars()
+            .take(MOST_WORDS)
+            .collect();
         match self.profiles.begin(wanted, what) {
             Ok(number) => {
                 let mut response = json(&Begun { number });
@@ -174,14 +202,21 @@ impl Routes {
         }
     }
 
-    /// What is to be captured; `None` if it is the time of an alert that is not known any more.
+    /// The requested content of a profile; `None` for the time of an alert that is not kept any
+    /// more.
     fn wanted(&self, query: &Query) -> Option<Wanted> {
         if let Some(number) = query.get("alert") {
             let alert = self.alerts.get(number.parse().ok()?)?;
             let range = Wanted::Range(alert.from, alert.to);
-            return Some(alert.evidence.filter(|file| file.exists()).map_or(range, Wanted::File));
+            return Some(
+                alert
+                    .evidence
+                    .filter(|file| file.exists())
+                    .map_or(range, Wanted::File),
+            );
         }
-        let (from, to) = (query.number("from"), query.number("to"));
+        let from = query.number("from");
+        let to = query.number("to");
         Some(match (from, to) {
             (Some(from), Some(to)) => Wanted::Range(SessionNs(from), SessionNs(to)),
             _ => Wanted::All,
@@ -189,14 +224,14 @@ impl Routes {
     }
 }
 
-/// A profile as a file to be saved.
+/// A profile as a file to download.
 fn attachment(file: File) -> Option<Response<Answer>> {
     let mut response = http::of_file(Arc::new(file), "application/gzip")?;
     put(&mut response, &[("content-disposition", "attachment")]);
     Some(response)
 }
 
-/// A profile by its own path: for the viewer's page, which gets that path.
+/// A profile by its own path, for the viewer's page.
 fn for_any_page(file: File, request: &RequestHead) -> Response<Answer> {
     const METHODS: &str = "GET, HEAD, OPTIONS";
     http::for_any_origin(match *request.method() {

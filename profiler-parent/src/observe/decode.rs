@@ -1,7 +1,8 @@
-//! From an entry of a pool to what an observer gets of it.
+//! Decodes an entry of a pool into the form that an observer receives.
 //!
-//! One [`Names`] per process remembers what its call sites are. Invariant: what it makes of a payload is bounded,
-//! whatever the bytes say; the rest is left out, and that is said.
+//! Called by the reader thread; one [`Names`] per process caches its call sites. Invariant: the
+//! decoded size of a payload is bounded for any bytes; parts beyond the bound are left out, and the
+//! result is marked as cut.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,52 +16,53 @@ use profiler_core::marker::{ProfilerMarker, SpanDetail, SpanMark, Text};
 
 use super::event::{Field, Flow, SharedText, Value};
 
-/// Bytes of a payload that an observer gets.
+/// Limit on the bytes of a payload.
 const MAX_BYTES: usize = 16 << 10;
-/// Values of a payload that an observer gets, also those in lists.
+/// Limit on the values of a payload, including those in lists.
 const MAX_VALUES: usize = 256;
-/// Bytes of a name that an observer gets, and of each of a payload's keys.
+/// Limit on the bytes of a name, and of each key of a payload.
 const MAX_NAME_BYTES: usize = 1024;
-/// Call sites that are remembered per process; entries may name any number.
+/// Limit on the cached call sites per process; entries may name any number of them.
 const MOST_SITES: usize = 1 << 14;
-/// Bytes of their texts that are remembered.
+/// Limit on the bytes of the cached call sites.
 const MOST_SITE_BYTES: usize = 4 << 20;
-/// The key of a field that puts its marker into a group.
+/// The key of a field that assigns its marker to a group.
 const GROUP: &str = "group";
 
-/// What markers of a type are to an observer.
+/// How an observer treats the markers of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A marker like any other.
+    /// An ordinary marker.
     Plain,
-    /// Its only field is a text, which tells timers of one name apart.
+    /// A marker whose only field is a text, which distinguishes timers of the same name.
     Text,
     /// Start or end of a numbered span.
     Span,
-    /// Belongs to a numbered span.
+    /// A detail of a numbered span.
     Detail,
 }
 
-/// A call site.
+/// The properties that all markers of a call site share.
 #[derive(Clone, Debug)]
 pub(super) struct SiteInfo {
     pub(super) name: SharedText,
     pub(super) category: SharedText,
     pub(super) role: Role,
     fields: Vec<FieldInfo>,
-    /// Its name was too long.
+    /// The name was longer than the limit.
     is_cut: bool,
 }
 
+/// A field of the payload.
 #[derive(Clone, Debug)]
 struct FieldInfo {
     key: SharedText,
     format: &'static str,
-    /// Whether it joins markers of a flow, and whether that ends with it.
+    /// `None` if the field is no flow identifier; otherwise whether the marker ends the flow.
     flow: Option<bool>,
 }
 
-/// The call sites of one process.
+/// The cached call sites of one process.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     sites: HashMap<DefinitionId, Arc<SiteInfo>>,
@@ -68,7 +70,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What markers of a site have in common.
+    /// Returns a call site, from the cache if it is known.
     pub(super) fn site(&mut self, id: DefinitionId, definitions: &Definitions) -> Arc<SiteInfo> {
         if let Some(known) = self.sites.get(&id) {
             return Arc::clone(known);
@@ -90,29 +92,36 @@ impl SiteInfo {
         let category = site.and_then(|site| definitions.category(site.category));
         let marker_type = site.and_then(|site| definitions.marker_type(site.marker_type));
         let field = |key: &String| {
-            let format =
-                marker_type.and_then(|known| known.schema.field_named(key)).map(|field| &field.format);
+            let format = marker_type
+                .and_then(|known| known.schema.field_named(key))
+                .map(|field| &field.format);
             FieldInfo::new(key, format)
         };
         let name = site.map_or("", |site| site.name.as_str());
-        let keys = marker_type.map(|known| known.keys.as_slice()).unwrap_or_default();
+        let keys = marker_type
+            .map(|known| known.keys.as_slice())
+            .unwrap_or_default();
         Self {
             name: short(name),
             category: short(category.map_or("Other", |category| category.name.as_str())),
             role: marker_type.map_or(Role::Plain, |known| Role::of(&known.schema.name)),
-            // No more values than that are passed on.
+            // Further values are not passed on.
             fields: keys.iter().take(MAX_VALUES).map(field).collect(),
             is_cut: name.len() > MAX_NAME_BYTES,
         }
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     fn weight(&self) -> usize {
-        let fields: usize = self.fields.iter().map(|field| size_of::<FieldInfo>() + field.key.len()).sum();
+        let fields: usize = self
+            .fields
+            .iter()
+            .map(|field| size_of::<FieldInfo>() + field.key.len())
+            .sum();
         size_of::<Self>() + self.name.len() + self.category.len() + fields
     }
 
-    /// How a marker of it is called, and whether that is not all of the name.
+    /// Returns the name of a marker, and whether it was shortened.
     pub(super) fn name_of(&self, marker: &MarkerEntry<'_>) -> (SharedText, bool) {
         match marker.name {
             Some(name) => (short(name), name.len() > MAX_NAME_BYTES),
@@ -120,7 +129,7 @@ impl SiteInfo {
         }
     }
 
-    /// Whether its markers say to which group they belong.
+    /// Whether its markers name their group.
     pub(super) fn names_group(&self) -> bool {
         self.role != Role::Span && self.fields.iter().any(|field| *field.key == *GROUP)
     }
@@ -140,7 +149,9 @@ impl Role {
 impl FieldInfo {
     fn new(key: &str, format: Option<&FieldFormat>) -> Self {
         let (format, flow) = match format {
-            Some(FieldFormat::Value(format @ Format::FlowId)) => (format.name(u32::MAX), Some(false)),
+            Some(FieldFormat::Value(format @ Format::FlowId)) => {
+                (format.name(u32::MAX), Some(false))
+            }
             Some(FieldFormat::Value(format @ Format::TerminatingFlowId)) => {
                 (format.name(u32::MAX), Some(true))
             }
@@ -148,11 +159,15 @@ impl FieldInfo {
             Some(FieldFormat::Table(_)) => ("table", None),
             None => ("string", None),
         };
-        Self { key: short(key), format, flow }
+        Self {
+            key: short(key),
+            format,
+            flow,
+        }
     }
 }
 
-/// What an observer gets of a marker.
+/// A decoded marker.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct DecodedMarker {
@@ -161,12 +176,12 @@ pub struct DecodedMarker {
     pub group: Option<SharedText>,
     pub fields: Vec<Field>,
     pub flows: Vec<Flow>,
-    /// Something is left out.
+    /// Parts of the marker are left out.
     pub cut: bool,
 }
 
-/// Decodes the markers of a process as an observer gets them: for the fuzzer. Never panics, whatever
-/// the bytes are.
+/// Decodes the markers of a process as an observer receives them. Public for the fuzzer, which
+/// checks that decoding never panics.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct MarkerDecoder(Names);
@@ -176,8 +191,20 @@ impl MarkerDecoder {
     pub fn decode(&mut self, marker: &MarkerEntry<'_>, definitions: &Definitions) -> DecodedMarker {
         let site = self.0.site(marker.site, definitions);
         let (name, is_cut) = site.name_of(marker);
-        let Payload { fields, flows, group, cut } = Payload::of(marker, &site).cut_if(is_cut);
-        DecodedMarker { name, category: site.category.clone(), group, fields, flows, cut }
+        let Payload {
+            fields,
+            flows,
+            group,
+            cut,
+        } = Payload::of(marker, &site).cut_if(is_cut);
+        DecodedMarker {
+            name,
+            category: site.category.clone(),
+            group,
+            fields,
+            flows,
+            cut,
+        }
     }
 }
 
@@ -186,7 +213,7 @@ impl MarkerDecoder {
 pub(super) struct Payload {
     pub(super) fields: Vec<Field>,
     pub(super) flows: Vec<Flow>,
-    /// The group that it names.
+    /// The group that the payload names.
     pub(super) group: Option<SharedText>,
     pub(super) cut: bool,
 }
@@ -195,28 +222,43 @@ impl Payload {
     /// Decodes the payload of a marker of this site.
     pub(super) fn of(marker: &MarkerEntry<'_>, site: &SiteInfo) -> Self {
         let mut payload = Self::default();
-        let mut room = Room { bytes: MAX_BYTES, values: MAX_VALUES };
+        let mut room = TextBudget {
+            bytes: MAX_BYTES,
+            values: MAX_VALUES,
+        };
         let values = PayloadReader::new(marker.payload).map_while(Result::ok);
         for (field, value) in site.fields.iter().zip(values) {
             let value = room.value(value);
-            payload.flows.extend(field.flow.and_then(|ends| Some(Flow { id: flow_id(&value)?, ends })));
+            payload.flows.extend(field.flow.and_then(|ends| {
+                Some(Flow {
+                    id: flow_id(&value)?,
+                    ends,
+                })
+            }));
             if let (GROUP, Value::Text(name)) = (&*field.key, &value) {
                 payload.group = Some(short(name));
             }
             if value != Value::None {
-                payload.fields.push(Field { key: field.key.clone(), format: field.format, value });
+                payload.fields.push(Field {
+                    key: field.key.clone(),
+                    format: field.format,
+                    value,
+                });
             }
         }
         payload.cut = room.bytes == 0 || room.values == 0;
         payload
     }
 
-    /// A field's value.
+    /// The value of a field.
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
-        self.fields.iter().find(|field| *field.key == *key).map(|field| &field.value)
+        self.fields
+            .iter()
+            .find(|field| *field.key == *key)
+            .map(|field| &field.value)
     }
 
-    /// The number of the span that it belongs to.
+    /// The number of the span that the marker belongs to.
     pub(super) fn span(&self) -> Option<u64> {
         match self.value("span") {
             Some(Value::U64(span)) => Some(*span),
@@ -224,7 +266,7 @@ impl Payload {
         }
     }
 
-    /// A field's text.
+    /// The text of a field.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.value(key) {
             Some(Value::Text(text)) => Some(text),
@@ -232,20 +274,21 @@ impl Payload {
         }
     }
 
-    /// The same, where something else of its marker is left out too.
+    /// Marks the payload as cut if another part of its marker is cut.
     pub(super) const fn cut_if(mut self, is_cut: bool) -> Self {
         self.cut |= is_cut;
         self
     }
 
-    /// The same without what only pairs a start with its end.
+    /// Removes the fields that only pair a start with its end or name the group.
     pub(super) fn without_number(mut self) -> Self {
-        self.fields.retain(|field| *field.key != *"span" && *field.key != *GROUP);
+        self.fields
+            .retain(|field| *field.key != *"span" && *field.key != *GROUP);
         self
     }
 }
 
-/// As the profile writes flow identifiers: texts as they are, numbers in hexadecimal.
+/// Formats a flow identifier as in the profile: texts unchanged, numbers in hexadecimal.
 fn flow_id(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
@@ -255,13 +298,13 @@ fn flow_id(value: &Value) -> Option<String> {
     }
 }
 
-/// What is left of the bounds of a payload.
-struct Room {
+/// The bytes and values that a payload may still hold.
+struct TextBudget {
     bytes: usize,
     values: usize,
 }
 
-impl Room {
+impl TextBudget {
     fn value(&mut self, value: FieldValue<'_>) -> Value {
         if self.values == 0 {
             return Value::None;
@@ -289,17 +332,21 @@ impl Room {
 
     fn text(&mut self, text: &str) -> String {
         let start = start_of(text, self.bytes);
-        self.bytes = if start.len() < text.len() { 0 } else { self.bytes - start.len() };
+        self.bytes = if start.len() < text.len() {
+            0
+        } else {
+            self.bytes - start.len()
+        };
         start.to_owned()
     }
 }
 
-/// As much of a name as an observer gets.
+/// Shortens a name to the limit for observers.
 fn short(name: &str) -> SharedText {
     start_of(name, MAX_NAME_BYTES).into()
 }
 
-/// The first whole characters of a text, at most this many bytes.
+/// The longest prefix of a text with at most `most` bytes, cut between characters.
 fn start_of(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

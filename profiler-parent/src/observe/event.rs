@@ -1,7 +1,8 @@
-//! What an observer gets: batches of markers, in plain serialisable types.
+//! The data that an observer receives: batches of markers, in plain serialisable types.
 //!
-//! Made by the reader thread, taken by the host and by the live page. Invariants: all times of all processes are on
-//! the one clock of the session; a marker is small, whatever its payload was, because it waits in a bounded queue.
+//! Made by the reader thread, taken by the host and by the live page. Invariants: all times of all
+//! processes are on the clock of the session; the size of a marker is bounded for any payload,
+//! because markers wait in a bounded queue.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use crate::session_time::SessionNs;
 
-/// A text that many markers share.
+/// A text shared by many markers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedText(Arc<str>);
 
@@ -49,12 +50,12 @@ impl Serialize for SharedText {
     }
 }
 
-/// Number of a span among all spans of all processes that are observed.
+/// The number of a span, unique among all observed processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SpanNumber(pub u64);
 
-/// The bridge from session time to the clocks of the machine, the same for all processes.
+/// Relates session time to the clocks of the machine; the same for all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BatchClock {
     /// When the session started, on the machine's monotonic clock.
@@ -65,28 +66,28 @@ pub struct BatchClock {
     pub now: SessionNs,
 }
 
-/// Who recorded something.
+/// The process and thread that recorded a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    /// System number of the process.
+    /// Process id in the system.
     pub process: ProcessId,
-    /// Shown name of the process.
+    /// Display name of the process.
     pub process_name: SharedText,
-    /// System number of the thread that the marker belongs to.
+    /// Id in the system of the thread that the marker belongs to.
     pub thread: ThreadId,
-    /// Shown name of the thread; empty if it is not known.
+    /// Display name of the thread; empty if unknown.
     pub thread_name: SharedText,
 }
 
-/// What an observed marker is.
+/// The kind of an observed marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// A point: its end is its start.
+    /// A point in time: its end equals its start.
     Instant,
-    /// An interval that was recorded when it was over.
+    /// An interval that was recorded after its end.
     Interval,
-    /// An interval of which start and end were recorded.
+    /// An interval whose start and end were recorded separately.
     Span,
 }
 
@@ -102,7 +103,7 @@ pub enum Value {
     U64(u64),
     /// A signed integer.
     I64(i64),
-    /// A number with decimals.
+    /// A floating-point number.
     F64(f64),
     /// A text.
     Text(String),
@@ -113,81 +114,98 @@ pub enum Value {
 /// A field of a payload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Field {
-    /// Its key.
+    /// The key.
     pub key: SharedText,
-    /// How it is meant to be shown, as the profile's schema names it.
+    /// The display format, as the profile's schema names it.
     pub format: &'static str,
-    /// Its value.
+    /// The value.
     pub value: Value,
 }
 
-/// A flow that a marker is part of: markers of all processes with the same number belong together.
+/// A flow that a marker is part of. Markers of all processes with the same identifier belong
+/// together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flow {
-    /// What joins them; numbers in hexadecimal, as in the profile.
+    /// The identifier; numbers in hexadecimal, as in the profile.
     pub id: String,
     /// Whether the flow ends with this marker.
     pub ends: bool,
 }
 
-/// Something that was said of a span while it was open.
+/// A detail recorded for a span while it was open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Detail {
-    /// What it is about.
+    /// The name of the detail.
     pub name: SharedText,
-    /// What was said.
+    /// The value of the detail.
     pub value: String,
 }
 
-/// One marker, or one span that is running.
+/// A marker, or a span that is running.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ObservedMarker {
-    /// Who recorded it.
+    /// The process and thread that recorded it.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Name; its first KiB if it is longer.
+    /// Name, cut after the first KiB.
     pub name: SharedText,
     /// Name of the category.
     pub category: SharedText,
-    /// What it is.
+    /// The kind of marker.
     pub shape: Shape,
-    /// When it began.
+    /// The start time.
     pub start: SessionNs,
-    /// When it ended; `None` while it is running, and of a span whose process ended before it did.
+    /// The end time; `None` while the span is running, and if its process ended before the span
+    /// did.
     pub end: Option<SessionNs>,
-    /// Which span it is, to tell that a running one has ended.
+    /// The span number, which links a running span to its later end.
     pub span: Option<SpanNumber>,
-    /// It began before the observer came.
+    /// The span began before the observer was attached.
     pub opened_before: bool,
-    /// Its process ended before it did.
+    /// The process ended before the span did.
     pub unfinished: bool,
-    /// Its payload.
+    /// The payload.
     pub fields: Vec<Field>,
     /// The flows that it is part of.
     pub flows: Vec<Flow>,
-    /// The groups that it belongs to, at most 64 besides the one that it names itself; `*` is all.
+    /// The groups that it belongs to: at most 64, plus the group in its own payload; `*` means all
+    /// groups.
     pub groups: Vec<SharedText>,
-    /// What was said of it while it was open.
+    /// Details recorded while the span was open.
     pub details: Vec<Detail>,
-    /// Its payload or a name was too large, and the rest is left out.
+    /// The payload or a name was too large, and parts are left out.
     pub cut: bool,
 }
 
 impl ObservedMarker {
-    /// How long it took; 0 for a point, `None` while it is running.
+    /// The duration; 0 for a point, `None` while the span is running.
     pub fn duration_ns(&self) -> Option<u64> {
         let end = self.end?;
         Some(u64::try_from(end.0.saturating_sub(self.start.0)).unwrap_or(0))
     }
 
-    /// About how many bytes it takes, if it shares its texts with no other marker.
+    /// Approximate size in bytes, as if its texts were not shared.
     pub(crate) fn weight(&self) -> usize {
         let fields: usize = self.fields.iter().map(Field::weight).sum();
         let details: usize = self.details.iter().map(Detail::weight).sum();
-        let flows: usize = self.flows.iter().map(|flow| size_of::<Flow>() + flow.id.len()).sum();
-        let groups: usize = self.groups.iter().map(|group| size_of::<SharedText>() + group.len()).sum();
-        size_of::<Self>() + self.name.len() + self.category.len() + fields + details + flows + groups
+        let flows: usize = self
+            .flows
+            .iter()
+            .map(|flow| size_of::<Flow>() + flow.id.len())
+            .sum();
+        let groups: usize = self
+            .groups
+            .iter()
+            .map(|group| size_of::<SharedText>() + group.len())
+            .sum();
+        size_of::<Self>()
+            + self.name.len()
+            + self.category.len()
+            + fields
+            + details
+            + flows
+            + groups
     }
 }
 
@@ -198,7 +216,7 @@ impl Field {
 }
 
 impl Detail {
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(super) fn weight(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.value.len()
     }
@@ -208,33 +226,38 @@ impl Value {
     fn weight(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::List(items) => items.iter().map(|item| size_of::<Self>() + item.weight()).sum(),
+            Self::List(items) => items
+                .iter()
+                .map(|item| size_of::<Self>() + item.weight())
+                .sum(),
             _ => 0,
         }
     }
 }
 
-/// What happened since the batch before, for one observer.
+/// The events since the previous batch, for one observer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Batch {
-    /// The how-manieth it is, from 0. None is left out: what did not fit into the queue is in `dropped`.
+    /// The number of the batch, from 0 and without gaps: a batch that did not fit into the queue
+    /// takes no number; its markers are in `dropped`.
     pub sequence: u64,
-    /// What its times are.
+    /// The clock of its times.
     pub clock: BatchClock,
-    /// What is over. In the order in which each thread recorded it, thread after thread.
+    /// Completed markers, grouped by thread, in the order in which each thread recorded them.
     pub markers: Vec<ObservedMarker>,
-    /// The spans that are running now, the oldest first: the latest 256 of them, fewer if they say very much.
+    /// The running spans, the oldest first: the latest 256, or fewer if their details are large.
     pub running: Vec<ObservedMarker>,
     /// Running spans that are not listed.
     pub running_left_out: u64,
-    /// Markers that this observer did not get because its queue was full, so far.
+    /// Markers that this observer did not receive because its queue was full, so far.
     pub dropped: u64,
-    /// Entries of any process that were evicted before they could be read, since this observer came.
+    /// Entries of all processes that were evicted before they were read, since the observer was
+    /// attached.
     pub missed: u64,
-    /// Ends without a start, and starts for which there was no room, since this observer came.
+    /// Ends without a start, and starts that were evicted, since the observer was attached.
     pub orphans: u64,
-    /// Processes whose memory cannot be read, or is not what our writer writes.
+    /// Processes whose memory cannot be read, or has an unexpected format.
     pub unreadable: u64,
 }
 
@@ -262,10 +285,20 @@ mod tests {
             span: None,
             opened_before: false,
             unfinished: false,
-            fields: vec![Field { key: text("k"), format: "string", value }],
-            flows: vec![Flow { id: "f".repeat(1_000), ends: false }],
+            fields: vec![Field {
+                key: text("k"),
+                format: "string",
+                value,
+            }],
+            flows: vec![Flow {
+                id: "f".repeat(1_000),
+                ends: false,
+            }],
             groups: vec![text("g")],
-            details: vec![Detail { name: text("d"), value: "w".repeat(1_000) }],
+            details: vec![Detail {
+                name: text("d"),
+                value: "w".repeat(1_000),
+            }],
             cut: false,
         };
         assert!(marker.weight() >= 8_000, "{}", marker.weight());

@@ -1,15 +1,17 @@
-//! Which markers an observer wants.
+//! Selects the markers that an observer receives.
 //!
-//! A filter is plain data, so that it can come from a command line or a page. Every part that is set must hold.
+//! A filter is plain data: a command line or a page can produce it. A marker must match every part
+//! that is set.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::{ObservedMarker, Origin, SharedText};
 
-/// The group that reaches every observer of a group.
+/// The group name that matches the filters of all groups.
 pub const ALL_GROUPS: &str = "*";
 
-/// Which markers an observer wants; by default all. Patterns may have `*` (any text) and `?` (any character).
+/// Selects markers for an observer; by default all. In patterns, `*` matches any text and `?` any
+/// character.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,79 +23,93 @@ pub const ALL_GROUPS: &str = "*";
 #[serde(default)]
 #[non_exhaustive]
 pub struct Filter {
-    /// Pattern of the process's name, or its number.
+    /// Pattern of the process name, or the process id.
     pub process: Option<String>,
-    /// Pattern of the thread's name, or its number.
+    /// Pattern of the thread name, or the thread id.
     pub thread: Option<String>,
-    /// Name of a group: what belongs to it, or to all groups. What belongs to none is not wanted then.
+    /// Name of a group. Selects markers of this group or of all groups; markers without a group do
+    /// not match.
     pub group: Option<String>,
     /// Name of the category.
     pub category: Option<String>,
     /// Pattern of the marker's name.
     pub name: Option<String>,
-    /// Nanoseconds that it takes at least. Points take none.
+    /// Minimum duration in nanoseconds. Instants have a duration of 0.
     pub min_duration_ns: u64,
 }
 
 impl Filter {
-    /// Processes whose name matches, or with this number.
+    /// Selects processes whose name matches, or with this id.
     #[must_use]
     pub fn process(mut self, pattern: impl Into<String>) -> Self {
         self.process = Some(pattern.into());
         self
     }
 
-    /// Threads whose name matches, or with this number.
+    /// Selects threads whose name matches, or with this id.
     #[must_use]
     pub fn thread(mut self, pattern: impl Into<String>) -> Self {
         self.thread = Some(pattern.into());
         self
     }
 
-    /// What belongs to this group; see [`SpanOptions::group`](profiler_core::marker::SpanOptions::group). A field
-    /// with the key `group` puts its marker into a group too. These groups are names in the timeline: a group of
-    /// [`groups`](profiler_core::groups) that is entered is none of them, however it is called. For both: a span with the
-    /// same name beside the guard.
+    /// Selects markers of this group; see
+    /// [`SpanOptions::group`](profiler_core::marker::SpanOptions::group). A field with the key
+    /// `group` also assigns its marker to a group. These groups are names in the timeline: entering
+    /// a group of [`groups`](profiler_core::groups) does not assign markers to a group of the same
+    /// name. To have both, open a span with the same name beside the guard.
     #[must_use]
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());
         self
     }
 
-    /// This category.
+    /// Selects this category.
     #[must_use]
     pub fn category(mut self, name: impl Into<String>) -> Self {
         self.category = Some(name.into());
         self
     }
 
-    /// Markers whose name matches.
+    /// Selects markers whose name matches.
     #[must_use]
     pub fn name(mut self, pattern: impl Into<String>) -> Self {
         self.name = Some(pattern.into());
         self
     }
 
-    /// What takes at least this long.
+    /// Selects markers with at least this duration.
     #[must_use]
     pub fn min_duration(mut self, duration: std::time::Duration) -> Self {
         self.min_duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Whether it wants this.
+    /// Whether the filter selects this marker.
     pub(super) fn wants(&self, one: &Head<'_>) -> bool {
         one.duration_ns >= self.min_duration_ns
-            && self.category.as_deref().is_none_or(|category| category == one.category)
-            && self.name.as_deref().is_none_or(|pattern| matches(pattern, one.name))
+            && self
+                .category
+                .as_deref()
+                .is_none_or(|category| category == one.category)
+            && self
+                .name
+                .as_deref()
+                .is_none_or(|pattern| matches(pattern, one.name))
             && self.wants_origin(one.origin)
-            && self.group.as_deref().is_none_or(|group| belongs(group, one.groups))
+            && self
+                .group
+                .as_deref()
+                .is_none_or(|group| belongs(group, one.groups))
     }
 
     fn wants_origin(&self, origin: &Origin) -> bool {
-        let (process, thread) = (u64::from(origin.process.get()), origin.thread.get());
+        let process = u64::from(origin.process.get());
+        let thread = origin.thread.get();
         let wants = |wanted: &Option<String>, number, name: &str| {
-            wanted.as_deref().is_none_or(|pattern| is_number(pattern, number) || matches(pattern, name))
+            wanted
+                .as_deref()
+                .is_none_or(|pattern| is_number(pattern, number) || matches(pattern, name))
         };
         wants(&self.process, process, &origin.process_name)
             && wants(&self.thread, thread, &origin.thread_name)
@@ -105,10 +121,12 @@ fn is_number(pattern: &str, number: u64) -> bool {
 }
 
 fn belongs(group: &str, groups: &[SharedText]) -> bool {
-    groups.iter().any(|one| **one == *group || **one == *ALL_GROUPS)
+    groups
+        .iter()
+        .any(|name| **name == *group || **name == *ALL_GROUPS)
 }
 
-/// What a filter looks at.
+/// The parts of a marker that a filter checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
     pub(super) origin: &'a Origin,
@@ -119,18 +137,32 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of a marker that took `duration_ns`, or has been running for that time.
+    /// For a marker that took `duration_ns`, or has been running for that time.
     pub(super) fn of(marker: &'a ObservedMarker, duration_ns: u64) -> Self {
-        let ObservedMarker { origin, name, category, groups, .. } = marker;
-        Self { origin, name, category, groups, duration_ns }
+        let ObservedMarker {
+            origin,
+            name,
+            category,
+            groups,
+            ..
+        } = marker;
+        Self {
+            origin,
+            name,
+            category,
+            groups,
+            duration_ns,
+        }
     }
 }
 
-/// Whether a text is of this pattern. Takes at most the product of both lengths.
+/// Whether a text matches a pattern. Takes at most as many steps as the product of both lengths.
 fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut from) = (0, 0);
-    // After the last star: where the pattern goes on, and up to where the star reaches.
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let mut at = 0;
+    let mut from = 0;
+    // The pattern position after the last star, and the text position up to which the star matches.
     let mut star: Option<(usize, usize)> = None;
     while from < text.len() {
         match pattern.get(at) {
@@ -138,15 +170,23 @@ fn matches(pattern: &str, text: &str) -> bool {
                 star = Some((at + 1, from));
                 at += 1;
             }
-            Some(one) if *one == '?' || text.get(from) == Some(one) => (at, from) = (at + 1, from + 1),
+            Some(one) if *one == '?' || text.get(from) == Some(one) => {
+                (at, from) = (at + 1, from + 1)
+            }
             _ => {
-                let Some((after, reached)) = star else { return false };
+                let Some((after, reached)) = star else {
+                    return false;
+                };
                 star = Some((after, reached + 1));
                 (at, from) = (after, reached + 1);
             }
         }
     }
-    pattern.get(at..).unwrap_or_default().iter().all(|rest| *rest == '*')
+    pattern
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .all(|letter| *letter == '*')
 }
 
 #[cfg(test)]
@@ -157,41 +197,61 @@ mod tests {
     use super::*;
 
     fn origin() -> Origin {
-        let (process, thread) = (ProcessId::new(7), ThreadId::new(70));
-        Origin { process, process_name: "worker-1".into(), thread, thread_name: "main".into() }
+        let process = ProcessId::new(7);
+        let thread = ThreadId::new(70);
+        Origin {
+            process,
+            process_name: "worker-1".into(),
+            thread,
+            thread_name: "main".into(),
+        }
     }
 
     fn wants(filter: &Filter, groups: &[SharedText], duration_ns: u64) -> bool {
         let origin = origin();
-        filter.wants(&Head { origin: &origin, name: "load", category: "I/O", groups, duration_ns })
+        filter.wants(&Head {
+            origin: &origin,
+            name: "load",
+            category: "I/O",
+            groups,
+            duration_ns,
+        })
     }
 
     #[test]
     fn every_part_that_is_set_must_hold() {
         let all = Filter::default();
         assert!(wants(&all, &[], 0));
-        let full = all.process("worker-*").thread("70").category("I/O").name("lo?d");
+        let full = all
+            .process("worker-*")
+            .thread("70")
+            .category("I/O")
+            .name("lo?d");
         assert!(wants(&full, &[], 0));
         for other in [
             full.clone().process("8"),
             full.clone().thread("render*"),
             full.clone().category("IPC"),
             full.clone().name("load?"),
-            full.clone().min_duration(std::time::Duration::from_nanos(11)),
+            full.clone()
+                .min_duration(std::time::Duration::from_nanos(11)),
         ] {
             assert!(!wants(&other, &[], 10), "{other:?}");
         }
     }
 
     #[test]
-    fn t2_an_observer_of_a_group_sees_what_is_of_it_or_of_all_and_nothing_else() {
+    fn t2_a_group_filter_selects_only_markers_of_this_group_or_of_all_groups() {
         let a = Filter::default().group("a");
         assert!(wants(&a, &["a".into()], 0) && wants(&a, &["b".into(), "a".into()], 0));
-        assert!(wants(&a, &[ALL_GROUPS.into()], 0), "what is global reaches everybody");
+        assert!(
+            wants(&a, &[ALL_GROUPS.into()], 0),
+            "markers of all groups match every group filter"
+        );
         assert!(!wants(&a, &["b".into()], 0) && !wants(&a, &[], 0) && !wants(&a, &["".into()], 0));
     }
 
-    /// The pattern by trying everything.
+    /// Matches a pattern by trying every possibility.
     fn naive(pattern: &[char], text: &[char]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, _) => text.is_empty(),
@@ -205,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_matches_what_trying_everything_matches(pattern in "[ab?*]{0,8}", text in "[ab]{0,8}") {
+        fn matching_agrees_with_exhaustive_search(pattern in "[ab?*]{0,8}", text in "[ab]{0,8}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
             prop_assert_eq!(matches(&pattern, &text), naive(&chars(&pattern), &chars(&text)));
         }

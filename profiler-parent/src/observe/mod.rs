@@ -1,12 +1,16 @@
-//! Observed timelines: what all processes record, as it happens.
+//! Observed timelines: the records of all processes, as they happen.
 //!
-//! [`Session::observe`](crate::Session::observe) gives an [`Observer`], from which batches are taken. Processes know
-//! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::internal::reader::Follower`]),
-//! for all observers at once, and exists only while there is an observer. What a slow observer does not take is
-//! counted in its batches ([`Batch::dropped`]), what was evicted before it could be read too ([`Batch::missed`]).
+//! [`Session::observe`](crate::Session::observe) returns an [`Observer`], from which batches are
+//! taken. The processes are not involved: one thread of this process reads the entries committed to
+//! their pools ([`profiler_core::internal::reader::Follower`]) for all observers at once. The
+//! thread exists only while there is an observer. Batches count the markers that a slow observer
+//! did not receive ([`Batch::dropped`]), and the entries that were evicted before they were read
+//! ([`Batch::missed`]).
 //!
 //! ```text
-//! pools ──Follower──▶ reader thread ──▶ spans of each process ──▶ filter of each observer ──▶ its bounded queue ──▶ host
+//! pools ──Follower──▶ reader thread ──▶ spans of each process ──┐
+//!   ┌───────────────────────────────────────────────────────────┘
+//!   └─▶ filter of each observer ──▶ its bounded queue ──▶ host
 //! ```
 
 mod decode;
@@ -31,7 +35,8 @@ use profiler_core::internal::sys::spawn_quiet;
 #[doc(hidden)]
 pub use decode::{DecodedMarker, MarkerDecoder};
 pub use event::{
-    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value,
+    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, Shape, SharedText, SpanNumber,
+    Value,
 };
 pub use filter::{ALL_GROUPS, Filter};
 pub use queue::NoBatch;
@@ -44,19 +49,20 @@ use queue::BatchQueue;
 use reader::{Command, Hushed, ObservedPools, Quiet, clock_now};
 use subscriber::Subscriber;
 
-/// How long a callback's thread waits before it checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long the thread of a callback waits between checks for its end.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why nothing is observed.
+/// The reason why observing failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     #[error("cannot start a thread for observers: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// All observers of a session, with the reader thread, which exists only while there is an observer.
+/// All observers of a session and their reader thread, which exists only while there is an
+/// observer.
 #[derive(Clone, Debug)]
 pub(crate) struct ObserverRegistry {
     pools: ObservedPools,
@@ -90,11 +96,20 @@ impl ObserverRegistry {
         }
     }
 
-    /// Serves another observer.
-    pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> Result<Observer, ObserveError> {
+    /// Adds an observer.
+    pub(crate) fn observe(
+        &self,
+        filter: Filter,
+        options: ObserverOptions,
+    ) -> Result<Observer, ObserveError> {
         let queue = Arc::new(BatchQueue::new(options.queue_bytes));
         let clock = clock_now(self.pools.time);
-        let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&queue), clock));
+        let subscriber = Box::new(Subscriber::new(
+            filter,
+            options,
+            Arc::downgrade(&queue),
+            clock,
+        ));
         let mut state = lock(&self.state);
         let quiet = Arc::clone(&state.quiet);
         let mut number = 0;
@@ -106,11 +121,16 @@ impl ObserverRegistry {
             drop(state);
             let _ = attached.recv();
         }
-        Ok(Observer { queue, state: Arc::clone(&self.state), number, quiet })
+        Ok(Observer {
+            queue,
+            state: Arc::clone(&self.state),
+            number,
+            quiet,
+        })
     }
 
-    /// The session ends: sends what was recorded until now, then nothing more. Waits for the reader thread, which
-    /// does not wait.
+    /// Ends observing with the session: sends the data recorded so far, then closes the queues.
+    /// Waits for the reader thread, which itself never waits for observers.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -126,7 +146,8 @@ fn lock(state: &Mutex<ReaderThreads>) -> MutexGuard<'_, ReaderThreads> {
 }
 
 impl ReaderThreads {
-    /// Gives an observer to the reader thread, which is started if there is none; says which one it is.
+    /// Passes an observer to the reader thread, starting the thread if there is none. Returns the
+    /// number of the thread.
     fn attach(&mut self, pools: &ObservedPools, attach: Command) -> io::Result<u64> {
         let mut command = attach;
         if let Some(running) = &mut self.running {
@@ -135,7 +156,7 @@ impl ReaderThreads {
                     running.observers += 1;
                     return Ok(running.number);
                 }
-                Err(refused) => command = refused.0, // it has panicked
+                Err(refused) => command = refused.0, // the thread has panicked
             }
         }
         self.end();
@@ -147,19 +168,31 @@ impl ReaderThreads {
     }
 
     fn start(&mut self, pools: &ObservedPools) -> io::Result<Running> {
-        let (commands, told) = unbounded();
-        let (pools, quiet) = (pools.clone(), Arc::clone(&self.quiet));
+        let (commands, received) = unbounded();
+        let pools = pools.clone();
+        let quiet = Arc::clone(&self.quiet);
         let thread = spawn_quiet("profiler-observe", move || {
-            // After a panic observers get no more batches.
-            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(pools, &told, &quiet)));
+            // After a panic, observers get no more batches.
+            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(pools, &received, &quiet)));
         })?;
         self.started += 1;
-        Ok(Running { commands, thread, observers: 1, number: self.started })
+        Ok(Running {
+            commands,
+            thread,
+            observers: 1,
+            number: self.started,
+        })
     }
 
-    /// An observer of this reader thread is gone. The last one's end is the thread's.
+    /// Removes an observer of this reader thread. The thread ends with its last observer.
     fn leave(&mut self, number: u64) {
-        let Some(running) = self.running.as_mut().filter(|running| running.number == number) else { return };
+        let Some(running) = self
+            .running
+            .as_mut()
+            .filter(|running| running.number == number)
+        else {
+            return;
+        };
         running.observers -= 1;
         if running.observers == 0 {
             self.end();
@@ -170,11 +203,13 @@ impl ReaderThreads {
 
     fn end(&mut self) {
         self.ending.retain(|thread| !thread.is_finished());
-        self.ending.extend(self.running.take().map(|running| running.thread));
+        self.ending
+            .extend(self.running.take().map(|running| running.thread));
     }
 }
 
-/// Gets what all processes record, in batches. Dropping it ends that, and frees what waits.
+/// Receives the records of all processes, in batches. Dropping it ends observing and frees the
+/// queued batches.
 #[derive(Debug)]
 pub struct Observer {
     queue: Arc<BatchQueue>,
@@ -184,7 +219,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// The next batch; waits for it for at most `patience`. Takes no processor time meanwhile.
+    /// Returns the next batch, waiting for at most `patience`. Waiting takes no processor time.
     ///
     /// # Errors
     /// [`NoBatch`]: nothing happened, or the session is over.
@@ -192,26 +227,36 @@ impl Observer {
         self.queue.take(patience)
     }
 
-    /// Calls `each` with every batch, on a thread of its own, until this or the session ends. What that thread
-    /// records is not reported to observers.
+    /// Calls `each` with every batch on a separate thread, until the returned value is dropped or
+    /// the session ends. Records of that thread are not reported to observers.
     ///
     /// # Errors
     /// [`ObserveError`]; nothing is forwarded then.
-    pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> Result<Forwarding, ObserveError> {
+    pub fn forward(
+        self,
+        each: impl FnMut(Batch) + Send + 'static,
+    ) -> Result<Forwarding, ObserveError> {
         let (stop, stopped) = unbounded::<()>();
         let thread = spawn_quiet("profiler-forward", move || {
             let quiet = Arc::clone(&self.quiet);
             let _hushed = Hushed::new(&quiet);
             let _ = catch_unwind(AssertUnwindSafe(|| forward(&self, &stopped, each)));
         })?;
-        Ok(Forwarding { stop: Some(stop), thread: Some(thread) })
+        Ok(Forwarding {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 
-fn forward(observer: &Observer, stopped: &crossbeam_channel::Receiver<()>, mut each: impl FnMut(Batch)) {
+fn forward(
+    observer: &Observer,
+    stopped: &crossbeam_channel::Receiver<()>,
+    mut each: impl FnMut(Batch),
+) {
     let goes_on = || stopped.try_recv() == Err(crossbeam_channel::TryRecvError::Empty);
     while goes_on() {
-        match observer.next(LOOK) {
+        match observer.next(STOP_CHECK_INTERVAL) {
             Ok(batch) => each(batch),
             Err(NoBatch::Timeout) => {}
             Err(_) => return,
@@ -225,7 +270,7 @@ impl Drop for Observer {
     }
 }
 
-/// Batches on their way to a callback. Dropping it ends that, and waits for a call that runs.
+/// Forwards batches to a callback. Dropping it stops forwarding and waits for a running call.
 #[derive(Debug)]
 pub struct Forwarding {
     stop: Option<Sender<()>>,

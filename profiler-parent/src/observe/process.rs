@@ -1,6 +1,8 @@
-//! One process as observers see it: its pool read as it grows, its open spans, the names of its threads.
+//! The state of one observed process: the reader of its pool, its open spans, the names of its
+//! threads.
 //!
-//! Held by the reader thread, one per process that is not known to be over. Nothing is asked of the process.
+//! Owned by the reader thread, one per process that has not been read to its end. Invariant: no
+//! request is sent to the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,27 +14,29 @@ use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::decode::{Names, Payload, Role, SiteInfo};
-use super::event::{BatchClock, Detail, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value};
+use super::event::{
+    BatchClock, Detail, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value,
+};
 use super::filter::Head;
 use super::spans::{OpenSpan, Spans};
 use super::subscriber::{Subscriber, Tallies};
 use crate::session_time::SessionNs;
 
-/// Threads whose names are remembered per process.
+/// Limit on the remembered thread names per process.
 const MOST_THREADS: usize = 1 << 16;
-/// Every how-manieth pass looks whether threads with open spans have ended.
-const LOOK_EVERY: u64 = 5;
+/// Passes between two checks for exited threads that have open spans.
+const EXIT_CHECK_PASSES: u64 = 5;
 
-/// What one pass of the reader thread goes by.
+/// The parameters of one pass of the reader thread.
 pub(super) struct Pass<'a> {
     pub(super) number: u64,
     pub(super) converter: TimeConverter,
     pub(super) clock: BatchClock,
-    /// Threads of this process that are not observed: they serve observers.
+    /// Threads of this process that serve observers, and are therefore not observed.
     pub(super) quiet: &'a BTreeSet<ThreadId>,
     pub(super) subscribers: &'a mut [Subscriber],
     pub(super) next_span: &'a mut u64,
-    /// Bytes that are read of one process; the rest is left to the next pass.
+    /// Limit on the bytes read from one process; the next pass reads the remaining entries.
     pub(super) budget: u64,
 }
 
@@ -46,7 +50,7 @@ pub(super) struct Watched {
     threads: HashMap<ThreadId, Known>,
     progress: Progress,
     is_unreadable: bool,
-    /// It has ended: what is read now is the last of it.
+    /// The process has ended: the next read is the last one.
     pub(super) is_over: bool,
 }
 
@@ -56,7 +60,7 @@ struct Known {
     name: SharedText,
     index: ThreadIndex,
     registered: Timestamp,
-    /// It had ended when it was looked at.
+    /// The thread had exited when it was last checked.
     has_ended: bool,
 }
 
@@ -71,7 +75,11 @@ impl Watched {
     pub(super) fn new(pid: ProcessId, name: &str, is_own: bool, pool: &Arc<OwnFile>) -> Self {
         let follower = Follower::open(Arc::clone(pool)).ok();
         Self {
-            identity: Identity { pid, name: name.into(), is_own },
+            identity: Identity {
+                pid,
+                name: name.into(),
+                is_own,
+            },
             is_unreadable: follower.is_none(),
             follower,
             names: Names::default(),
@@ -82,16 +90,32 @@ impl Watched {
         }
     }
 
-    /// Reads what was added, and passes it to the subscribers that want it.
+    /// Reads the new entries, and passes them to the subscribers that want them.
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
-        let Self { identity, follower, names, spans, threads, .. } = self;
+        let Self {
+            identity,
+            follower,
+            names,
+            spans,
+            threads,
+            ..
+        } = self;
         let Some(follower) = follower else { return };
         let advanced = follower.advance_within(pass.budget, |one| {
-            let Entry::Marker(marker) = &one.entry else { return };
+            let Entry::Marker(marker) = &one.entry else {
+                return;
+            };
             if !(identity.is_own && pass.quiet.contains(&one.thread.tid)) {
                 note_thread(one.thread, threads, spans);
                 let site = names.site(marker.site, one.definitions);
-                Taking { identity, spans, threads, pass, site: &site }.take(one, marker);
+                Taking {
+                    identity,
+                    spans,
+                    threads,
+                    pass,
+                    site: &site,
+                }
+                .take(one, marker);
             }
         });
         match advanced {
@@ -102,45 +126,60 @@ impl Watched {
             Err(_) => (self.follower, self.is_unreadable) = (None, true),
         }
         if self.progress.is_behind {
-            return; // what is missing may come yet
+            return; // the missing entries may still arrive
         }
         self.spans.end_pass(pass.number);
-        if pass.number.is_multiple_of(LOOK_EVERY) {
-            self.forget_who_ended();
+        if pass.number.is_multiple_of(EXIT_CHECK_PASSES) {
+            self.forget_exited_threads();
         }
     }
 
-    /// Drops the open spans without a number of threads that have exited. A thread may record until it
-    /// exits, so its spans are dropped one check after it was seen to have exited.
-    fn forget_who_ended(&mut self) {
-        let Some(follower) = &self.follower else { return };
+    /// Drops the unnumbered open spans of exited threads. A thread may record until it exits, so
+    /// its spans are dropped one check after its exit was seen.
+    fn forget_exited_threads(&mut self) {
+        let Some(follower) = &self.follower else {
+            return;
+        };
         for tid in self.spans.threads().collect::<Vec<_>>() {
-            let Some(known) = self.threads.get_mut(&tid) else { continue };
+            let Some(known) = self.threads.get_mut(&tid) else {
+                continue;
+            };
             if known.has_ended {
                 self.spans.forget_thread(tid);
             } else if let Ok(thread) = follower.thread(known.index) {
                 let is_there = |thread: &ThreadInfo| {
-                    thread.tid == tid && thread.registered == known.registered && thread.ended.is_none()
+                    thread.tid == tid
+                        && thread.registered == known.registered
+                        && thread.ended.is_none()
                 };
                 known.has_ended = !thread.as_ref().is_some_and(is_there);
             }
         }
     }
 
-    /// Reads the last of it. What is open stays unfinished.
+    /// Reads the process to its end. Spans that are still open are reported as unfinished.
     pub(super) fn conclude(&mut self, pass: &mut Pass<'_>) {
         pass.budget = u64::MAX;
         self.advance(pass);
-        self.advance(pass); // by then the number of evicted entries is known
+        self.advance(pass); // now the number of evicted entries is known
         for (number, span) in self.spans.take_all() {
             let marker = span.as_shown(number, pass.converter);
-            let marker = ObservedMarker { unfinished: true, ..marker };
+            let marker = ObservedMarker {
+                unfinished: true,
+                ..marker
+            };
             let now = Timestamp::now();
-            tell(pass, &marker, span.start, now, since_ns(pass.clock.now, marker.start));
+            deliver(
+                pass,
+                &marker,
+                span.start,
+                now,
+                since_ns(pass.clock.now, marker.start),
+            );
         }
     }
 
-    /// Its open spans.
+    /// The open spans of the process.
     pub(super) fn open(&self) -> impl Iterator<Item = (SpanNumber, &OpenSpan)> {
         self.spans.open()
     }
@@ -154,7 +193,7 @@ impl Watched {
     }
 }
 
-/// Remembers how a thread is called, and that another had its number before.
+/// Remembers the name of a thread. If an earlier thread had the same id, drops its open spans.
 fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
     let known = threads.get(&thread.tid);
     let is_same = known.is_some_and(|known| known.registered == thread.registered);
@@ -165,9 +204,19 @@ fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, span
         spans.forget_thread(thread.tid);
     }
     if known.is_some() || threads.len() < MOST_THREADS {
-        let ThreadInfo { index, registered, .. } = *thread;
+        let ThreadInfo {
+            index, registered, ..
+        } = *thread;
         let name = thread.name.as_str().into();
-        threads.insert(thread.tid, Known { name, index, registered, has_ended: false });
+        threads.insert(
+            thread.tid,
+            Known {
+                name,
+                index,
+                registered,
+                has_ended: false,
+            },
+        );
     }
 }
 
@@ -176,14 +225,24 @@ fn since_ns(end: SessionNs, start: SessionNs) -> u64 {
 }
 
 /// Passes a marker to all subscribers that want it.
-fn tell(pass: &mut Pass<'_>, marker: &ObservedMarker, began: Timestamp, last: Timestamp, duration_ns: u64) {
+fn deliver(
+    pass: &mut Pass<'_>,
+    marker: &ObservedMarker,
+    began: Timestamp,
+    last: Timestamp,
+    duration_ns: u64,
+) {
     let head = Head::of(marker, duration_ns);
-    for subscriber in pass.subscribers.iter_mut().filter(|one| one.wants(&head, last)) {
+    for subscriber in pass
+        .subscribers
+        .iter_mut()
+        .filter(|one| one.wants(&head, last))
+    {
         subscriber.take(marker, began, pass.clock);
     }
 }
 
-/// One marker on its way to the observers.
+/// Processes one marker for the subscribers.
 struct Taking<'a, 'p> {
     identity: &'a Identity,
     spans: &'a mut Spans,
@@ -198,16 +257,22 @@ impl Taking<'_, '_> {
         match (marker.timing, self.site.role) {
             (Timing::Instant(_), Role::Detail) => self.detail(marker),
             (Timing::Instant(at), _) => self.finished(marker, thread, (at, at), Shape::Instant),
-            (Timing::Interval(start, end), _) => self.finished(marker, thread, (start, end), Shape::Interval),
+            (Timing::Interval(start, end), _) => {
+                self.finished(marker, thread, (start, end), Shape::Interval)
+            }
             (Timing::Start(at), _) => self.start(marker, thread, at),
             (Timing::End(at), Role::Span) => {
-                let Some(id) = Payload::of(marker, self.site).span() else { return };
+                let Some(id) = Payload::of(marker, self.site).span() else {
+                    return;
+                };
                 let span = self.spans.end_numbered(id, at, self.pass.number);
                 self.ended(span, at);
             }
             (Timing::End(at), _) => {
                 let label = self.label(&Payload::of(marker, self.site));
-                let span = self.spans.end_named(thread, &self.name(marker), label.as_deref());
+                let span = self
+                    .spans
+                    .end_named(thread, &self.name(marker), label.as_deref());
                 self.ended(span, at);
             }
         }
@@ -217,7 +282,7 @@ impl Taking<'_, '_> {
         self.site.name_of(marker).0
     }
 
-    /// What distinguishes timers of one name.
+    /// The text that distinguishes timers of the same name.
     fn label(&self, payload: &Payload) -> Option<String> {
         let is_text = self.site.role == Role::Text;
         payload.text("name").filter(|_| is_text).map(str::to_owned)
@@ -239,7 +304,7 @@ impl Taking<'_, '_> {
         groups
     }
 
-    /// A marker that is complete.
+    /// Reports a complete marker.
     fn finished(
         &mut self,
         marker: &MarkerEntry<'_>,
@@ -250,34 +315,78 @@ impl Taking<'_, '_> {
         let names_group = self.site.names_group();
         let payload = names_group.then(|| Payload::of(marker, self.site));
         let groups = self.groups(thread, payload.as_ref());
-        let (origin, (name, is_cut)) = (self.origin(thread), self.site.name_of(marker));
-        let [start, end] = [times.0, times.1].map(|at| SessionNs(self.pass.converter.since_start_ns(at)));
+        let origin = self.origin(thread);
+        let (name, is_cut) = self.site.name_of(marker);
+        let [start, end] =
+            [times.0, times.1].map(|at| SessionNs(self.pass.converter.since_start_ns(at)));
         let duration_ns = since_ns(end, start);
         let category = &self.site.category;
-        let head = Head { origin: &origin, name: &name, category, groups: &groups, duration_ns };
-        if !self.pass.subscribers.iter().any(|one| one.wants(&head, times.1)) {
+        let head = Head {
+            origin: &origin,
+            name: &name,
+            category,
+            groups: &groups,
+            duration_ns,
+        };
+        if !self
+            .pass
+            .subscribers
+            .iter()
+            .any(|one| one.wants(&head, times.1))
+        {
             return;
         }
-        let payload = payload.unwrap_or_else(|| Payload::of(marker, self.site)).cut_if(is_cut);
+        let payload = payload
+            .unwrap_or_else(|| Payload::of(marker, self.site))
+            .cut_if(is_cut);
         let category = category.clone();
-        let observed = observed((origin, name, category, groups), payload, (start, Some(end)), shape);
-        tell(self.pass, &observed, times.0, times.1, duration_ns);
+        let head = ObservedHead {
+            origin,
+            name,
+            category,
+            groups,
+        };
+        let observed = head.marker(payload, start, Some(end), shape);
+        deliver(self.pass, &observed, times.0, times.1, duration_ns);
     }
 
     fn start(&mut self, marker: &MarkerEntry<'_>, thread: ThreadId, at: Timestamp) {
         let payload = Payload::of(marker, self.site);
-        let (label, group) = (self.label(&payload), payload.group.clone());
+        let label = self.label(&payload);
+        let group = payload.group.clone();
         let id = payload.span().filter(|_| self.site.role == Role::Span);
         let groups = self.groups(thread, Some(&payload));
         let (name, is_cut) = self.site.name_of(marker);
-        let head = (self.origin(thread), name, self.site.category.clone(), groups);
+        let head = ObservedHead {
+            origin: self.origin(thread),
+            name,
+            category: self.site.category.clone(),
+            groups,
+        };
         let start = SessionNs(self.pass.converter.since_start_ns(at));
-        let payload = if id.is_some() { payload.without_number() } else { payload }.cut_if(is_cut);
-        let observed = observed(head, payload, (start, None), Shape::Span);
+        let payload = if id.is_some() {
+            payload.without_number()
+        } else {
+            payload
+        }
+        .cut_if(is_cut);
+        let observed = head.marker(payload, start, None, Shape::Span);
         let number = SpanNumber(*self.pass.next_span);
         *self.pass.next_span = self.pass.next_span.wrapping_add(1);
-        let marker = ObservedMarker { span: Some(number), ..observed };
-        let over = self.spans.start(number, OpenSpan { marker, start: at, id, label, group });
+        let marker = ObservedMarker {
+            span: Some(number),
+            ..observed
+        };
+        let over = self.spans.start(
+            number,
+            OpenSpan {
+                marker,
+                start: at,
+                id,
+                label,
+                group,
+            },
+        );
         if let Some((span, end)) = over {
             self.ended(Some(span), end);
         }
@@ -287,8 +396,12 @@ impl Taking<'_, '_> {
         let Some(span) = span else { return };
         let convert = |at| SessionNs(self.pass.converter.since_start_ns(at));
         let (start, end) = (convert(span.start), convert(at.max(span.start)));
-        let marker = ObservedMarker { start, end: Some(end), ..span.marker };
-        tell(self.pass, &marker, span.start, at, since_ns(end, start));
+        let marker = ObservedMarker {
+            start,
+            end: Some(end),
+            ..span.marker
+        };
+        deliver(self.pass, &marker, span.start, at, since_ns(end, start));
     }
 
     fn detail(&mut self, marker: &MarkerEntry<'_>) {
@@ -298,31 +411,49 @@ impl Taking<'_, '_> {
             _ => String::new(),
         };
         if let Some(id) = payload.span() {
-            self.spans.detail(id, Detail { name: self.name(marker), value });
+            self.spans.detail(
+                id,
+                Detail {
+                    name: self.name(marker),
+                    value,
+                },
+            );
         }
     }
 }
 
-fn observed(
-    (origin, name, category, groups): (Origin, SharedText, SharedText, Vec<SharedText>),
-    payload: Payload,
-    (start, end): (SessionNs, Option<SessionNs>),
-    shape: Shape,
-) -> ObservedMarker {
-    ObservedMarker {
-        origin,
-        name,
-        category,
-        shape,
-        start,
-        end,
-        span: None,
-        opened_before: false,
-        unfinished: false,
-        fields: payload.fields,
-        flows: payload.flows,
-        groups,
-        details: Vec::new(),
-        cut: payload.cut,
+/// The parts of an observed marker that its thread and call site determine.
+struct ObservedHead {
+    origin: Origin,
+    name: SharedText,
+    category: SharedText,
+    groups: Vec<SharedText>,
+}
+
+impl ObservedHead {
+    /// The marker with this head; without `end` it is an open span.
+    fn marker(
+        self,
+        payload: Payload,
+        start: SessionNs,
+        end: Option<SessionNs>,
+        shape: Shape,
+    ) -> ObservedMarker {
+        ObservedMarker {
+            origin: self.origin,
+            name: self.name,
+            category: self.category,
+            shape,
+            start,
+            end,
+            span: None,
+            opened_before: false,
+            unfinished: false,
+            fields: payload.fields,
+            flows: payload.flows,
+            groups: self.groups,
+            details: Vec::new(),
+            cut: payload.cut,
+        }
     }
 }

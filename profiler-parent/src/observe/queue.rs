@@ -1,7 +1,8 @@
 //! The bounded queue between the reader thread and one observer.
 //!
-//! Invariants: it never holds more bytes than its limit, except that one batch always fits; the reader
-//! thread never waits for room; everything in it is freed when the observer drops it.
+//! Invariants: it never holds more bytes than its limit, except that an empty queue accepts one
+//! batch of any size; the reader thread never waits for room; dropping the observer frees the
+//! content.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,19 +10,19 @@ use std::time::Duration;
 
 use super::event::Batch;
 
-/// Why there is no batch.
+/// The reason why there is no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoBatch {
-    /// Nothing happened in that time.
-    #[error("nothing happened in that time")]
+    /// Nothing happened within the given time.
+    #[error("nothing happened within the given time")]
     Timeout,
-    /// The session is over, and everything was taken.
+    /// The session is over, and all batches were taken.
     #[error("the session is over")]
     SessionOver,
 }
 
-/// Batches that wait.
+/// The queued batches.
 #[derive(Debug)]
 pub(super) struct BatchQueue {
     limit: usize,
@@ -37,9 +38,13 @@ struct QueueState {
 }
 
 impl BatchQueue {
-    /// A queue that holds `limit` bytes.
+    /// Creates a queue with a limit of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, state: Mutex::new(QueueState::default()), changed: Condvar::new() }
+        Self {
+            limit,
+            state: Mutex::new(QueueState::default()),
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -58,10 +63,12 @@ impl BatchQueue {
         true
     }
 
-    /// Takes the oldest batch; waits for it for at most `patience`.
+    /// Takes the oldest batch, waiting for at most `patience`.
     pub(super) fn take(&self, patience: Duration) -> Result<Batch, NoBatch> {
         let nothing = |state: &mut QueueState| state.queue.is_empty() && !state.is_closed;
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, nothing);
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, nothing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.queue.pop_front() {
             Some((batch, bytes)) => {
@@ -73,7 +80,7 @@ impl BatchQueue {
         }
     }
 
-    /// Nothing more will come.
+    /// Marks the end: no further batch follows.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

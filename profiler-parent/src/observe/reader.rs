@@ -1,12 +1,13 @@
 //! The reader thread: one for all observers of a session, only while there is an observer.
 //!
-//! It sleeps until a pass is due ([`Pace`]). A pass reads what was added to the pools of all
-//! processes, once for all observers. A new process is read from its beginning. A process that has
-//! ended is read to its end and forgotten, within about a second whatever the periods of observers
-//! are, because its pool stays open until then. The processes do not notice.
+//! It sleeps until a pass is due ([`Pace`]). A pass reads the new entries in the pools of all
+//! processes, once for all observers. A new process is read from its beginning. An ended process is
+//! read to its end and removed within about a second, independently of the periods of observers,
+//! because its pool stays open until then. The processes are not involved.
 //!
-//! A new observer gets what ends after it came. Spans that were open already are found by reading what
-//! is still there of the past; only the first observer causes that read.
+//! A new observer receives the markers and spans that end after it was attached. Spans that were
+//! open already are found by reading the entries that are still in the pools; only the first
+//! observer causes that read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,7 @@ use super::subscriber::{Subscriber, Tallies};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
-/// What a reader thread reads.
+/// The input of a reader thread.
 #[derive(Clone, Debug)]
 pub(super) struct ObservedPools {
     pub(super) processes: Arc<ProcessTable>,
@@ -33,25 +34,28 @@ pub(super) struct ObservedPools {
 /// A command to the reader thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// A new observer, which waits until the sender is dropped: from then on it gets everything.
+    /// A new observer. It waits until the sender is dropped, and receives everything that is
+    /// recorded afterwards.
     Attach(Box<Subscriber>, Sender<()>),
     /// An observer has left.
     Left,
 }
 
-/// Threads of this process that serve observers. What they record is not reported.
+/// Threads of this process that serve observers. Their records are not reported.
 pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 
-/// Bytes of one process that a pass reads: a process with much data does not delay the others for long. It is much more
-/// than an honest one records in a period; what is left is read next.
+/// Limit on the bytes that a pass reads from one process, so that a process with much data does not
+/// delay the others for long. It is far more than a normal process records in a period. The next
+/// pass reads the remaining entries.
 const BUDGET: u64 = 16 << 20;
 
 /// The longest sleep, without observers.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The time now, on the clock of all batches.
+/// The current time, on the clock of all batches.
 pub(super) fn clock_now(time: SessionTime) -> BatchClock {
-    let (clock, later) = (time.clock(), Anchor::take());
+    let clock = time.clock();
+    let later = Anchor::take();
     BatchClock {
         start_monotonic: clock.start.monotonic,
         start_unix: clock.start_unix,
@@ -69,18 +73,19 @@ pub(super) fn run(pools: ObservedPools, commands: &Receiver<Command>, quiet: &Qu
                 reader.attach(*subscriber);
                 drop(attached);
             }
-            Ok(Command::Left) => reader.forget_who_left(),
+            Ok(Command::Left) => reader.forget_detached_observers(),
             Err(RecvTimeoutError::Timeout) => reader.serve(false),
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    reader.forget_who_left();
+    reader.forget_detached_observers();
     if !reader.subscribers.is_empty() {
         reader.serve(true);
     }
 }
 
-/// A thread that serves observers, while this is there: also when it panics its number is another's later.
+/// Marks a thread that serves observers. The mark is removed on drop, also after a panic, because
+/// another thread may get the same id later.
 #[derive(Debug)]
 pub(super) struct Hushed<'a> {
     quiet: &'a Quiet,
@@ -88,7 +93,7 @@ pub(super) struct Hushed<'a> {
 }
 
 impl<'a> Hushed<'a> {
-    /// What the calling thread records is not reported.
+    /// Excludes the records of the calling thread from observation.
     pub(super) fn new(quiet: &'a Quiet) -> Self {
         let thread = profiler_core::thread::current();
         lock(quiet).insert(thread);
@@ -111,9 +116,9 @@ struct Reader {
     quiet: Quiet,
     subscribers: Vec<Subscriber>,
     watched: BTreeMap<PoolId, Watched>,
-    /// Processes that are over and were read to their end.
+    /// Processes that have ended and were read to their end.
     done: BTreeSet<PoolId>,
-    /// What was lost of those.
+    /// The losses of the processes in `done`.
     gone: Tallies,
     passes: u64,
     pace: Pace,
@@ -128,24 +133,38 @@ impl Reader {
             subscribers: Vec::new(),
             watched: BTreeMap::new(),
             done: BTreeSet::new(),
-            gone: Tallies { missed: 0, orphans: 0, unreadable: 0 },
+            gone: Tallies {
+                missed: 0,
+                orphans: 0,
+                unreadable: 0,
+            },
             passes: 0,
             pace: Pace::new(),
             next_span: 1,
         }
     }
 
-    /// Time until a pass is due: for a batch whose time has come, for one that may be large by then, or for the roll.
+    /// Time until the next pass is due: for a scheduled batch, for a batch that may have become
+    /// large, or for the longest interval between passes.
     fn until_due(&mut self) -> Duration {
-        let batch = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
-        let by_size = self.subscribers.iter().any(Subscriber::wants_batches_by_size);
-        batch.map(|due| due.min(self.pace.due(by_size))).map_or(LONG, |due| {
-            let ns = due.0.saturating_sub(clock_now(self.pools.time).now.0);
-            Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
-        })
+        let batch = self
+            .subscribers
+            .iter_mut()
+            .map(|one| one.schedule().due())
+            .min();
+        let by_size = self
+            .subscribers
+            .iter()
+            .any(Subscriber::wants_batches_by_size);
+        batch
+            .map(|due| due.min(self.pace.due(by_size)))
+            .map_or(LONG, |due| {
+                let ns = due.0.saturating_sub(clock_now(self.pools.time).now.0);
+                Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
+            })
     }
 
-    /// Reads all that was there when the observer came, so that what is read from then on is new.
+    /// Reads all existing entries, so that later reads return only new ones for this observer.
     fn attach(&mut self, mut subscriber: Subscriber) {
         let since = subscriber.begin();
         self.subscribers.push(subscriber);
@@ -156,28 +175,28 @@ impl Reader {
         }
     }
 
-    fn forget_who_left(&mut self) {
+    fn forget_detached_observers(&mut self) {
         self.subscribers.retain(Subscriber::is_there);
     }
 
-    /// Reads, and sends the batches that are due, or all.
+    /// Reads, then sends the batches that are due, or all batches if `all`.
     fn serve(&mut self, all: bool) {
-        self.forget_who_left();
+        self.forget_detached_observers();
         let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
         let tallies = self.tallies();
         let converter = self.pools.time.converter();
         for subscriber in &mut self.subscribers {
             if all || subscriber.schedule().is_due(clock.now) {
                 let open = self.watched.values().flat_map(Watched::open);
-                subscriber.look_at(open, converter, clock);
+                subscriber.update_running(open, converter, clock);
                 subscriber.flush(tallies, clock);
                 subscriber.schedule().step(clock.now);
             }
         }
     }
 
-    /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
-    /// no interest.
+    /// Reads the new entries of all pools, at most about `budget` bytes from each. Skips processes
+    /// that ended before `since`.
     fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
         self.update_processes(since);
         self.passes += 1;
@@ -194,7 +213,11 @@ impl Reader {
         };
         for watched in self.watched.values_mut() {
             pass.budget = budget;
-            if watched.is_over { watched.conclude(&mut pass) } else { watched.advance(&mut pass) }
+            if watched.is_over {
+                watched.conclude(&mut pass)
+            } else {
+                watched.advance(&mut pass)
+            }
         }
         let over = self.watched.extract_if(.., |_, watched| watched.is_over);
         for (key, watched) in over {
@@ -205,7 +228,7 @@ impl Reader {
         clock
     }
 
-    /// Finds processes that are new, and processes that are over.
+    /// Finds new processes and ended processes.
     fn update_processes(&mut self, since: Timestamp) {
         let processes = Arc::clone(&self.pools.processes);
         let all = processes.lock();
@@ -214,7 +237,11 @@ impl Reader {
                 self.meet(*key, process, since);
             }
         }
-        for (_, watched) in self.watched.iter_mut().filter(|(key, _)| !all.contains_key(key)) {
+        for (_, watched) in self
+            .watched
+            .iter_mut()
+            .filter(|(key, _)| !all.contains_key(key))
+        {
             watched.is_over = true;
         }
         self.done.retain(|key| all.contains_key(key));
@@ -246,7 +273,9 @@ impl Reader {
     }
 
     fn tallies(&self) -> Tallies {
-        self.watched.values().fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
+        self.watched
+            .values()
+            .fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
     }
 }
 
@@ -257,13 +286,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t9_a_thread_that_panics_is_not_hushed_any_more() {
+    fn t9_a_panic_removes_the_mark_of_a_hushed_thread() {
         let quiet = Quiet::default();
         let panics = AssertUnwindSafe(|| {
             let _hushed = Hushed::new(&quiet);
-            assert!(!lock(&quiet).contains(&profiler_core::thread::current()), "as it must");
+            assert!(
+                !lock(&quiet).contains(&profiler_core::thread::current()),
+                "panics, because the thread is hushed"
+            );
         });
-        assert!(catch_unwind(panics).is_err(), "it was hushed");
+        assert!(catch_unwind(panics).is_err(), "the thread was not hushed");
         assert!(lock(&quiet).is_empty());
     }
 }

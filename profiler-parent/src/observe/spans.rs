@@ -1,15 +1,17 @@
-//! Which end belongs to which start: the spans of one process that are open.
+//! Pairs the ends of spans with their starts: the open spans of one process.
 //!
-//! A pure state machine, fed with starts and ends in the order of each thread. Spans with a number
-//! ([`profiler_core::marker::MarkerSpan`]) are paired by it, on whatever thread they end. Those without (markers that
-//! say "begins now" and "ends now") are paired on their own thread only, by name and text, the innermost first.
-//! Invariants: a start is given back at most once; an end is never given another thread's start by its name; at most
-//! [`MOST_OPEN`] are kept, of at most [`MOST_BYTES`], so a process that never ends anything costs a bounded amount: the
-//! oldest go first, because what was begun last is likeliest to end. One that went is counted then, and not again when it
-//! ends after all ([`evicted`]).
+//! A pure state machine, fed by [`super::process`] with starts and ends in the order of each
+//! thread. Spans with a number ([`profiler_core::marker::MarkerSpan`]) are paired by the number,
+//! also if they end on another thread. Spans without one (separate start and end markers) are
+//! paired by name and text on their own thread only, the innermost first. Invariants: a start is
+//! returned at most once; an end is never paired by name with a start of another thread; at most
+//! [`MOST_OPEN`] spans of at most [`MOST_BYTES`] are kept, so a process that never ends its spans
+//! costs a bounded amount. The oldest spans are evicted first, because the latest ones are the
+//! likeliest to end. An evicted span is counted at eviction, and not again at its end
+//! ([`evicted`]).
 //!
-//! Threads are read one after the other, so the end of a numbered span may be read before its start; it waits for one
-//! more pass.
+//! Threads are read in turn, so the end of a numbered span may be read before its start; such an
+//! end is kept for one more pass.
 
 mod evicted;
 
@@ -22,39 +24,44 @@ use super::event::{Detail, ObservedMarker, SharedText, SpanNumber};
 use crate::session_time::SessionNs;
 use evicted::EvictedSpans;
 
-/// Open spans of one process that are kept.
+/// Limit on the open spans of one process.
 const MOST_OPEN: usize = 1024;
-/// Bytes of all of them, with what was said of them.
+/// Limit on the bytes of the open spans of one process, including details.
 const MOST_BYTES: usize = 2 << 20;
-/// Groups of one thread's open spans of which its markers are told.
+/// Limit on the groups that a marker inherits from the open spans of its thread.
 const MOST_GROUPS: usize = 64;
-/// Ends that wait for their start.
+/// Limit on the ends that wait for their start.
 const MOST_EARLY: usize = 1024;
-/// Details that one span keeps.
+/// Limit on the details of one span.
 const MOST_DETAILS: usize = 64;
 
-/// A span that is open.
+/// An open span.
 #[derive(Clone, Debug)]
 pub(super) struct OpenSpan {
-    /// What is known of it.
+    /// The marker, without its end.
     pub(super) marker: ObservedMarker,
     pub(super) start: Timestamp,
-    /// Its number in its process, if it has one.
+    /// The number of the span in its process, if it has one.
     pub(super) id: Option<u64>,
-    /// What distinguishes it from others of the same name, if it has no number.
+    /// The text that distinguishes it from other spans of the same name, if it has no number.
     pub(super) label: Option<String>,
-    /// The group of what its thread records meanwhile.
+    /// The group of the markers that its thread records while the span is open.
     pub(super) group: Option<SharedText>,
 }
 
 impl OpenSpan {
-    /// As it is shown while it is open.
+    /// The marker as it is reported while the span is open.
     pub(super) fn as_shown(&self, number: SpanNumber, converter: TimeConverter) -> ObservedMarker {
         let start = SessionNs(converter.since_start_ns(self.start));
-        ObservedMarker { start, end: None, span: Some(number), ..self.marker.clone() }
+        ObservedMarker {
+            start,
+            end: None,
+            span: Some(number),
+            ..self.marker.clone()
+        }
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(super) fn weight(&self) -> usize {
         let label = self.label.as_ref().map_or(0, String::len);
         let group = self.group.as_ref().map_or(0, |group| group.len());
@@ -62,14 +69,14 @@ impl OpenSpan {
     }
 }
 
-/// What is open on one thread.
+/// The open spans of one thread.
 #[derive(Debug, Default)]
 struct OfThread {
-    /// In the order in which they began.
+    /// In the order of their starts.
     numbers: Vec<SpanNumber>,
-    /// How many of them are without a number in their process.
+    /// Number of spans without a number in their process.
     unnumbered: usize,
-    /// Groups of what the thread records meanwhile, and how many of them say so.
+    /// The groups of the thread's markers, with the number of open spans that set each.
     groups: BTreeMap<SharedText, usize>,
 }
 
@@ -84,7 +91,9 @@ impl OfThread {
 
     fn remove(&mut self, number: SpanNumber, span: &OpenSpan) {
         self.numbers.retain(|one| *one != number);
-        self.unnumbered = self.unnumbered.saturating_sub(usize::from(span.id.is_none()));
+        self.unnumbered = self
+            .unnumbered
+            .saturating_sub(usize::from(span.id.is_none()));
         let Some(group) = &span.group else { return };
         if let Some(count) = self.groups.get_mut(group) {
             *count = count.saturating_sub(1);
@@ -102,14 +111,19 @@ pub(super) struct Spans {
     bytes: usize,
     by_id: HashMap<u64, SpanNumber>,
     by_thread: HashMap<ThreadId, OfThread>,
+    /// Ends that were read before their start: the time, and the pass that read them.
     early: HashMap<u64, (Timestamp, u64)>,
     evicted: EvictedSpans,
     orphans: u64,
 }
 
 impl Spans {
-    /// A span begins. If its end has been seen already it is over: it is given back with its end.
-    pub(super) fn start(&mut self, number: SpanNumber, span: OpenSpan) -> Option<(OpenSpan, Timestamp)> {
+    /// Begins a span. Returns the span with its end if the end was read before the start.
+    pub(super) fn start(
+        &mut self,
+        number: SpanNumber,
+        span: OpenSpan,
+    ) -> Option<(OpenSpan, Timestamp)> {
         if let Some((end, _)) = span.id.and_then(|id| self.early.remove(&id)) {
             return Some((span, end));
         }
@@ -118,17 +132,24 @@ impl Spans {
         if let Some(id) = span.id {
             self.by_id.insert(id, number);
         }
-        self.by_thread.entry(span.marker.origin.thread).or_default().add(number, &span);
+        self.by_thread
+            .entry(span.marker.origin.thread)
+            .or_default()
+            .add(number, &span);
         self.bytes = self.bytes.saturating_add(weight);
         self.open.insert(number, span);
         None
     }
 
-    /// Evicts the oldest until there is room for one more of `bytes` bytes.
+    /// Evicts the oldest spans until there is room for `weight` more bytes and one more span.
     fn make_room(&mut self, weight: usize) {
         while self.open.len() >= MOST_OPEN || self.bytes.saturating_add(weight) > MOST_BYTES {
-            let Some(oldest) = self.open.keys().next().copied() else { return };
-            let Some(span) = self.remove(oldest) else { continue };
+            let Some(oldest) = self.open.keys().next().copied() else {
+                return;
+            };
+            let Some(span) = self.remove(oldest) else {
+                continue;
+            };
             self.orphans += 1;
             match span.id {
                 Some(id) => self.evicted.add_numbered(id),
@@ -141,7 +162,7 @@ impl Spans {
         }
     }
 
-    /// The span with this number in its process ends.
+    /// Ends the span with this number in its process.
     pub(super) fn end_numbered(&mut self, id: u64, at: Timestamp, pass: u64) -> Option<OpenSpan> {
         if let Some(number) = self.by_id.get(&id).copied() {
             return self.remove(number);
@@ -157,7 +178,7 @@ impl Spans {
         None
     }
 
-    /// The innermost span of this name and text that has no number ends on its thread.
+    /// Ends the innermost unnumbered span of this name and text on its thread.
     pub(super) fn end_named(
         &mut self,
         thread: ThreadId,
@@ -178,9 +199,13 @@ impl Spans {
         self.remove(found?)
     }
 
-    /// Something more is said of an open span.
+    /// Adds a detail to an open span.
     pub(super) fn detail(&mut self, id: u64, detail: Detail) {
-        let Some(span) = self.by_id.get(&id).and_then(|number| self.open.get_mut(number)) else {
+        let Some(span) = self
+            .by_id
+            .get(&id)
+            .and_then(|number| self.open.get_mut(number))
+        else {
             self.orphans += u64::from(!self.evicted.knows_numbered(id));
             return;
         };
@@ -193,33 +218,48 @@ impl Spans {
         }
     }
 
-    /// The groups to which belongs what this thread records now.
+    /// The groups of the markers that this thread records now.
     pub(super) fn groups(&self, thread: ThreadId) -> Vec<SharedText> {
-        let groups =
-            self.by_thread.get(&thread).map(|of| of.groups.keys().take(MOST_GROUPS).cloned().collect());
+        let groups = self
+            .by_thread
+            .get(&thread)
+            .map(|spans| spans.groups.keys().take(MOST_GROUPS).cloned().collect());
         groups.unwrap_or_default()
     }
 
-    /// Threads that have spans open that only they can end.
+    /// Threads with unnumbered open spans, which only the thread itself can end.
     pub(super) fn threads(&self) -> impl Iterator<Item = ThreadId> {
-        self.by_thread.iter().filter(|(_, of)| of.unnumbered > 0).map(|(thread, _)| *thread)
+        self.by_thread
+            .iter()
+            .filter(|(_, spans)| spans.unnumbered > 0)
+            .map(|(thread, _)| *thread)
     }
 
     fn numbers(&self, thread: ThreadId) -> &[SpanNumber] {
-        self.by_thread.get(&thread).map(|of| of.numbers.as_slice()).unwrap_or_default()
+        self.by_thread
+            .get(&thread)
+            .map(|spans| spans.numbers.as_slice())
+            .unwrap_or_default()
     }
 
-    /// A pass is over: ends whose start did not come in it or the one before have none.
+    /// Ends a pass: drops and counts the ends whose start was read neither in this pass nor in the
+    /// one before.
     pub(super) fn end_pass(&mut self, pass: u64) {
         let before = self.early.len();
         self.early.retain(|_, (_, seen)| *seen >= pass);
         self.orphans += (before - self.early.len()) as u64;
     }
 
-    /// Drops the open spans without a number of a thread that has exited.
+    /// Drops the unnumbered open spans of an exited thread.
     pub(super) fn forget_thread(&mut self, thread: ThreadId) {
-        let unnumbered = |number: &&SpanNumber| self.open.get(number).is_some_and(|span| span.id.is_none());
-        let numbers: Vec<SpanNumber> = self.numbers(thread).iter().filter(unnumbered).copied().collect();
+        let unnumbered =
+            |number: &&SpanNumber| self.open.get(number).is_some_and(|span| span.id.is_none());
+        let numbers: Vec<SpanNumber> = self
+            .numbers(thread)
+            .iter()
+            .filter(unnumbered)
+            .copied()
+            .collect();
         for number in numbers {
             self.orphans += u64::from(self.remove(number).is_some());
         }
@@ -231,7 +271,7 @@ impl Spans {
         self.open.iter().map(|(number, span)| (*number, span))
     }
 
-    /// Takes all open spans; nothing ends them any more.
+    /// Removes and returns all open spans.
     pub(super) fn take_all(&mut self) -> Vec<(SpanNumber, OpenSpan)> {
         self.by_id.clear();
         self.by_thread.clear();
@@ -240,8 +280,8 @@ impl Spans {
         std::mem::take(&mut self.open).into_iter().collect()
     }
 
-    /// Ends without a start, starts that had to make room, and starts that nobody can end, so far; a span counts once. What
-    /// is said of a span that is not known counts like an end.
+    /// Counts ends without a start, evicted starts, and starts whose thread has exited, so far;
+    /// each span counts once. A detail of an unknown span counts like an end without a start.
     pub(super) const fn orphans(&self) -> u64 {
         self.orphans
     }
@@ -253,9 +293,9 @@ impl Spans {
             self.by_id.remove(&id);
         }
         let thread = span.marker.origin.thread;
-        if let Some(of) = self.by_thread.get_mut(&thread) {
-            of.remove(number, &span);
-            if of.numbers.is_empty() {
+        if let Some(spans) = self.by_thread.get_mut(&thread) {
+            spans.remove(number, &span);
+            if spans.numbers.is_empty() {
                 self.by_thread.remove(&thread);
             }
         }

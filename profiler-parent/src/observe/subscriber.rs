@@ -1,7 +1,9 @@
-//! One observer as the reader thread sees it: its filter, its schedule, and what waits for its next batch.
+//! One observer on the side of the reader thread: its filter, its schedule, and its pending
+//! markers.
 //!
-//! Invariants: a batch is sent only if something happened; what does not fit into the observer's queue is counted,
-//! and the reader thread never waits for it. When this is dropped the observer's queue is closed.
+//! Owned by the reader thread. Invariants: a batch is sent only if something happened; a batch that
+//! does not fit into the observer's queue is counted, and the reader thread never waits for room.
+//! Dropping the subscriber closes the queue.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,45 +17,51 @@ use super::schedule::Schedule;
 use super::spans::OpenSpan;
 use crate::session_time::SessionNs;
 
-/// Running spans that a batch lists.
+/// Limit on the running spans in a batch.
 const MOST_RUNNING: usize = 256;
 
-/// How an observer wants to be served.
+/// Options of an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObserverOptions {
     /// Time between two batches while something happens. Default: 200 ms; at least 5 ms.
     pub period: Duration,
-    /// Markers after which a batch is sent without waiting for the period. Default: 2048. It is looked for them every 50 ms,
-    /// rarer where that costs much, but once a second; `usize::MAX` if only a quarter of the queue is a reason to send before
-    /// the period is over, which is looked for once a second.
+    /// Markers after which a batch is sent before the period ends. Default: 2048. The number is
+    /// checked every 50 ms, or less often if reading is expensive, but at least once a second. With
+    /// `usize::MAX`, a batch is sent early only if it would fill a quarter of the queue, which is
+    /// checked once a second.
     pub batch_markers: usize,
-    /// Bytes that may wait in the queue, besides the batch that waits to be sent. Default: 8 MiB.
+    /// Limit on the bytes in the queue, not counting the batch that is being filled. Default: 8
+    /// MiB.
     pub queue_bytes: usize,
 }
 
 impl Default for ObserverOptions {
     fn default() -> Self {
-        Self { period: Duration::from_millis(200), batch_markers: 2048, queue_bytes: 8 << 20 }
+        Self {
+            period: Duration::from_millis(200),
+            batch_markers: 2048,
+            queue_bytes: 8 << 20,
+        }
     }
 }
 
 impl ObserverOptions {
-    /// With this time between two batches.
+    /// Sets the time between two batches.
     #[must_use]
     pub const fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// With at most about this many markers in a batch.
+    /// Sets the approximate limit on the markers in a batch.
     #[must_use]
     pub const fn batch_markers(mut self, markers: usize) -> Self {
         self.batch_markers = markers;
         self
     }
 
-    /// With a queue of this many bytes.
+    /// Sets the limit on the bytes in the queue.
     #[must_use]
     pub const fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
@@ -61,7 +69,7 @@ impl ObserverOptions {
     }
 }
 
-/// What was lost, of all processes together.
+/// The losses of all processes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tallies {
     pub(super) missed: u64,
@@ -87,7 +95,7 @@ impl Tallies {
     }
 }
 
-/// What the observer was reported last, besides markers.
+/// The state last reported to the observer, besides markers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ReportedState {
     running: Vec<(SpanNumber, usize)>,
@@ -100,15 +108,16 @@ struct ReportedState {
 pub(super) struct Subscriber {
     filter: Filter,
     options: ObserverOptions,
-    /// When it came.
+    /// When the observer was attached.
     since: Timestamp,
-    /// What was there before it came has been read.
+    /// The entries from before the observer was attached have been read.
     caught_up: bool,
     schedule: Schedule,
     queue: Weak<BatchQueue>,
     pending: Vec<ObservedMarker>,
     pending_bytes: usize,
     running: (Vec<ObservedMarker>, u64),
+    /// The losses before the observer was attached.
     at_first: Tallies,
     tallies: Tallies,
     dropped: u64,
@@ -141,17 +150,18 @@ impl Subscriber {
         }
     }
 
-    /// Whether the observer is still there.
+    /// Whether the observer still exists.
     pub(super) fn is_there(&self) -> bool {
         self.queue.strong_count() > 0
     }
 
-    /// Whether a number of markers is a reason to send a batch before its time.
+    /// Whether the number of markers can cause a batch before it is due.
     pub(super) const fn wants_batches_by_size(&self) -> bool {
         self.options.batch_markers < usize::MAX
     }
 
-    /// It comes now. Only the reader thread can say so: what an earlier pass has read it will not see.
+    /// Sets the time of attachment to now. Called by the reader thread: the observer does not
+    /// receive entries that an earlier pass has read.
     pub(super) fn begin(&mut self) -> Timestamp {
         self.since = Timestamp::now();
         self.since
@@ -161,22 +171,31 @@ impl Subscriber {
         &mut self.schedule
     }
 
-    /// Everything that was there when it came has been read: from now on all that is read is new.
+    /// Ends the first read: all entries from before the attachment have been read, later ones are
+    /// new.
     pub(super) fn catch_up(&mut self, tallies: Tallies) {
         (self.caught_up, self.at_first, self.tallies) = (true, tallies, tallies);
-        self.reported.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
+        self.reported.tallies = Tallies {
+            unreadable: tallies.unreadable,
+            ..Tallies::default()
+        };
     }
 
-    /// Whether it wants something that ended then.
+    /// Whether the observer wants a marker that ended at `last`.
     pub(super) fn wants(&self, head: &Head<'_>, last: Timestamp) -> bool {
         (self.caught_up || last >= self.since) && self.filter.wants(head)
     }
 
-    /// Takes a marker that it wants.
+    /// Adds a marker that the observer wants.
     pub(super) fn take(&mut self, marker: &ObservedMarker, began: Timestamp, clock: BatchClock) {
-        let marker = ObservedMarker { opened_before: began < self.since, ..marker.clone() };
+        let marker = ObservedMarker {
+            opened_before: began < self.since,
+            ..marker.clone()
+        };
         if let Some(number) = marker.span {
-            self.running.0.retain(|running| running.span != Some(number));
+            self.running
+                .0
+                .retain(|running| running.span != Some(number));
         }
         self.pending_bytes = self.pending_bytes.saturating_add(marker.weight());
         self.pending.push(marker);
@@ -186,38 +205,47 @@ impl Subscriber {
         }
     }
 
-    /// Which spans are running now, of those that it wants.
-    pub(super) fn look_at<'a>(
+    /// Selects the running spans for the next batch.
+    pub(super) fn update_running<'a>(
         &mut self,
         open: impl Iterator<Item = (SpanNumber, &'a OpenSpan)>,
         converter: TimeConverter,
         clock: BatchClock,
     ) {
-        let age = |start: SessionNs| u64::try_from(clock.now.0.saturating_sub(start.0)).unwrap_or(0);
-        let wants = |span: &OpenSpan| self.filter.wants(&Head::of(&span.marker, age(span.marker.start)));
-        let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
+        let age =
+            |start: SessionNs| u64::try_from(clock.now.0.saturating_sub(start.0)).unwrap_or(0);
+        let wants = |span: &OpenSpan| {
+            self.filter
+                .wants(&Head::of(&span.marker, age(span.marker.start)))
+        };
+        let mut wanted: Vec<(SpanNumber, &OpenSpan)> =
+            open.filter(|(_, span)| wants(span)).collect();
         wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        let (mut running, mut bytes) = (Vec::new(), 0_usize);
-        // The latest: spans that never end must not hide those that run.
+        let mut running = Vec::new();
+        let mut bytes = 0_usize;
+        // The latest spans: spans that never end must not hide the others.
         for (number, span) in wanted.iter().take(MOST_RUNNING) {
             bytes = bytes.saturating_add(span.weight());
             if bytes > self.large() && !running.is_empty() {
                 break;
             }
             let opened_before = span.start < self.since;
-            running.push(ObservedMarker { opened_before, ..span.as_shown(*number, converter) });
+            running.push(ObservedMarker {
+                opened_before,
+                ..span.as_shown(*number, converter)
+            });
         }
         running.reverse();
         let left_out = wanted.len().saturating_sub(running.len());
         self.running = (running, left_out as u64);
     }
 
-    /// Bytes after which a batch is large.
+    /// Bytes at which a batch is sent early.
     const fn large(&self) -> usize {
         self.options.queue_bytes / 4
     }
 
-    /// Sends what waits if anything happened since the last batch.
+    /// Sends the pending markers if anything happened since the last batch.
     pub(super) fn flush(&mut self, tallies: Tallies, clock: BatchClock) {
         self.tallies = tallies;
         if !self.pending.is_empty() || self.news() != self.reported {
@@ -228,16 +256,22 @@ impl Subscriber {
     fn news(&self) -> ReportedState {
         let running = self.running.0.iter();
         ReportedState {
-            running: running.filter_map(|one| Some((one.span?, one.details.len()))).collect(),
+            running: running
+                .filter_map(|one| Some((one.span?, one.details.len())))
+                .collect(),
             tallies: self.tallies.since(self.at_first),
             dropped: self.dropped,
         }
     }
 
     fn send(&mut self, clock: BatchClock) {
-        let (markers, bytes) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.pending_bytes));
-        let Some(queue) = self.queue.upgrade() else { return };
-        let (news, count) = (self.news(), markers.len() as u64);
+        let markers = std::mem::take(&mut self.pending);
+        let bytes = std::mem::take(&mut self.pending_bytes);
+        let Some(queue) = self.queue.upgrade() else {
+            return;
+        };
+        let news = self.news();
+        let count = markers.len() as u64;
         let running_bytes: usize = self.running.0.iter().map(ObservedMarker::weight).sum();
         let batch = Batch {
             sequence: self.sequence,
@@ -250,7 +284,12 @@ impl Subscriber {
             orphans: news.tallies.orphans,
             unreadable: news.tallies.unreadable,
         };
-        if queue.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
+        if queue.put(
+            batch,
+            bytes
+                .saturating_add(running_bytes)
+                .saturating_add(size_of::<Batch>()),
+        ) {
             self.sequence += 1;
             self.reported = news;
         } else {
@@ -277,7 +316,7 @@ mod tests {
     use super::super::event::{Detail, Origin, Shape};
     use super::*;
 
-    /// What one observer with a queue of this many bytes gets of these.
+    /// Returns the batch that an observer with a queue of this many bytes gets for these spans.
     fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
         let start = SessionClock::start_now();
         let clock = BatchClock {
@@ -287,19 +326,29 @@ mod tests {
         };
         let options = ObserverOptions::default().queue_bytes(queue_bytes);
         let queue = Arc::new(BatchQueue::new(queue_bytes));
-        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&queue), clock);
+        let mut subscriber =
+            Subscriber::new(Filter::default(), options, Arc::downgrade(&queue), clock);
         subscriber.begin();
         let open = spans.iter().map(|(number, span)| (*number, span));
-        subscriber.look_at(open, start.converter(Anchor::take()), clock);
+        subscriber.update_running(open, start.converter(Anchor::take()), clock);
         subscriber.flush(Tallies::default(), clock);
         queue.take(Duration::ZERO).unwrap()
     }
 
     fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {
-        let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
-        let detail = Detail { name: "said".into(), value: "v".repeat(10_000) };
+        let process = ProcessId::new(1);
+        let thread = ThreadId::new(1);
+        let detail = Detail {
+            name: "said".into(),
+            value: "v".repeat(10_000),
+        };
         let marker = ObservedMarker {
-            origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+            origin: Origin {
+                process,
+                process_name: "p".into(),
+                thread,
+                thread_name: "t".into(),
+            },
             name: "s".into(),
             category: "Other".into(),
             shape: Shape::Span,
@@ -314,16 +363,26 @@ mod tests {
             details: vec![detail; details],
             cut: false,
         };
-        let open = OpenSpan { marker, start: Timestamp::ZERO, id: None, label: None, group: None };
+        let open = OpenSpan {
+            marker,
+            start: Timestamp::ZERO,
+            id: None,
+            label: None,
+            group: None,
+        };
         (SpanNumber(number), open)
     }
 
     fn numbers(batch: &Batch) -> Vec<u64> {
-        batch.running.iter().filter_map(|one| Some(one.span?.0)).collect()
+        batch
+            .running
+            .iter()
+            .filter_map(|one| Some(one.span?.0))
+            .collect()
     }
 
     #[test]
-    fn t4_the_latest_running_spans_are_listed_and_the_rest_is_counted() {
+    fn t4_the_latest_running_spans_are_listed_and_the_others_are_counted() {
         let spans: Vec<_> = (0..2_000).map(|number| span(number, 0)).collect();
         let batch = running(&spans, 8 << 20);
         assert_eq!(numbers(&batch), (2_000 - 256..2_000).collect::<Vec<_>>());
@@ -331,11 +390,15 @@ mod tests {
     }
 
     #[test]
-    fn running_spans_of_which_much_was_said_do_not_fill_the_queue() {
+    fn running_spans_with_many_details_do_not_fill_the_queue() {
         let spans: Vec<_> = (0..100).map(|number| span(number, 10)).collect();
         let batch = running(&spans, 1 << 20);
         assert_eq!(numbers(&batch), [98, 99], "a quarter of the queue");
         assert_eq!(batch.running_left_out, 98);
-        assert_eq!(running(&spans, 1_000).running.len(), 1, "one always");
+        assert_eq!(
+            running(&spans, 1_000).running.len(),
+            1,
+            "at least one span is listed"
+        );
     }
 }

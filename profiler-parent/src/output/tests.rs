@@ -1,4 +1,4 @@
-//! The output file's rules.
+//! Tests of the output file: its content, its permissions, and the targets that are refused.
 
 use std::io::Read;
 
@@ -8,23 +8,25 @@ use super::*;
 
 fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 #[test]
-fn a_committed_file_holds_what_was_written() {
+fn a_committed_file_contains_the_written_bytes() {
     let directory = tempdir().unwrap();
     let target = directory.path().join("profile.json");
     let mut file = ProfileFile::create(&target).unwrap();
     file.write_all(b"{}").unwrap();
-    assert!(!target.exists(), "not before all of it is there");
+    assert!(!target.exists(), "the target appears only at commit");
     assert_eq!(file.commit().unwrap(), 2);
     assert_eq!(std::fs::read(&target).unwrap(), b"{}");
     assert_eq!(names_in(directory.path()), ["profile.json"]);
 }
 
 #[test]
-fn a_name_in_gz_is_compressed() {
+fn a_file_named_gz_is_compressed() {
     let directory = tempdir().unwrap();
     let target = directory.path().join("profile.json.gz");
     let text = "{\"a\":1}".repeat(100_000);
@@ -34,12 +36,14 @@ fn a_name_in_gz_is_compressed() {
     assert!(length < 100_000);
     assert_eq!(length, target.metadata().unwrap().len());
     let mut unpacked = String::new();
-    flate2::read::GzDecoder::new(File::open(&target).unwrap()).read_to_string(&mut unpacked).unwrap();
+    flate2::read::GzDecoder::new(File::open(&target).unwrap())
+        .read_to_string(&mut unpacked)
+        .unwrap();
     assert_eq!(unpacked, text);
 }
 
 #[test]
-fn without_commit_nothing_is_left_and_nothing_is_replaced() {
+fn without_commit_the_temporary_file_is_removed_and_the_target_unchanged() {
     let directory = tempdir().unwrap();
     let target = directory.path().join("profile.json.gz");
     std::fs::write(&target, "the old one").unwrap();
@@ -53,16 +57,24 @@ fn without_commit_nothing_is_left_and_nothing_is_replaced() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn the_error_names_the_missing_directory() {
     let error = ProfileFile::create("/no/such/directory/profile.json").unwrap_err();
-    assert!(error.to_string().contains("/no/such/directory/profile.json"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("/no/such/directory/profile.json"),
+        "{error}"
+    );
     assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
-fn a_name_that_is_no_file_is_refused() {
+fn a_path_without_a_file_name_is_refused() {
     for name in ["", "/", ".."] {
-        assert_eq!(ProfileFile::create(name).unwrap_err().source.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            ProfileFile::create(name).unwrap_err().source.kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }
 
@@ -74,7 +86,10 @@ fn a_directory_at_the_target_is_refused_at_once() {
     std::fs::write(target.join("file"), "").unwrap();
     for target in [target, directory.path().join("new/")] {
         let error = ProfileFile::create(&target).unwrap_err();
-        assert_eq!((error.source.kind(), error.path), (io::ErrorKind::IsADirectory, target));
+        assert_eq!(
+            (error.source.kind(), error.path),
+            (io::ErrorKind::IsADirectory, target)
+        );
     }
     assert_eq!(names_in(directory.path()), ["taken"]);
 }
@@ -90,13 +105,16 @@ mod unix {
     }
 
     #[test]
-    fn only_its_owner_may_read_it() {
+    fn only_the_owner_can_read_the_file() {
         let directory = tempdir().unwrap();
         let target = directory.path().join("profile.json");
         std::fs::write(&target, "").unwrap();
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o666)).unwrap();
         let file = ProfileFile::create(&target).unwrap();
-        for name in names_in(directory.path()).iter().filter(|name| name.ends_with(".part")) {
+        for name in names_in(directory.path())
+            .iter()
+            .filter(|name| name.ends_with(".part"))
+        {
             assert_eq!(mode(&directory.path().join(name)), 0o600);
         }
         file.commit().unwrap();
@@ -106,7 +124,8 @@ mod unix {
     #[test]
     fn a_symbolic_link_at_the_target_is_replaced_not_followed() {
         let directory = tempdir().unwrap();
-        let (target, victim) = (directory.path().join("profile.json"), directory.path().join("victim"));
+        let target = directory.path().join("profile.json");
+        let victim = directory.path().join("victim");
         std::fs::write(&victim, "precious").unwrap();
         symlink(&victim, &target).unwrap();
         let mut file = ProfileFile::create(&target).unwrap();
@@ -118,9 +137,10 @@ mod unix {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_left_alone() {
+    fn devices_sockets_and_links_to_devices_are_refused_and_unchanged() {
         let directory = tempdir().unwrap();
-        let (link, socket) = (directory.path().join("stdout"), directory.path().join("socket"));
+        let link = directory.path().join("stdout");
+        let socket = directory.path().join("socket");
         symlink("/proc/self/fd/1", &link).unwrap();
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for target in [&link, &socket, std::path::Path::new("/dev/null")] {
@@ -129,7 +149,11 @@ mod unix {
             assert!(error.to_string().contains("not a file"), "{error}");
             assert_eq!(target.symlink_metadata().unwrap().file_type(), before);
         }
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing was begun");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            2,
+            "no temporary file is left"
+        );
     }
 
     #[test]
@@ -146,7 +170,9 @@ mod unix {
         use std::os::fd::AsFd;
         let directory = tempdir().unwrap();
         let file = ProfileFile::create(directory.path().join("profile.json")).unwrap();
-        let Sink::Plain(plain) = &file.sink else { unreachable!() };
+        let Sink::Plain(plain) = &file.sink else {
+            unreachable!()
+        };
         let flags = rustix::io::fcntl_getfd(plain.get_ref().as_file().as_fd()).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }

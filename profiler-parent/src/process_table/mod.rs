@@ -1,8 +1,8 @@
 //! The processes of a session, each with its state, its pool and its report.
 //!
 //! Written by the supervisor and by spawning; read by the session, captures, observers, alerts and
-//! the live page. A process stays when it is dead. When its data is gone too, it stays as long as
-//! it is one of the latest of those, or the application holds its handle.
+//! the live page. A dead process stays in the table. When its data is gone as well, it is removed,
+//! unless it is among the latest processes without data or the application holds its handle.
 
 mod expired;
 mod process;
@@ -24,7 +24,7 @@ pub use report::{ProcessReport, ProcessState};
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     all: Mutex<BTreeMap<PoolId, Process>>,
-    came: AtomicU64,
+    next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
     changed: Condvar,
 }
@@ -34,19 +34,24 @@ impl ProcessTable {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process, after all that are there.
+    /// Adds a process as the last in order.
     pub(crate) fn add(&self, key: PoolId, mut process: Process) {
-        process.order = self.came.fetch_add(1, Ordering::Relaxed);
+        process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(key, process);
     }
 
-    /// A process is dead and has no data left. It is listed, and the one that ended first is added to
-    /// the sum if too many are.
+    /// Notes that a dead process has no data left. If too many such processes are listed, removes
+    /// the oldest and adds its counts to the sum.
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(oldest) = expired.add(key) else { return };
+        let Some(oldest) = expired.add(key) else {
+            return;
+        };
         let mut all = self.lock();
-        if all.get(&oldest).is_some_and(|process| process.handle.strong_count() > 0) {
+        if all
+            .get(&oldest)
+            .is_some_and(|process| process.handle.strong_count() > 0)
+        {
             return expired.keep(oldest);
         }
         if let Some(process) = all.remove(&oldest) {
@@ -54,31 +59,47 @@ impl ProcessTable {
         }
     }
 
-    /// Entries that all processes have recorded, from their pools.
+    /// Number of entries that all processes have recorded, according to their pools.
     pub(crate) fn recorded(&self) -> u64 {
-        let all: Vec<Remains> = self.lock().values().map(|process| process.remains.clone()).collect();
+        let all: Vec<Remains> = self
+            .lock()
+            .values()
+            .map(|process| process.remains.clone())
+            .collect();
         let gone = self.expired().counts.recorded();
-        all.iter().map(Remains::recorded).fold(gone, u64::saturating_add) // read without the lock
+        all.iter()
+            .map(Remains::recorded)
+            .fold(gone, u64::saturating_add) // read without the lock
     }
 
-    /// Whether a process took its pool.
+    /// Whether a process has attached its pool.
     pub(crate) fn has_begun(&self, key: PoolId) -> bool {
-        let known = self.lock().get(&key).map(|process| (process.said_hello, process.remains.clone()));
+        let known = self
+            .lock()
+            .get(&key)
+            .map(|process| (process.said_hello, process.remains.clone()));
         known.is_some_and(|(said_hello, remains)| said_hello || remains.is_taken())
     }
 
-    /// ProcessTable that are not listed any more.
+    /// The sum of the processes that are no longer listed.
     pub(crate) fn expired(&self) -> ExpiredSum {
-        self.expired.lock().unwrap_or_else(PoisonError::into_inner).sum()
+        self.expired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sum()
     }
 
-    /// Removes a process that could not be started after all.
+    /// Removes a process that could not be started.
     pub(crate) fn remove(&self, key: PoolId) {
         self.lock().remove(&key);
     }
 
     /// Changes a process, and wakes the threads that wait for its end.
-    pub(crate) fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut Process) -> T) -> Option<T> {
+    pub(crate) fn change<T>(
+        &self,
+        key: PoolId,
+        change: impl FnOnce(&mut Process) -> T,
+    ) -> Option<T> {
         let changed = self.lock().get_mut(&key).map(change);
         self.changed.notify_all();
         changed
@@ -91,11 +112,23 @@ impl ProcessTable {
             match all.get(&key).map(|process| &process.state) {
                 Some(ProcessState::Exited(status)) => return *status,
                 None => return None,
-                Some(_) if all.get(&key).is_some_and(|process| process.released.is_some()) => break,
-                Some(_) => all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner),
+                Some(_)
+                    if all
+                        .get(&key)
+                        .is_some_and(|process| process.released.is_some()) =>
+                {
+                    break;
+                }
+                Some(_) => {
+                    all = self
+                        .changed
+                        .wait(all)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
             }
         }
-        // The session is over. Waited for without the lock: it may take long.
+        // The session is over. The lock is released while waiting, because the child may run for
+        // long.
         let process = all.get_mut(&key)?;
         let mut child = process.released.take()?;
         drop(all);
@@ -107,7 +140,9 @@ impl ProcessTable {
     /// Whether a child has ended.
     pub(crate) fn has_ended(&self, key: PoolId) -> bool {
         let mut all = self.lock();
-        let Some(process) = all.get_mut(&key) else { return true };
+        let Some(process) = all.get_mut(&key) else {
+            return true;
+        };
         // The session is over, so the exit watcher no longer takes the status.
         if let Some(child) = &mut process.released
             && let Ok(Some(status)) = child.try_wait()
@@ -117,9 +152,9 @@ impl ProcessTable {
         matches!(process.state, ProcessState::Exited(_))
     }
 
-    /// The session is over: handles keep the processes that are still alive. `take_children` takes
-    /// them from the exit watcher. It runs under the lock, so a child that the watcher no longer
-    /// has is found here.
+    /// Moves the children that are still alive from the exit watcher to the table at the end of the
+    /// session, so that handles can still wait for them. `take_children` takes them from the
+    /// watcher. It runs under the lock, so a child that has left the watcher is always found here.
     pub(crate) fn release(&self, take_children: impl FnOnce() -> Vec<(PoolId, Child)>) {
         let mut all = self.lock();
         for (key, child) in take_children() {
@@ -131,9 +166,13 @@ impl ProcessTable {
         self.changed.notify_all();
     }
 
-    /// Ends a process that was released. `None` if it was not, or has ended.
+    /// Kills a released child. `None` if the table does not hold the child.
     pub(crate) fn kill_released(&self, key: PoolId) -> Option<std::io::Result<()>> {
-        self.lock().get_mut(&key)?.released.as_mut().map(Child::kill)
+        self.lock()
+            .get_mut(&key)?
+            .released
+            .as_mut()
+            .map(Child::kill)
     }
 
     /// Waits while `holds` returns true, for at most `patience`.
@@ -142,37 +181,49 @@ impl ProcessTable {
         patience: Duration,
         mut holds: impl FnMut(&BTreeMap<PoolId, Process>) -> bool,
     ) {
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, |all| holds(all));
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, |all| holds(all));
         drop(waited);
     }
 
-    /// Ends the receive threads of all children that live on; the session is over.
+    /// Ends the receive threads of all children at the end of the session.
     pub(crate) fn hang_up(&self) {
         for process in self.lock().values() {
             process.hang_up();
         }
     }
 
-    /// The members that have a file to write their part to. For all others the pool is read.
+    /// The processes that have a part file for their part. For the others, the parent reads the
+    /// pool.
     pub(crate) fn writers(&self) -> BTreeSet<PoolId> {
         let all = self.lock();
-        all.iter().filter(|(_, process)| process.outbox.is_some()).map(|(key, _)| *key).collect()
+        all.iter()
+            .filter(|(_, process)| process.part_file.is_some())
+            .map(|(key, _)| *key)
+            .collect()
     }
 
-    /// What the pools of all processes occupy that have not ended, as far as they are to blame.
+    /// Bytes that the pools of running processes occupy, without the overhead of the file system.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
-        let living = all.iter().filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
-        living.map(|(key, process)| (*key, process.accountable(process.true_bytes()))).collect()
+        let living = all
+            .iter()
+            .filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
+        living
+            .map(|(key, process)| (*key, process.accountable(process.true_bytes())))
+            .collect()
     }
 
-    /// Children that could confirm something.
+    /// Number of connected children.
     pub(crate) fn connected(&self) -> usize {
         let all = self.lock();
-        all.values().filter(|process| process.state == ProcessState::Connected).count()
+        all.values()
+            .filter(|process| process.state == ProcessState::Connected)
+            .count()
     }
 
-    /// All processes in the order in which they came, with live figures.
+    /// Reports on all processes in the order in which they were added, with current figures.
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();
         let mut processes: Vec<&Process> = all.values().collect();
@@ -186,20 +237,24 @@ mod tests {
     use std::sync::Arc;
 
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::losses::EntryCounts;
+    use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;
     use super::*;
 
     fn dead(recorded: u64) -> Process {
-        let counts = EntryCounts { evicted: recorded, ..EntryCounts::default() };
+        let counts = EntryCounts {
+            evicted: recorded,
+            ..EntryCounts::default()
+        };
         let state = ProcessState::Exited(None);
         Process::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
     }
 
     #[test]
-    fn the_dead_without_data_do_not_pile_up_and_their_entries_stay_counted() {
-        let (processes, handle) = (ProcessTable::default(), Arc::new(()));
+    fn dead_processes_without_data_are_limited_and_their_entries_stay_counted() {
+        let processes = ProcessTable::default();
+        let handle = Arc::new(());
         for number in 0..MOST_LISTED as u128 + 10 {
             let mut process = dead(1);
             if number == 3 {
@@ -209,11 +264,21 @@ mod tests {
             processes.note_empty(PoolId::new(number));
         }
         let expired = processes.expired();
-        assert_eq!(processes.lock().len() as u64 + expired.processes, MOST_LISTED as u64 + 10);
+        assert_eq!(
+            processes.lock().len() as u64 + expired.processes,
+            MOST_LISTED as u64 + 10
+        );
         assert_eq!((expired.processes, expired.counts.recorded()), (9, 9));
-        assert!(processes.lock().contains_key(&PoolId::new(3)), "the host may still ask how it ended");
+        assert!(
+            processes.lock().contains_key(&PoolId::new(3)),
+            "the application holds its handle"
+        );
         assert!(!processes.lock().contains_key(&PoolId::new(4)));
         let last = processes.lock().values().map(|process| process.order).max();
-        assert_eq!(last, Some(MOST_LISTED as u64 + 9), "the order in which they came is kept");
+        assert_eq!(
+            last,
+            Some(MOST_LISTED as u64 + 9),
+            "the order of the processes is kept"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One process of a session: its state, its pool, and what the controller says about its memory.
+//! One process of a session: its state, its pool, and the controller's figures for its memory.
 //!
 //! Held by the [`ProcessTable`](super::ProcessTable), whose lock protects it. Changed by the
 //! supervisor and by spawning.
@@ -6,10 +6,10 @@
 use std::process::Child;
 use std::sync::{Arc, Weak};
 
-use ipc_protocol::transport::listener::Abandon;
+use ipc_protocol::transport::listener::CancelHandle;
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::grave::Grave;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::dead_pool::DeadPool;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::reader::groups::PoolGroups;
@@ -19,24 +19,26 @@ use profiler_core::time::Timestamp;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
-use crate::outbox::Outbox;
+use crate::part_file::PartFile;
 
-/// What a file system may count for one pool beside its data, if that is more than a sixteenth: blocks
-/// that describe it, and such as are reserved for a moment.
+/// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
+/// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
+/// bytes.
 const FILE_SYSTEM_SLACK: u64 = 1 << 20;
 
 /// What is left of a process's data.
 #[derive(Clone, Debug)]
 pub(crate) enum Remains {
-    /// Its pool.
+    /// The pool.
     Pool(Arc<OwnFile>),
-    /// Nothing: all of it was older than what the limit keeps. Its final entry counts are kept.
+    /// No data: all of it was older than the data that fits into the limit. The final entry counts
+    /// are kept.
     Expired(EntryCounts),
-    /// Nothing, because it never recorded, for this reason.
+    /// No data, because the process never recorded, for this reason.
     Unprofiled(String),
 }
 
-/// What the session knows of a process.
+/// A process of the session.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) order: u64,
@@ -44,35 +46,37 @@ pub(crate) struct Process {
     pub(crate) pid: ProcessId,
     pub(crate) state: ProcessState,
     pub(crate) remains: Remains,
-    pub(crate) outbox: Option<Arc<Outbox>>,
-    pub(crate) grave: Option<Grave>,
+    pub(crate) part_file: Option<Arc<PartFile>>,
+    pub(crate) dead_pool: Option<DeadPool>,
     pub(crate) said_hello: bool,
-    /// Why what it left could not be read.
+    /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
     pub(crate) died: Option<Timestamp>,
-    /// Ends its receive thread.
-    pub(crate) abandon: Option<Abandon>,
-    /// The process itself, once the session is over and the exit watcher has ended.
+    /// Ends the receive thread of the process.
+    pub(crate) abandon: Option<CancelHandle>,
+    /// The child itself, once the session is over and the exit watcher has ended.
     pub(crate) released: Option<Child>,
-    /// Whether the host has a handle to it.
+    /// Alive while the application holds a handle to the process.
     pub(crate) handle: Weak<()>,
-    /// It may make any system call, as far as is known.
+    /// The process is trusted, so it is assumed to have no sandbox that forbids system calls.
     pub(crate) is_trusted: bool,
-    /// What its groups came to, once its pool is gone.
+    /// The totals of its groups, once its pool is gone.
     pub(crate) groups: Option<Arc<PoolGroups>>,
-    /// Its pool lies in a file, of which the file system also counts what describes it.
+    /// The pool is a named file, for which the file system also counts metadata blocks.
     pub(crate) in_file: bool,
 }
 
 impl Remains {
     pub(super) fn recorded(&self) -> u64 {
-        let Self::Pool(file) = self else { return self.counts().recorded() };
+        let Self::Pool(file) = self else {
+            return self.counts().recorded();
+        };
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
         snapshot.map_or(0, |snapshot| snapshot.counts().recorded())
     }
 
-    /// Whether a process has attached the pool, or had.
+    /// Whether a process has attached the pool, now or before.
     pub(crate) fn is_taken(&self) -> bool {
         match self {
             Self::Pool(file) => {
@@ -93,7 +97,7 @@ impl Remains {
 }
 
 impl Process {
-    /// A process that is about to start.
+    /// Creates the entry of a process that is about to start.
     pub(crate) fn new(name: &str, pid: ProcessId, state: ProcessState, remains: Remains) -> Self {
         Self {
             order: 0,
@@ -101,8 +105,8 @@ impl Process {
             pid,
             state,
             remains,
-            outbox: None,
-            grave: None,
+            part_file: None,
+            dead_pool: None,
             said_hello: false,
             damage: None,
             figures: None,
@@ -116,7 +120,8 @@ impl Process {
         }
     }
 
-    /// Ends the wait for its hello, or its channel. Messages that have arrived are still handled.
+    /// Ends the wait for the process's hello, or closes its channel. Messages that have arrived are
+    /// still handled.
     pub(crate) fn hang_up(&self) {
         if let Some(abandon) = &self.abandon {
             abandon.abandon();
@@ -124,7 +129,7 @@ impl Process {
         }
     }
 
-    /// Why it cannot be asked for its part; `None` if it can.
+    /// The reason why the process cannot be asked for its part; `None` if it can be asked.
     pub(crate) fn why_unable(&self) -> Option<Why> {
         if let Some(message) = self.damage.clone() {
             return Some(Why::Unreadable { message });
@@ -132,7 +137,9 @@ impl Process {
         match &self.state {
             ProcessState::Parent | ProcessState::Connected => None,
             ProcessState::Starting => Some(Why::NeverConnected),
-            ProcessState::Disconnected(message) => Some(Why::Refused { message: message.clone() }),
+            ProcessState::Disconnected(message) => Some(Why::Refused {
+                message: message.clone(),
+            }),
             ProcessState::Exited(status) => match Why::ended(*status) {
                 why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
                     Some(Why::NeverConnected)
@@ -142,44 +149,50 @@ impl Process {
         }
     }
 
-    /// Whether its channel has closed and it is not known to be dead.
+    /// Whether the channel has closed although the process is not known to be dead.
     pub(crate) const fn has_hung_up(&self) -> bool {
         matches!(self.state, ProcessState::Disconnected(_))
     }
 
-    /// Whether it runs, as far as is known.
+    /// Whether the process runs, as far as is known.
     pub(crate) const fn seems_to_run(&self) -> bool {
         matches!(self.state, ProcessState::Starting | ProcessState::Connected)
     }
 
-    /// Whether nothing was ever recorded into its pool.
+    /// Whether the data is gone and no entry was ever recorded.
     fn is_untouched(&self) -> bool {
         matches!(self.remains, Remains::Expired(counts) if counts.recorded() == 0)
     }
 
-    /// What the controller is charged for a dead process's pool that holds `held`: no more than was
-    /// granted, so that no other process loses data for one that took more.
+    /// Bytes charged to the limit for a dead process's pool of `held` bytes: at most the granted
+    /// bytes, so that other processes do not lose data for a process that took more.
     pub(crate) fn charge(&self, held: u64) -> u64 {
-        held.min(self.figures.map_or(held, |figures| figures.booked))
+        held.min(self.figures.map_or(held, |figures| figures.charged))
     }
 
-    /// `true_bytes` without what a file system may take for itself beside the data.
+    /// `true_bytes` minus the bytes that a file system may add to the data.
     pub(super) fn accountable(&self, true_bytes: u64) -> u64 {
-        let booked = self.figures.map_or(0, |figures| figures.booked);
-        let slack = if self.in_file { FILE_SYSTEM_SLACK.max(booked / 16) } else { 0 };
+        let charged = self.figures.map_or(0, |figures| figures.charged);
+        let slack = if self.in_file {
+            FILE_SYSTEM_SLACK.max(charged / 16)
+        } else {
+            0
+        };
         true_bytes.saturating_sub(slack)
     }
 
-    /// What its pool occupies now.
+    /// Bytes that the pool occupies now.
     pub(super) fn true_bytes(&self) -> u64 {
         match &self.remains {
-            Remains::Pool(file) => file.get().map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
+            Remains::Pool(file) => file
+                .get()
+                .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
             Remains::Expired(_) | Remains::Unprofiled(_) => 0,
         }
     }
 
     pub(crate) fn report(&self) -> ProcessReport {
-        let true_bytes = self.true_bytes(); // once: it changes all the time
+        let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
             Remains::Pool(_) | Remains::Expired(_) => None,
@@ -189,11 +202,15 @@ impl Process {
             pid: self.pid,
             state: self.state.clone(),
             unprofiled,
-            allowance: self.figures.map_or(ByteLimit::new(0), |figures| figures.allowance),
+            allowance: self
+                .figures
+                .map_or(ByteLimit::new(0), |figures| figures.allowance),
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
             owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
-            excess_bytes: self.accountable(true_bytes).saturating_sub(self.charge(true_bytes)),
+            excess_bytes: self
+                .accountable(true_bytes)
+                .saturating_sub(self.charge(true_bytes)),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What an application learns about the processes of its session.
+//! Reports on the processes of a session, for the application.
 //!
-//! Made by the process table on request. Plain values.
+//! Created by the process table on request. They are plain values.
 
 use std::process::ExitStatus;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
 
-/// What a process is doing, as far as the session knows.
+/// The state of a process, as far as the session knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProcessState {
@@ -16,34 +16,34 @@ pub enum ProcessState {
     Starting,
     /// Connected and alive.
     Connected,
-    /// Its channel has ended, for this reason, but the process lives.
+    /// The channel has closed, for this reason, but the process is not known to have ended.
     Disconnected(String),
-    /// It has ended. `None`: other code in this process took its exit status.
+    /// It has ended. `None` if other code in this process took its exit status.
     Exited(Option<ExitStatus>),
 }
 
-/// One process of a session with its memory.
+/// A process of a session, with the figures of its memory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessReport {
-    /// Shown name.
+    /// Display name.
     pub name: String,
-    /// System number.
+    /// Process id in the system.
     pub pid: ProcessId,
-    /// What it is doing.
+    /// State of the process.
     pub state: ProcessState,
-    /// Why it does not record, if so.
+    /// The reason why the process does not record; `None` if it records.
     pub unprofiled: Option<String>,
-    /// What it may hold.
+    /// Limit on the bytes of its pool.
     pub allowance: ByteLimit,
-    /// What it held by its latest report, in bytes.
+    /// Bytes that the pool held according to the latest report of the process.
     pub held_bytes: u64,
-    /// What its pool really occupies now, in bytes.
+    /// Bytes that the pool occupies now, measured by the parent.
     pub true_bytes: u64,
-    /// What it was asked to give back and has not yet shown to have given. It stays so while the
-    /// process stands still; others give it then.
+    /// Bytes that the process was asked to free and has not yet confirmed as freed. A stopped
+    /// process frees nothing; other processes free the bytes instead.
     pub owed_bytes: u64,
-    /// What its pool occupies beyond all that it was ever allowed. Not zero only for a process that
-    /// writes into its pool past the profiler: wildly, or with intent.
+    /// Bytes that the pool occupies beyond all that the process was ever granted. Non-zero only if
+    /// the process writes into its pool without the profiler, by a stray write or on purpose.
     pub excess_bytes: u64,
 }

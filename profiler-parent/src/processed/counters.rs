@@ -1,18 +1,21 @@
-//! Counters over time, and how they are drawn.
+//! Writes the counters of a process over time, and how viewers draw them.
 //!
-//! The profile model gives the points; a counter whose values were not recorded on the way has two:
-//! nothing when recording began, all of it at the end. Invariant: only a rate is drawn as a rate.
+//! The profile model provides the points. A counter whose values were not recorded over time has
+//! two points: zero when recording began, and its value at the end. Invariant: only counters of a
+//! rate are drawn as a rate.
 
 use std::io::{self, Write};
 
 use profiler_core::internal::profile::JsonWriter;
-use profiler_core::internal::profile::model::{CounterPoint, CounterPoints, MEMORY, resident_memory};
+use profiler_core::internal::profile::model::{
+    CounterPoint, CounterPoints, MEMORY, resident_memory,
+};
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
 
 use super::process::Process;
 use super::store::RowStore;
 
-/// Writes all counters of a process; the array is open.
+/// Writes all counters of a process into the open array.
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
@@ -26,7 +29,7 @@ pub(super) fn write<W: Write>(
     Ok(())
 }
 
-/// Shows all points of a counter.
+/// Calls `show` with every point of a counter.
 fn for_each_point(
     process: &Process<'_>,
     counter: &CounterInfo,
@@ -37,8 +40,17 @@ fn for_each_point(
     let mut points = CounterPoints::new(&process.model, counter);
     if let Some(values) = process.sorted.counters.get(&counter.definition.cell) {
         values.for_each(rows, |[at, value, number]| {
-            let (at_ns, value) = (process.ns_of_raw(at), value.cast_signed());
-            points.value(CounterPoint { at_ns, value, number }, is_whole, &mut *show);
+            let at_ns = process.ns_of_raw(at);
+            let value = value.cast_signed();
+            points.value(
+                CounterPoint {
+                    at_ns,
+                    value,
+                    number,
+                },
+                is_whole,
+                &mut *show,
+            );
         })?;
     }
     points.end(show);
@@ -68,7 +80,8 @@ fn write_counter<W: Write>(
         out.end_array();
         io::Result::Ok(())
     };
-    let (mut before, mut len) = (0, 0);
+    let mut before = 0;
+    let mut len = 0;
     column("timeDeltas", &mut |point, out| {
         out.millis_ns(point.at_ns.saturating_sub(before));
         before = point.at_ns;
@@ -92,7 +105,7 @@ struct Display<'a> {
     location: Option<&'static str>,
     weight: u64,
     label: &'a str,
-    /// Source, unit, text.
+    /// Rows of the tooltip: source, unit and text.
     rows: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -121,7 +134,11 @@ impl<'a> Display<'a> {
                 rows: &[
                     ("accumulated", "bytes", "memory at this time"),
                     ("count-range", "bytes", "memory range in graph"),
-                    ("sample-number", "number", "allocations and deallocations since the previous sample"),
+                    (
+                        "sample-number",
+                        "number",
+                        "allocations and deallocations since the previous sample",
+                    ),
                 ],
                 ..level
             },
@@ -133,11 +150,15 @@ impl<'a> Display<'a> {
                 rows: &[
                     ("rate", "bytes-per-second", "transfer speed for this sample"),
                     ("accumulated", "bytes", "data transferred up to this time"),
-                    ("count-range", "bytes", "data transferred in the visible range"),
+                    (
+                        "count-range",
+                        "bytes",
+                        "data transferred in the visible range",
+                    ),
                 ],
                 ..level
             },
-            // Time for a group, in nanoseconds, and its entries.
+            // The time spent in a group, in nanoseconds, and the number of entries into it.
             ("Group", _) => Self {
                 graph: "line-rate",
                 color: "teal",
@@ -145,7 +166,11 @@ impl<'a> Display<'a> {
                 rows: &[
                     ("count", "number", "nanoseconds since the previous sample"),
                     ("accumulated", "number", "nanoseconds up to this time"),
-                    ("sample-number", "number", "entries since the previous sample"),
+                    (
+                        "sample-number",
+                        "number",
+                        "entries since the previous sample",
+                    ),
                 ],
                 ..level
             },

@@ -1,8 +1,8 @@
-//! Frames of all processes, as they were observed, each once; and what they refer to.
+//! The table of the recorded frames of all processes, without duplicates, and of their labels.
 //!
-//! Each process has numbers of its own for its modules and labels; [`Translation`] turns them into
-//! those of the profile. An address of code is that of an instruction: where a call returns to is
-//! one byte beyond its last.
+//! Each process has its own numbers for modules and labels; [`Translation`] converts them to the
+//! numbers of the profile. Every code address is the address of an instruction: one is subtracted
+//! from a return address, which is the byte after the call.
 
 use std::collections::HashMap;
 
@@ -17,39 +17,41 @@ use super::libs::{LibId, Libs};
 use super::quota::Quota;
 use super::strings::ProfileStrings;
 
-/// Most different frames of a profile; what is more is shown as one.
+/// Limit on the different frames of a profile. Further frames are shown as one frame.
 pub(super) const MAX_FRAMES: usize = 1 << 17;
-/// Modules and labels of one process whose translation is remembered. Frames may name any.
+/// Limit on the cached modules, and on the cached labels, of one process. Frames may name any
+/// number of them.
 const MOST_KNOWN: usize = 1 << 14;
 
 /// A frame of the profile before it has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RawFrame {
-    /// Code of a module, relative to it.
+    /// Code of a module, by its offset in the module.
     Code(LibId, u64, Position),
-    /// Code of no known module.
+    /// Code of an unknown module.
     Unknown(u64, Position),
     /// A label.
     Label(LabelId),
     /// Stands for frames that are missing further out.
     Truncated,
-    /// Stands for all frames that found no room.
+    /// Stands for all frames that did not fit.
     TooMany,
 }
 
-/// Where code stands in its stack. The outermost says what the stack is about, unless a label does.
+/// The position of code in its stack. The outermost frame sets the category of the stack, unless a
+/// label does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Position {
     Outermost,
     Inner,
 }
 
-/// What the address of a frame is.
+/// The kind of a frame's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressKind {
     /// The instruction that was interrupted.
     Instruction,
-    /// Where a call returns to: one byte beyond the call's last.
+    /// The address to which a call returns: the byte after the call instruction.
     ReturnAddress,
 }
 
@@ -57,7 +59,7 @@ pub(super) enum AddressKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LabelId(u32);
 
-/// What a label shows.
+/// The displayed properties of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Label {
     pub(super) name: StringId,
@@ -71,30 +73,38 @@ pub(super) struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FrameId(pub(super) u32);
 
-/// All frames, each once.
+/// All frames and labels, without duplicates.
 #[derive(Debug)]
 pub(super) struct Frames {
     all: Interner<RawFrame>,
     labels: Interner<Label>,
-    /// Of frames but for the two that stand for others, and of labels.
+    /// The quota of frames, without the two placeholder frames, and the quota of labels.
     quotas: (Quota, Quota),
     lost: u64,
 }
 
 impl Frames {
-    /// None yet; so many processes are to come.
+    /// Creates an empty table for this number of processes.
     pub(super) fn new(processes: usize) -> Self {
-        let quotas = (Quota::new(0, MAX_FRAMES - 2, processes), Quota::new(0, MAX_FRAMES, processes));
-        Self { all: Interner::default(), labels: Interner::default(), quotas, lost: 0 }
+        let quotas = (
+            Quota::new(0, MAX_FRAMES - 2, processes),
+            Quota::new(0, MAX_FRAMES, processes),
+        );
+        Self {
+            all: Interner::default(),
+            labels: Interner::default(),
+            quotas,
+            lost: 0,
+        }
     }
 
-    /// The next process begins.
+    /// Begins the next process.
     pub(super) fn begin_process(&mut self, is_root: bool) {
         self.quotas.0.begin(self.all.all().len(), is_root);
         self.quotas.1.begin(self.labels.all().len(), is_root);
     }
 
-    /// All have been seen: what is not known by now stays unknown.
+    /// Closes the table: new frames and labels no longer fit.
     pub(super) fn close(&mut self) {
         self.quotas.0.close();
         self.quotas.1.close();
@@ -105,17 +115,17 @@ impl Frames {
         self.all.all()
     }
 
-    /// What a label shows.
+    /// The displayed properties of a label.
     pub(super) fn label(&self, id: LabelId) -> Option<&Label> {
         self.labels.all().get(id.0 as usize)
     }
 
-    /// How many times a frame found no room.
+    /// Number of times that a frame did not fit.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// A frame as it was observed.
+    /// Adds a recorded frame, unless it is known, and returns its number.
     pub(super) fn observed(
         &mut self,
         frame: Frame,
@@ -124,17 +134,18 @@ impl Frames {
         translation: &mut Translation<'_>,
     ) -> FrameId {
         let nudge = u64::from(kind == AddressKind::ReturnAddress);
-        let frame = translation.translate(frame, position, nudge, (&mut self.labels, self.quotas.1));
+        let frame = translation.translate(frame, position, nudge, &mut self.labels, self.quotas.1);
         self.intern(frame)
     }
 
-    /// What stands for missing frames.
+    /// The frame that stands for missing outer frames.
     pub(super) fn truncated(&mut self) -> FrameId {
         self.intern(RawFrame::Truncated)
     }
 
     fn intern(&mut self, frame: RawFrame) -> FrameId {
-        // There is always room for the two that stand for others: no quota goes up to all.
+        // There is always room for the two placeholder frames, because the quota is two below the
+        // limit.
         let fitting = match frame {
             RawFrame::TooMany => None,
             RawFrame::Truncated => self.all.intern(frame, MAX_FRAMES),
@@ -148,7 +159,7 @@ impl Frames {
     }
 }
 
-/// What the numbers of one process mean in the profile.
+/// Converts the module and label numbers of one process to those of the profile.
 #[derive(Debug)]
 pub(super) struct Translation<'a> {
     pub(super) definitions: &'a Definitions,
@@ -158,7 +169,7 @@ pub(super) struct Translation<'a> {
     pub(super) known: &'a mut Known,
 }
 
-/// What was translated before, kept per process.
+/// The cached conversions of one process.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     modules: HashMap<DefinitionId, Option<LibId>>,
@@ -171,7 +182,8 @@ impl Translation<'_> {
         frame: Frame,
         position: Position,
         nudge: u64,
-        labels: (&mut Interner<Label>, Quota),
+        labels: &mut Interner<Label>,
+        quota: Quota,
     ) -> RawFrame {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
@@ -179,7 +191,9 @@ impl Translation<'_> {
                 None => RawFrame::Unknown(relative.saturating_sub(nudge), position),
             },
             Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
-            Frame::Label(id) => self.label(id, labels).map_or(RawFrame::TooMany, RawFrame::Label),
+            Frame::Label(id) => self
+                .label(id, labels, quota)
+                .map_or(RawFrame::TooMany, RawFrame::Label),
         }
     }
 
@@ -187,18 +201,28 @@ impl Translation<'_> {
         if let Some(known) = self.known.modules.get(&id) {
             return *known;
         }
-        let lib = self.definitions.module(id).and_then(|module| self.libs.intern(module));
+        let lib = self
+            .definitions
+            .module(id)
+            .and_then(|module| self.libs.intern(module));
         if self.known.modules.len() < MOST_KNOWN {
             self.known.modules.insert(id, lib);
         }
         lib
     }
 
-    fn label(&mut self, id: DefinitionId, (labels, quota): (&mut Interner<Label>, Quota)) -> Option<LabelId> {
+    fn label(
+        &mut self,
+        id: DefinitionId,
+        labels: &mut Interner<Label>,
+        quota: Quota,
+    ) -> Option<LabelId> {
         if let Some(known) = self.known.labels.get(&id) {
             return *known;
         }
-        let label = labels.intern(self.new_label(id), quota.limit()).map(LabelId);
+        let label = labels
+            .intern(self.new_label(id), quota.limit())
+            .map(LabelId);
         if self.known.labels.len() < MOST_KNOWN {
             self.known.labels.insert(id, label);
         }
@@ -208,12 +232,22 @@ impl Translation<'_> {
     fn new_label(&mut self, id: DefinitionId) -> Label {
         let Some(found) = self.definitions.label(id) else {
             let name = self.strings.own("(unknown label)");
-            return Label { name, category: 0, subcategory: 0, file: None, line: None };
+            return Label {
+                name,
+                category: 0,
+                subcategory: 0,
+                file: None,
+                line: None,
+            };
         };
         let (category, subcategory) = label_category(self.categories, self.definitions, found);
         let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
         Label {
-            name: self.strings.intern(if found.name.is_empty() { "(unnamed)" } else { &found.name }),
+            name: self.strings.intern(if found.name.is_empty() {
+                "(unnamed)"
+            } else {
+                &found.name
+            }),
             category: narrow(category),
             subcategory: narrow(subcategory),
             file: (!found.file.is_empty()).then(|| self.strings.intern(&found.file)),
@@ -227,10 +261,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_frames_that_stand_for_others_always_find_room() {
+    fn the_two_placeholder_frames_always_fit() {
         let mut frames = Frames::new(1);
-        let last =
-            (0..MAX_FRAMES as u64 + 5).map(|at| frames.intern(RawFrame::Unknown(at, Position::Inner))).last();
+        let last = (0..MAX_FRAMES as u64 + 5)
+            .map(|at| frames.intern(RawFrame::Unknown(at, Position::Inner)))
+            .last();
         let too_many = last.unwrap();
         let truncated = frames.truncated();
         let shown = |FrameId(id)| frames.all().get(id as usize).copied();

@@ -1,7 +1,7 @@
-//! Files whose code ran, each once for all processes.
+//! The table of the files whose code ran, without duplicates, for all processes.
 //!
-//! Two processes that map the same file share one row, and with it all names. Viewers and symbol
-//! servers know a file by two numbers that follow from its build id.
+//! Two processes that map the same file share one row and all names. Viewers and symbol servers
+//! identify a file by two ids that are derived from its build id.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,32 +17,41 @@ use super::quota::Quota;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LibId(pub(super) u32);
 
-/// All files, each once.
+/// All files, without duplicates.
 #[derive(Debug)]
 pub(super) struct Libs {
     known: HashMap<(String, Vec<u8>), LibId>,
     all: Vec<ModuleDefinition>,
     bytes: usize,
-    /// Of files, and of bytes.
+    /// The quota of files, and the quota of bytes.
     quotas: (Quota, Quota),
     left_out: u64,
 }
 
-/// Most files of a profile. A process that is well has hundreds at most.
+/// Limit on the files of a profile. A normal process has hundreds at most.
 const MOST: usize = 1 << 14;
-/// Most bytes of all their names and identities.
+/// Limit on the bytes of all paths and build ids.
 const MOST_BYTES: usize = 2 << 20;
-/// Longest name, which is also the longest that a system knows.
+/// Limit on the length of a path, which is also the limit of the system.
 const LONGEST_PATH: usize = 4096;
 
 impl Libs {
-    /// None yet; so many processes are to come.
+    /// Creates an empty table for this number of processes.
     pub(super) fn new(processes: usize) -> Self {
-        let quotas = (Quota::new(0, MOST, processes), Quota::new(0, MOST_BYTES, processes));
-        Self { known: HashMap::new(), all: Vec::new(), bytes: 0, quotas, left_out: 0 }
+        let quotas = (
+            Quota::new(0, MOST, processes),
+            Quota::new(0, MOST_BYTES, processes),
+        );
+        Self {
+            known: HashMap::new(),
+            all: Vec::new(),
+            bytes: 0,
+            quotas,
+            left_out: 0,
+        }
     }
 
-    /// The next process begins.
+    /// Begins the next process.
     pub(super) fn begin_process(&mut self, is_root: bool) {
         self.quotas.0.begin(self.all.len(), is_root);
         self.quotas.1.begin(self.bytes, is_root);
@@ -55,11 +64,17 @@ impl Libs {
         if let Some(known) = self.known.get(&key) {
             return Some(*known);
         }
-        let bytes = self.bytes.saturating_add(module.path.len()).saturating_add(module.build_id.len());
+        let bytes = self
+            .bytes
+            .saturating_add(module.path.len())
+            .saturating_add(module.build_id.len());
         let fits = self.all.len() < self.quotas.0.limit()
             && bytes <= self.quotas.1.limit()
             && module.path.len() <= LONGEST_PATH;
-        let next = u32::try_from(self.all.len()).ok().filter(|_| fits).map(LibId);
+        let next = u32::try_from(self.all.len())
+            .ok()
+            .filter(|_| fits)
+            .map(LibId);
         let Some(next) = next else {
             self.left_out += 1;
             return None;
@@ -70,7 +85,7 @@ impl Libs {
         Some(next)
     }
 
-    /// How many modules found no room.
+    /// Number of times that a module did not fit.
     pub(super) const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -80,14 +95,16 @@ impl Libs {
         (0..).map(LibId).zip(&self.all)
     }
 
-    /// How many there are.
+    /// Number of files.
     pub(super) const fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Shown name of a file.
+    /// Display name of a file.
     pub(super) fn name(&self, id: LibId) -> &str {
-        self.all.get(id.0 as usize).map_or("", |module| module_name(&module.path))
+        self.all
+            .get(id.0 as usize)
+            .map_or("", |module| module_name(&module.path))
     }
 
     /// Writes the key `libs`.
@@ -130,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_file_in_two_processes_is_one_row_and_other_contents_are_another() {
+    fn one_file_in_two_processes_is_one_row_and_another_build_id_is_another_row() {
         let mut libs = Libs::new(1);
         let first = libs.intern(&module("/bin/a", &[1], 0x1000)).unwrap();
         assert_eq!(libs.intern(&module("/bin/a", &[1], 0x9000)), Some(first));
@@ -139,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_end_take_bounded_memory_and_are_counted() {
+    fn the_table_is_bounded_and_counts_files_that_do_not_fit() {
         let mut libs = Libs::new(1);
         for number in 0..20_000_u32 {
             libs.intern(&module("/bin/a", &number.to_ne_bytes(), 0));

@@ -1,7 +1,7 @@
 //! The markers of one thread, column by column.
 //!
 //! A row is a name, two times, a phase, a category, and the payload with the stack as its `cause`.
-//! Texts go to the table that all threads share.
+//! Texts are stored in the string table that all threads share.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use profiler_core::internal::profile::{JsonWriter, ShownRange, StringId};
 use super::spill::{Column, column, end};
 use super::strings::ProfileStrings;
 
-/// The markers of one thread while they come.
+/// The columns of the markers of one thread, while markers are added.
 #[derive(Debug)]
 pub(super) struct MarkerColumns {
     name: Column,
@@ -29,7 +29,7 @@ pub(super) struct MarkerColumns {
 
 impl MarkerColumns {
     pub(super) fn begin() -> Self {
-        let directory = crate::outbox::directory();
+        let directory = crate::part_file::directory();
         let column = || column(&directory);
         Self {
             name: column(),
@@ -43,7 +43,7 @@ impl MarkerColumns {
         }
     }
 
-    /// Ends the table and writes it under the key `markers`; gives the times that it spans.
+    /// Ends the table and writes it under the key `markers`. Returns the range of its times.
     pub(super) fn finish<W: Write>(self, out: &mut JsonWriter<W>) -> io::Result<ShownRange> {
         out.key("markers");
         out.begin_object();
@@ -84,7 +84,7 @@ impl MarkerColumns {
         self.data.end_object();
     }
 
-    /// Adds a marker of the profiler's own.
+    /// Adds a marker that the profiler itself creates.
     pub(super) fn add_own<M: OwnMarker>(
         &mut self,
         marker: &M,

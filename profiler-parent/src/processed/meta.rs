@@ -1,4 +1,5 @@
-//! `meta`: what holds for the whole profile.
+//! Writes the object `meta`: the properties of the whole profile. It comes last, because the range
+//! of times is known only when all threads are written.
 
 use std::io::Write;
 
@@ -13,14 +14,14 @@ use profiler_core::time::SessionClock;
 use super::PROCESSED_VERSION;
 use super::visible::Visible;
 
-/// What `meta` is written from.
+/// The data for the object `meta`.
 #[derive(Debug)]
 pub(super) struct Meta<'a> {
     pub(super) root: Option<ProcessModel<'a>>,
     pub(super) spec: &'a ProfileSpec,
     pub(super) clock: SessionClock,
     pub(super) shown: ShownRange,
-    /// Of all processes, the root first.
+    /// The definitions of all processes, the root first.
     pub(super) definitions: Vec<&'a Definitions>,
     pub(super) visible: &'a Visible,
     pub(super) is_symbolicated: bool,
@@ -30,9 +31,15 @@ impl Meta<'_> {
     /// Writes the key `meta`.
     pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
         let default = SessionParams::default();
-        let params = self.root.as_ref().and_then(|root| root.snapshot.header.params.as_ref());
+        let params = self
+            .root
+            .as_ref()
+            .and_then(|root| root.snapshot.header.params.as_ref());
         let params = params.unwrap_or(&default);
-        let capture_ns = self.clock.converter(self.spec.later).since_start_ns(self.spec.later.ticks);
+        let capture_ns = self
+            .clock
+            .converter(self.spec.later)
+            .since_start_ns(self.spec.later.ticks);
         out.key("meta");
         out.begin_object();
         out.entry_u64("version", u64::from(GECKO_VERSION));
@@ -41,13 +48,25 @@ impl Meta<'_> {
         write_start(&self.clock, out);
         write_shown_range(self.shown, capture_ns, out);
         out.entry_u64("processType", 0);
-        out.entry_str("product", self.root.as_ref().map_or("", |root| &root.role.name));
-        out.entry_u64("stackwalk", u64::from(params.features.contains(Features::STACK_WALK)));
+        out.entry_str(
+            "product",
+            self.root.as_ref().map_or("", |root| &root.role.name),
+        );
+        out.entry_u64(
+            "stackwalk",
+            u64::from(params.features.contains(Features::STACK_WALK)),
+        );
         out.entry_bool("debug", false);
         out.entry_bool("symbolicated", self.is_symbolicated);
-        // Names are looked up in Firefox's sources otherwise.
+        // Otherwise viewers search Firefox's sources for the names.
         out.entry_bool("sourceCodeIsNotOnSearchfox", true);
-        write_session(params, &self.spec.categories, &self.definitions, SchemaFormat::Processed, out);
+        write_session(
+            params,
+            &self.spec.categories,
+            &self.definitions,
+            SchemaFormat::Processed,
+            out,
+        );
         write_threads("initialVisibleThreads", &self.visible.threads, out);
         write_threads("initialSelectedThreads", &[self.visible.selected], out);
         out.end_object();
@@ -55,5 +74,7 @@ impl Meta<'_> {
 }
 
 fn write_threads<W: Write>(key: &str, threads: &[usize], out: &mut JsonWriter<W>) {
-    out.entry_list(key, threads, |thread, out| out.u64(u64::try_from(*thread).unwrap_or(0)));
+    out.entry_list(key, threads, |thread, out| {
+        out.u64(u64::try_from(*thread).unwrap_or(0))
+    });
 }

@@ -2,25 +2,25 @@
 //! all pools.
 //!
 //! Called by the capture and by recovery, for all processes at once, alive or dead. It is a sink of
-//! the [profile model](profiler_core::internal::profile::model), as the Gecko format is. It opens fast and
-//! shows more than the Gecko format can: names, files and lines, inlined functions, counters with
-//! their meaning, which threads are shown first. The version is [`PROCESSED_VERSION`] throughout:
-//! the oldest that has one set of tables for all threads. Viewers upgrade it, and refuse versions
-//! that are newer than they are. How a counter is drawn is said in the fields of later versions,
-//! which older viewers ignore.
+//! the [profile model](profiler_core::internal::profile::model), as the Gecko format is. It opens
+//! fast and shows more than the Gecko format can: names, files and lines, inlined functions,
+//! counters with their meaning, which threads are shown first. The version is always
+//! [`PROCESSED_VERSION`]: the oldest that has one set of tables for all threads. Viewers upgrade
+//! it, and refuse versions that are newer than they are. Fields of later versions describe how a
+//! counter is drawn; older viewers ignore them.
 //!
 //! ```text
 //! every pool:  first pass               samples sorted by thread, stacks collected
 //! all frames:  names, once              addresses of all processes, module by module
 //! every pool:  write its threads        {"threads":[…],"counters":[…], …
-//! at the end:  what the rows refer to    "libs":[…],"shared":{…},"profilingLog":{…}, … ,"meta":{…}}
+//! at the end:  what the rows refer to    "libs":[…],"shared":{…},"profilingLog":{…},…,"meta":{…}}
 //! ```
 //!
-//! Invariants: memory does not grow with the number of entries, and with different values in them
-//! only up to 64 MiB; what does not fit is shown as one value, or left out, and the profile says
-//! how much that is; no byte of a pool is read more than twice; both passes see the same entries,
-//! except those that are evicted in between, which are counted as evicted; nothing in a pool is
-//! trusted, so any bytes give a profile that can be opened.
+//! Invariants: memory does not grow with the number of entries, and grows with the number of
+//! different values only up to 64 MiB; values that do not fit are shown as one value or left out,
+//! and the profile states their number; no byte of a pool is read more than twice; both passes see
+//! the same entries, except those that are evicted in between, which are counted as evicted;
+//! nothing in a pool is trusted, so any bytes give a profile that can be opened.
 
 mod counters;
 mod first_pass;
@@ -52,8 +52,8 @@ mod window;
 
 pub(crate) use profile::ProcessedProfile;
 
-/// About how many bytes all tables of a profile take at most, whatever stands in the pools. What it
-/// takes to read debug information is not in it, nor what each process has in names of its own.
+/// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
+/// included: the memory for reading debug information, and for the definitions of each process.
 #[cfg(test)]
 const MOST_MEMORY: usize = 64 << 20;
 

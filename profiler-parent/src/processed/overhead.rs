@@ -1,4 +1,5 @@
-//! What the sampler cost, tick by tick and in sum. Times in microseconds, as viewers want them.
+//! Writes the cost of the sampler, for each tick and as statistics. Times are in microseconds, as
+//! viewers expect.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use super::process::Process;
 use super::rows::Rows;
 use super::store::RowStore;
 
-/// Least, sum and most of one kind of cost, in nanoseconds.
+/// Minimum, sum and maximum of one kind of cost, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Statistic {
     min: u64,
@@ -18,7 +19,11 @@ struct Statistic {
 
 impl Default for Statistic {
     fn default() -> Self {
-        Self { min: u64::MAX, sum: 0, max: 0 }
+        Self {
+            min: u64::MAX,
+            sum: 0,
+            max: 0,
+        }
     }
 }
 
@@ -45,7 +50,7 @@ fn micros(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Writes the overhead of a process, if its sampler ran; the array is open.
+/// Writes the overhead of a process into the open array, if its sampler ran.
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
@@ -59,11 +64,19 @@ pub(super) fn write<W: Write>(
     out.begin_object();
     out.key("samples");
     out.begin_object();
-    ticks.write_column(rows, "counters", out, |[_, _, counters, ..], out| out.f64(micros(counters)))?;
+    ticks.write_column(rows, "counters", out, |[_, _, counters, ..], out| {
+        out.f64(micros(counters))
+    })?;
     ticks.write_column(rows, "expiredMarkerCleaning", out, |_, out| out.u64(0))?;
-    ticks.write_column(rows, "locking", out, |[_, locking, ..], out| out.f64(micros(locking)))?;
-    ticks.write_column(rows, "threads", out, |[_, _, _, threads, _], out| out.f64(micros(threads)))?;
-    ticks.write_column(rows, "time", out, |[at, ..], out| out.millis_ns(process.ns_of_raw(at)))?;
+    ticks.write_column(rows, "locking", out, |[_, locking, ..], out| {
+        out.f64(micros(locking))
+    })?;
+    ticks.write_column(rows, "threads", out, |[_, _, _, threads, _], out| {
+        out.f64(micros(threads))
+    })?;
+    ticks.write_column(rows, "time", out, |[at, ..], out| {
+        out.millis_ns(process.ns_of_raw(at))
+    })?;
     out.entry_u64("length", ticks.len());
     out.end_object();
     write_statistics(process, ticks, rows, out)?;
@@ -79,7 +92,9 @@ fn write_statistics<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    const NAMES: [&str; 6] = ["Lockings", "Counter", "Thread", "Overhead", "Interval", "Cleaning"];
+    const NAMES: [&str; 6] = [
+        "Lockings", "Counter", "Thread", "Overhead", "Interval", "Cleaning",
+    ];
     let mut statistics = [Statistic::default(); NAMES.len()];
     let mut times: Option<(i64, i64)> = None;
     ticks.for_each(rows, |[at, costs @ ..]| {
@@ -94,15 +109,29 @@ fn write_statistics<W: Write>(
     out.key("statistics");
     out.begin_object();
     for (name, statistic) in NAMES.into_iter().zip(&statistics) {
-        let count = if name == "Interval" { ticks.len().saturating_sub(1) } else { ticks.len() };
+        let count = if name == "Interval" {
+            ticks.len().saturating_sub(1)
+        } else {
+            ticks.len()
+        };
         statistic.write(name, count, out);
     }
-    let spent = statistics.get(3).map_or(0.0, |overhead| micros(overhead.sum));
-    let duration = times.map_or(0.0, |(first, last)| (last.saturating_sub(first)) as f64 / 1000.0);
-    let share = if duration > 0.0 { spent / duration } else { 0.0 };
-    for (name, value) in
-        [("overheadDurations", spent), ("overheadPercentage", share), ("profiledDuration", duration)]
-    {
+    let spent = statistics
+        .get(3)
+        .map_or(0.0, |overhead| micros(overhead.sum));
+    let duration = times.map_or(0.0, |(first, last)| {
+        (last.saturating_sub(first)) as f64 / 1000.0
+    });
+    let share = if duration > 0.0 {
+        spent / duration
+    } else {
+        0.0
+    };
+    for (name, value) in [
+        ("overheadDurations", spent),
+        ("overheadPercentage", share),
+        ("profiledDuration", duration),
+    ] {
         out.key(name);
         out.f64(value);
     }

@@ -1,13 +1,14 @@
-//! One process while it is written: its threads, and its log.
+//! Writes one process of the profile: its threads and its log.
 
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::profile::model::{
-    IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel, ThreadHead, write_log,
+    IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel, ThreadHead,
+    write_log,
 };
 use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
@@ -17,27 +18,27 @@ use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
 use super::frames::{AddressKind, Known, Translation};
 use super::markers::MarkerColumns;
 use super::samples::Ledger;
-use super::stacks::{NodeId, PathCache};
+use super::stacks::{NodeId, PathCache, StackKind};
 use super::symbolicated::Numbers;
 use super::thread;
 use super::window::Window;
 
-/// See the [module](self).
+/// A process that is written.
 #[derive(Debug)]
 pub(super) struct Process<'a> {
     pub(super) model: ProcessModel<'a>,
     pub(super) sorted: &'a SortedProcess,
-    /// Its number, distinct from that of all others in the profile.
+    /// Its process id in the profile, which is unique there.
     pub(super) pid: &'a str,
     pub(super) window: Window,
 }
 
-/// What became of a process's threads.
+/// The result of writing the threads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Entries in the profile by the thread that recorded them.
+    /// Number of entries in the profile, for each thread that recorded them.
     delivered: Vec<u64>,
-    /// Number in the profile of its first thread, which is the main one.
+    /// Index in the profile of the first thread, which is the main thread.
     pub(super) main_thread: u64,
     pub(super) threads: u32,
     pub(super) shown: ShownRange,
@@ -48,31 +49,41 @@ impl Process<'_> {
         self.model.ns(Timestamp::from_raw(raw))
     }
 
-    /// The threads that are shown, the main one first.
+    /// The threads that are shown, the main thread first.
     pub(super) fn listed(&self) -> impl Iterator<Item = (Place, &ThreadInfo, &SortedThread)> {
-        let all = self.sorted.snapshot.threads.iter().zip(&self.sorted.threads).enumerate();
+        let all = self
+            .sorted
+            .snapshot
+            .threads
+            .iter()
+            .zip(&self.sorted.threads)
+            .enumerate();
         let all = all.map(|(place, (info, sorted))| (place, info, sorted));
         all.filter(|(_, info, sorted)| info.is_main || !sorted.is_servant())
     }
 
-    /// Threads that have samples and no row; they come after all others.
+    /// Threads that have samples but no row in the pool; they are written last.
     pub(super) fn sampled_only(&self) -> impl Iterator<Item = (ThreadId, &SortedThread)> {
         let rows = self.sorted.snapshot.threads.len();
         let tids = self.sorted.owners.sampled_only().map(|(_, tid)| tid);
         tids.zip(self.sorted.threads.iter().skip(rows))
     }
 
-    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to
-    /// the main one.
+    /// Writes all threads into the open array. `next` is the index of the first. The main thread
+    /// gets a marker for each process in `late`.
     pub(super) fn write_threads<S: ByteSource, W: Write>(
         &self,
         reader: &PoolReader<S>,
         next: u64,
         late: &[IncompleteProcess],
-        (shared, numbers): (&mut ProfileTables, &Numbers),
+        shared: &mut ProfileTables,
+        numbers: &Numbers,
         out: &mut JsonWriter<W>,
     ) -> io::Result<Written> {
-        let plans = MarkerPlans::new(&self.sorted.snapshot.definitions, &self.model.spec.categories);
+        let plans = MarkerPlans::new(
+            &self.sorted.snapshot.definitions,
+            &self.model.spec.categories,
+        );
         let mut fill = Fill {
             process: self,
             reader,
@@ -80,12 +91,26 @@ impl Process<'_> {
             known: Known::default(),
             path: PathCache::default(),
         };
-        let delivered = self.sorted.threads.iter().map(|thread| thread.delivered).collect();
-        let mut written = Written { delivered, main_thread: next, ..Written::default() };
+        let delivered = self
+            .sorted
+            .threads
+            .iter()
+            .map(|thread| thread.delivered)
+            .collect();
+        let mut written = Written {
+            delivered,
+            main_thread: next,
+            ..Written::default()
+        };
         if self.model.lacks_main() {
             let markers = self.begin_main(late, shared);
-            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
-            let (head, nothing) = (ThreadHead::missing_main(&self.model), SortedThread::default());
+            let ledger = Ledger {
+                rows: &shared.rows,
+                numbers,
+                process: &self.model,
+            };
+            let head = ThreadHead::missing_main(&self.model);
+            let nothing = SortedThread::default();
             written.add(thread::write(self, &head, &nothing, markers, ledger, out)?);
         }
         for (place, info, sorted) in self.listed() {
@@ -93,28 +118,61 @@ impl Process<'_> {
                 true => self.begin_main(late, shared),
                 false => MarkerColumns::begin(),
             };
-            let own = fill.thread(place, &mut markers, &mut written, (&mut *shared, numbers))?;
-            self.add_losses(info, own.saturating_add(sorted.delivered), &mut markers, shared);
-            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
-            written.add(thread::write(self, &ThreadHead::of(info), sorted, markers, ledger, out)?);
+            let own = fill.thread(place, &mut markers, &mut written, shared, numbers)?;
+            self.add_losses(
+                info,
+                own.saturating_add(sorted.delivered),
+                &mut markers,
+                shared,
+            );
+            let ledger = Ledger {
+                rows: &shared.rows,
+                numbers,
+                process: &self.model,
+            };
+            written.add(thread::write(
+                self,
+                &ThreadHead::of(info),
+                sorted,
+                markers,
+                ledger,
+                out,
+            )?);
         }
         for (tid, sorted) in self.sampled_only() {
-            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
+            let ledger = Ledger {
+                rows: &shared.rows,
+                numbers,
+                process: &self.model,
+            };
             let name = thread_without_row(tid);
             let head = ThreadHead::without_row(&self.model, tid, &name);
-            written.add(thread::write(self, &head, sorted, MarkerColumns::begin(), ledger, out)?);
+            written.add(thread::write(
+                self,
+                &head,
+                sorted,
+                MarkerColumns::begin(),
+                ledger,
+                out,
+            )?);
         }
         Ok(written)
     }
 
-    /// The markers of the main thread begin with the profiler's own: what is known of incomplete
-    /// processes, and of threads that are not shown.
+    /// Begins the markers of the main thread with the profiler's own: one for each incomplete
+    /// process, and one for the losses of each thread that is not shown.
     fn begin_main(&self, late: &[IncompleteProcess], shared: &mut ProfileTables) -> MarkerColumns {
         let mut markers = MarkerColumns::begin();
         for incomplete in late {
             markers.add_own(incomplete, &self.model, &mut shared.strings);
         }
-        for (info, sorted) in self.sorted.snapshot.threads.iter().zip(&self.sorted.threads) {
+        for (info, sorted) in self
+            .sorted
+            .snapshot
+            .threads
+            .iter()
+            .zip(&self.sorted.threads)
+        {
             if sorted.is_servant() && !info.is_main {
                 self.add_losses(info, sorted.delivered, &mut markers, shared);
             }
@@ -122,7 +180,7 @@ impl Process<'_> {
         markers
     }
 
-    /// Adds the marker of what a thread lost, if it lost anything.
+    /// Adds a marker for the losses of a thread, if it has any.
     fn add_losses(
         &self,
         thread: &ThreadInfo,
@@ -135,21 +193,25 @@ impl Process<'_> {
         }
     }
 
-    /// Writes the process's log under its number, and gives the sum of its entry counts.
-    pub(super) fn write_log<W: Write>(&self, written: &Written, out: &mut JsonWriter<W>) -> EntryCounts {
+    /// Writes the log of the process under its id. Returns the sum of its entry counts.
+    pub(super) fn write_log<W: Write>(
+        &self,
+        written: &Written,
+        out: &mut JsonWriter<W>,
+    ) -> EntryCounts {
         write_log(&self.model, self.pid, &written.delivered, &[], out)
     }
 }
 
 impl Written {
-    /// A thread is written that spans these times.
+    /// Counts a written thread, and includes the range of its times.
     fn add(&mut self, shown: ShownRange) {
         self.shown += shown;
         self.threads += 1;
     }
 }
 
-/// Takes the markers of one thread after the other out of the pool.
+/// Reads the markers of the threads from the pool.
 struct Fill<'a, S> {
     process: &'a Process<'a>,
     reader: &'a PoolReader<S>,
@@ -159,31 +221,52 @@ struct Fill<'a, S> {
 }
 
 impl<S: ByteSource> Fill<'_, S> {
-    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many
-    /// are its own.
+    /// Adds all markers of a thread: its own, and the markers that other threads recorded for it.
+    /// Returns the number of its own.
     fn thread(
         &mut self,
         place: Place,
         markers: &mut MarkerColumns,
         written: &mut Written,
-        (shared, numbers): (&mut ProfileTables, &Numbers),
+        shared: &mut ProfileTables,
+        numbers: &Numbers,
     ) -> io::Result<u64> {
         let sorted = self.process.sorted;
-        let Some(thread) = sorted.threads.get(place) else { return Ok(0) };
-        let (mut own, mut buffer) = (0_u64, ChunkBuffer::default());
+        let Some(thread) = sorted.threads.get(place) else {
+            return Ok(0);
+        };
+        let mut own = 0_u64;
+        let mut buffer = ChunkBuffer::default();
         for number in &thread.marker_chunks {
             let info = sorted.snapshot.threads.get(place);
-            let Some(chunk) = info.and_then(|info| info.chunks.get(*number)) else { continue };
-            let read = self.reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
-            let ChunkRead::Entries(entries) = read else { continue };
+            let Some(chunk) = info.and_then(|info| info.chunks.get(*number)) else {
+                continue;
+            };
+            let read = self
+                .reader
+                .read_chunk(chunk, &mut buffer)
+                .map_err(io::Error::other)?;
+            let ChunkRead::Entries(entries) = read else {
+                continue;
+            };
             for entry in entries {
-                let Entry::Marker(marker) = entry else { continue };
+                let Entry::Marker(marker) = entry else {
+                    continue;
+                };
                 let owner = sorted.owners.of_marker(place, &marker);
                 if owner != place || !self.process.window.has(marker.timing) {
                     continue;
                 }
-                let stack = self.stack(&marker, shared).and_then(|node| numbers.of(node));
-                markers.add(&marker, stack, &self.process.model, &mut self.sites, &mut shared.strings);
+                let stack = self
+                    .stack(&marker, shared)
+                    .and_then(|node| numbers.of(node));
+                markers.add(
+                    &marker,
+                    stack,
+                    &self.process.model,
+                    &mut self.sites,
+                    &mut shared.strings,
+                );
                 own += 1;
             }
         }
@@ -198,16 +281,38 @@ impl<S: ByteSource> Fill<'_, S> {
         Ok(own)
     }
 
-    /// The node of a marker's stack, as the first pass found it.
+    /// The node that the first pass assigned to the stack of a marker.
     fn stack(&mut self, marker: &MarkerEntry<'_>, shared: &mut ProfileTables) -> Option<NodeId> {
         if marker.stack.is_empty() {
             return None;
         }
-        let ProfileTables { strings, libs, frames, stacks, .. } = shared;
+        let ProfileTables {
+            strings,
+            libs,
+            frames,
+            stacks,
+            ..
+        } = shared;
         let definitions = &self.process.sorted.snapshot.definitions;
-        let (categories, known) = (&self.process.model.spec.categories, &mut self.known);
-        let mut translation = Translation { definitions, categories, libs, strings, known };
-        let kind = (AddressKind::ReturnAddress, marker.stack.is_cut());
-        self.path.node(marker.stack.frames(), kind, &mut translation, (frames, stacks))
+        let categories = &self.process.model.spec.categories;
+        let known = &mut self.known;
+        let mut translation = Translation {
+            definitions,
+            categories,
+            libs,
+            strings,
+            known,
+        };
+        let kind = StackKind {
+            innermost: AddressKind::ReturnAddress,
+            is_cut: marker.stack.is_cut(),
+        };
+        self.path.node(
+            marker.stack.frames(),
+            kind,
+            &mut translation,
+            frames,
+            stacks,
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The whole profile: pools are added one by one, then everything is written.
+//! Builds a profile in the processed format: pools are added one by one, then the profile is
+//! written.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::profile::frame_names::USER;
 use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, find_category};
-use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::profile::{
+    JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ShownRange,
+};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
@@ -21,7 +24,7 @@ use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
 
-/// Opens a pool; called once per pass, so that not all of many are open at once.
+/// Opens a pool. Called once per pass, so that not all pools are open at the same time.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
 
 /// A profile while its processes are added.
@@ -43,23 +46,33 @@ struct Member<'a> {
 }
 
 impl<'a> ProcessedProfile<'a> {
-    /// A profile of at most `processes` processes.
+    /// Creates a profile of at most `processes` processes.
     pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec, processes: usize) -> Self {
-        let window = Window { since: spec.since, until: None };
-        Self { clock, spec, window, shared: ProfileTables::new(processes), members: Vec::new() }
+        let window = Window {
+            since: spec.since,
+            until: None,
+        };
+        Self {
+            clock,
+            spec,
+            window,
+            shared: ProfileTables::new(processes),
+            members: Vec::new(),
+        }
     }
 
-    /// Nothing that began after this.
+    /// Leaves out entries that began after `until`.
     pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
         self.window.until = until;
         self
     }
 
-    /// Adds a process, which has `ended` if that is known; the root first. False, and nothing
-    /// added, if no process ever took its pool, or a dead one left nothing in it.
+    /// Adds a process; the root must be the first. `ended` is the time of its end, if known.
+    /// Returns false, and adds idle, if no process ever attached the pool, or if the process is
+    /// dead and recorded idle.
     ///
     /// # Errors
-    /// Why it cannot be read, in words; nothing of it will be in the profile.
+    /// The reason why the pool cannot be read, in words. The process is not in the profile then.
     pub(crate) fn add(
         &mut self,
         role: ProcessRole,
@@ -77,27 +90,45 @@ impl<'a> ProcessedProfile<'a> {
         if ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
             return Ok(false);
         }
-        let interval_ns = snapshot.header.params.as_ref().map_or(0, |params| params.interval_ns);
+        let interval_ns = snapshot
+            .header
+            .params
+            .as_ref()
+            .map_or(0, |params| params.interval_ns);
         let tick = self.clock.converter(self.spec.later).ticks_in(interval_ns);
-        let terms = FirstPassTerms { window: self.window, categories: &self.spec.categories, tick };
-        let sorted =
-            sort_process(&reader, snapshot, terms, &mut self.shared).map_err(|error| error.to_string())?;
+        let terms = FirstPassTerms {
+            window: self.window,
+            categories: &self.spec.categories,
+            tick,
+        };
+        let sorted = sort_process(&reader, snapshot, terms, &mut self.shared)
+            .map_err(|error| error.to_string())?;
         let sorting_ns = self.since(began);
-        self.members.push(Member { role, ended, sorted, open, pid: String::new(), sorting_ns });
+        self.members.push(Member {
+            role,
+            ended,
+            sorted,
+            open,
+            pid: String::new(),
+            sorting_ns,
+        });
         Ok(true)
     }
 
     fn since(&self, began: Timestamp) -> u64 {
         let converter = self.clock.converter(self.spec.later);
-        let ns = converter.since_start_ns(Timestamp::now()).saturating_sub(converter.since_start_ns(began));
+        let ns = converter
+            .since_start_ns(Timestamp::now())
+            .saturating_sub(converter.since_start_ns(began));
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Writes the profile. `log` gets the summaries, in the order in which processes were added,
-    /// and what was left out, in words; it writes the other keys of the profile.
+    /// Writes the profile. `log` is called with the summaries of the processes, in the order in
+    /// which they were added, and with descriptions of the data that was left out. It writes the
+    /// other keys of the profile.
     ///
     /// # Errors
-    /// When the profile, or a file beside it, cannot be written.
+    /// The profile or a temporary file cannot be written.
     pub(crate) fn write<'o, W: Write>(
         mut self,
         symbols: &mut dyn Symbols,
@@ -105,11 +136,16 @@ impl<'a> ProcessedProfile<'a> {
         log: impl FnOnce(&[ProcessSummary], Vec<String>, &mut JsonWriter<&'o mut W>),
         out: &'o mut W,
     ) -> io::Result<()> {
-        give_numbers(&mut self.members);
+        assign_ids(&mut self.members);
         self.shared.close();
-        let ProfileTables { frames, libs, strings, .. } = &mut self.shared;
+        let ProfileTables {
+            frames,
+            libs,
+            strings,
+            ..
+        } = &mut self.shared;
         let user = find_category(&self.spec.categories, USER.name());
-        let named = SymbolicatedFrames::new((frames, libs, user), strings, symbols);
+        let named = SymbolicatedFrames::new(frames, libs, user, strings, symbols);
         strings.code_is_named(self.members.len());
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
@@ -119,9 +155,18 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_object();
         let (written, shown) = self.write_processes(incomplete, &numbers, &mut out)?;
         self.shared.libs.write(&mut out);
-        let ProfileTables { stacks, frames, libs, strings, .. } = &mut self.shared;
-        tables::write(&named, (stacks, frames), libs, strings, &mut out);
-        left_out.extend(count(strings.left_out(), "texts are shown as one: too many different texts"));
+        let ProfileTables {
+            stacks,
+            frames,
+            libs,
+            strings,
+            ..
+        } = &mut self.shared;
+        tables::write(&named, stacks, frames, libs, strings, &mut out);
+        left_out.extend(count(
+            strings.left_out(),
+            "texts are shown as one: too many different texts",
+        ));
         let summaries = self.write_logs(&written, &mut out);
         log(&summaries, left_out, &mut out);
         self.write_meta(shown, &named, &mut out);
@@ -129,38 +174,60 @@ impl<'a> ProcessedProfile<'a> {
         out.finish().map(|_| ())
     }
 
-    /// What is missing from the parts of processes.
+    /// Notices about data that is missing from the parts of the processes, in words.
     fn notices(&self) -> Vec<String> {
         let of = |member: &Member<'_>| {
             let ProcessRole { name, pid, .. } = &member.role;
             let say = |notice: &String| format!("{name} ({pid}): {notice}");
-            member.sorted.snapshot.definitions.notices().iter().map(say).collect::<Vec<_>>()
+            member
+                .sorted
+                .snapshot
+                .definitions
+                .notices()
+                .iter()
+                .map(say)
+                .collect::<Vec<_>>()
         };
         self.members.iter().flat_map(of).collect()
     }
 
-    /// What found no room, except for texts of markers, which come later.
+    /// Descriptions of the data that did not fit, without texts of markers, which are written
+    /// later.
     fn left_out(&self, named: &SymbolicatedFrames, numbers: &Numbers) -> Vec<String> {
-        let ProfileTables { frames, stacks, libs, thread_cap, .. } = &self.shared;
+        let ProfileTables {
+            frames,
+            stacks,
+            libs,
+            thread_cap,
+            ..
+        } = &self.shared;
         let inlined = named.inlined_left_out().saturating_add(numbers.left_out);
         let all = [
             count(stacks.lost(), "frames left out: too many different stacks"),
-            count(frames.lost(), "frames are shown as one: too many different frames"),
+            count(
+                frames.lost(),
+                "frames are shown as one: too many different frames",
+            ),
             count(inlined, "inlined functions left out: too many"),
             count(thread_cap.left_out(), "threads are not shown: too many"),
-            count(libs.left_out(), "files are not named: too many, or names too long"),
+            count(
+                libs.left_out(),
+                "files are not named: too many, or names too long",
+            ),
         ];
         all.into_iter().flatten().collect()
     }
 
-    /// Threads, counters and overhead of all processes.
+    /// Writes the threads, counters and overhead of all processes.
     fn write_processes<W: Write>(
         &mut self,
         incomplete: &[IncompleteProcess],
         numbers: &Numbers,
         out: &mut JsonWriter<W>,
     ) -> io::Result<(Vec<(Written, u64)>, ShownRange)> {
-        let (mut all, mut shown, mut next) = (Vec::new(), ShownRange::default(), 0);
+        let mut all = Vec::new();
+        let mut shown = ShownRange::default();
+        let mut next = 0;
         out.key("threads");
         out.begin_array();
         for member in &self.members {
@@ -170,7 +237,8 @@ impl<'a> ProcessedProfile<'a> {
             let late = if member.role.is_root { incomplete } else { &[] };
             self.shared.strings.begin_process(member.role.is_root);
             let process = member.process(self.clock, self.spec, self.window);
-            let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
+            let written =
+                process.write_threads(&reader, next, late, &mut self.shared, numbers, out)?;
             next += u64::from(written.threads);
             shown += written.shown;
             all.push((written, self.since(began)));
@@ -193,7 +261,7 @@ impl<'a> ProcessedProfile<'a> {
         Ok((all, shown))
     }
 
-    /// The logs of all processes.
+    /// Writes the logs of all processes, and returns their summaries.
     fn write_logs<W: Write>(
         &self,
         written: &[(Written, u64)],
@@ -203,26 +271,44 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_object();
         let members = self.members.iter().zip(written);
         let summaries = members.map(|(member, (written, writing_ns))| {
-            let counts = member.process(self.clock, self.spec, self.window).write_log(written, out);
+            let counts = member
+                .process(self.clock, self.spec, self.window)
+                .write_log(written, out);
             let writing_ns = writing_ns.saturating_add(member.sorting_ns);
-            ProcessSummary { threads: written.threads, counts, shown: written.shown, writing_ns }
+            ProcessSummary {
+                threads: written.threads,
+                counts,
+                shown: written.shown,
+                writing_ns,
+            }
         });
         let summaries = summaries.collect();
         out.end_object();
         summaries
     }
 
-    fn write_meta<W: Write>(&self, shown: ShownRange, named: &SymbolicatedFrames, out: &mut JsonWriter<W>) {
-        let (addresses, with_names) = named.addresses;
+    fn write_meta<W: Write>(
+        &self,
+        shown: ShownRange,
+        named: &SymbolicatedFrames,
+        out: &mut JsonWriter<W>,
+    ) {
         let meta = Meta {
-            root: self.members.first().map(|root| root.process(self.clock, self.spec, self.window).model),
+            root: self
+                .members
+                .first()
+                .map(|root| root.process(self.clock, self.spec, self.window).model),
             spec: self.spec,
             clock: self.clock,
             shown,
-            definitions: self.members.iter().map(|member| &member.sorted.snapshot.definitions).collect(),
+            definitions: self
+                .members
+                .iter()
+                .map(|member| &member.sorted.snapshot.definitions)
+                .collect(),
             visible: &self.visible(),
-            // With no address at all there is nothing left to be named.
-            is_symbolicated: addresses == 0 || with_names > 0,
+            // A profile without code addresses counts as symbolicated.
+            is_symbolicated: named.addresses == 0 || named.named_addresses > 0,
         };
         meta.write(out);
     }
@@ -231,8 +317,12 @@ impl<'a> ProcessedProfile<'a> {
         let mut threads = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
             let process = member.process(self.clock, self.spec, self.window);
-            let nothing = Activity { process: number, is_main: true, ..Activity::default() };
-            threads.extend(process.model.lacks_main().then_some(nothing));
+            let idle = Activity {
+                process: number,
+                is_main: true,
+                ..Activity::default()
+            };
+            threads.extend(process.model.lacks_main().then_some(idle));
             let activity = |is_main: bool, sorted: &SortedThread| Activity {
                 process: number,
                 is_main,
@@ -240,17 +330,41 @@ impl<'a> ProcessedProfile<'a> {
                 busy_samples: sorted.busy_samples,
                 markers: sorted.markers,
             };
-            threads.extend(process.listed().map(|(_, info, sorted)| activity(info.is_main, sorted)));
-            threads.extend(process.sampled_only().map(|(_, sorted)| activity(false, sorted)));
+            threads.extend(
+                process
+                    .listed()
+                    .map(|(_, info, sorted)| activity(info.is_main, sorted)),
+            );
+            threads.extend(
+                process
+                    .sampled_only()
+                    .map(|(_, sorted)| activity(false, sorted)),
+            );
         }
         choose(&threads)
     }
 }
 
 impl Member<'_> {
-    fn process<'p>(&'p self, clock: SessionClock, spec: &'p ProfileSpec, window: Window) -> Process<'p> {
-        let Self { role, ended, sorted, pid, .. } = self;
-        Process { model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended), sorted, pid, window }
+    fn process<'p>(
+        &'p self,
+        clock: SessionClock,
+        spec: &'p ProfileSpec,
+        window: Window,
+    ) -> Process<'p> {
+        let Self {
+            role,
+            ended,
+            sorted,
+            pid,
+            ..
+        } = self;
+        Process {
+            model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended),
+            sorted,
+            pid,
+            window,
+        }
     }
 }
 
@@ -258,13 +372,18 @@ fn count(count: u64, of_what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {of_what}"))
 }
 
-/// Viewers tell processes apart by their numbers alone, and the system gives them out again.
-fn give_numbers(members: &mut [Member<'_>]) {
+/// Assigns each process an id that is unique in the profile. Viewers distinguish processes by this
+/// id only, and the system reuses process ids.
+fn assign_ids(members: &mut [Member<'_>]) {
     let mut lives: HashMap<u32, u32> = HashMap::new();
     for member in members {
         let pid = member.role.pid.get();
         let life = lives.entry(pid).or_insert(0);
-        member.pid = if *life == 0 { pid.to_string() } else { format!("{pid}.{life}") };
+        member.pid = if *life == 0 {
+            pid.to_string()
+        } else {
+            format!("{pid}.{life}")
+        };
         *life += 1;
     }
 }

@@ -1,7 +1,7 @@
 //! Markers that one thread recorded for another, copied to the thread that they belong to.
 //!
-//! Filled in the first pass, so that no chunk is read once for every thread that a marker in it
-//! belongs to. Invariant: a marker that is copied is in the profile, even if its chunk is evicted.
+//! Filled in the first pass, so that a chunk is not read once for every thread that its markers
+//! belong to. Invariant: a copied marker is in the profile, even if its chunk is evicted.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use profiler_core::internal::entry::{Entry, MarkerEntry, decode};
 use super::stacks::NodeId;
 use super::store::{Log, RowStore};
 
-/// Node plus one, length.
+/// Size of the head of a copied marker in bytes: its node plus one, and its length.
 const HEAD: usize = 16;
 
-/// Markers of one thread.
+/// The markers that other threads recorded for one thread.
 #[derive(Debug, Default)]
 pub(super) struct ReassignedMarkers {
     log: Log,
@@ -28,10 +28,17 @@ impl ReassignedMarkers {
         node: Option<NodeId>,
     ) -> io::Result<()> {
         let node = node.map_or(0, |node| u64::from(node.0) + 1);
-        self.log.push(store, &[&node.to_ne_bytes(), &(entry.len() as u64).to_ne_bytes(), entry])
+        self.log.push(
+            store,
+            &[
+                &node.to_ne_bytes(),
+                &(entry.len() as u64).to_ne_bytes(),
+                entry,
+            ],
+        )
     }
 
-    /// Shows all of them with the node of the stack plus one, 0 for none.
+    /// Calls `show` with every marker and the node of its stack plus one (0: none).
     pub(super) fn for_each(
         &self,
         store: &RowStore,
@@ -41,7 +48,9 @@ impl ReassignedMarkers {
             while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
                 let [node, len] = super::rows::row(head);
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
-                let (entry, others) = rest.split_at_checked(len).ok_or(io::ErrorKind::InvalidData)?;
+                let (entry, others) = rest
+                    .split_at_checked(len)
+                    .ok_or(io::ErrorKind::InvalidData)?;
                 if let Ok((Entry::Marker(marker), _)) = decode(entry) {
                     show(&marker, node);
                 }

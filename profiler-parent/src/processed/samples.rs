@@ -1,4 +1,5 @@
-//! Samples and allocations of one thread, column by column, from the rows that were sorted before.
+//! Writes the samples and allocations of one thread, column by column, from the rows of the first
+//! pass.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,7 @@ use super::rows::Rows;
 use super::store::RowStore;
 use super::symbolicated::Numbers;
 
-/// What rows are turned into columns with.
+/// The data that is needed to convert rows to columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) rows: &'a RowStore,
@@ -28,16 +29,19 @@ impl Ledger<'_> {
         out.u64_or_null(self.numbers.of_row(plus_one).map(u64::from));
     }
 
-    /// Writes the key `samples`; gives the times that they span.
+    /// Writes the key `samples`. Returns the range of their times.
     pub(super) fn samples<W: Write>(
         &self,
-        (samples, has_rests): (&Rows<4>, bool),
+        samples: &Rows<4>,
+        has_rests: bool,
         out: &mut JsonWriter<W>,
     ) -> io::Result<ShownRange> {
         let mut shown = ShownRange::default();
         out.key("samples");
         out.begin_object();
-        samples.write_column(self.rows, "stack", out, |[_, _, stack, _], out| self.stack(stack, out))?;
+        samples.write_column(self.rows, "stack", out, |[_, _, stack, _], out| {
+            self.stack(stack, out)
+        })?;
         let mut before = 0;
         samples.write_column(self.rows, "timeDeltas", out, |[at, ..], out| {
             let ns = self.ns(at);
@@ -52,9 +56,11 @@ impl Ledger<'_> {
                 out.u64_or_null(cpu.checked_sub(1))
             })?;
         }
-        // A thread at rest has one sample for many ticks.
+        // An idle thread has one sample for many ticks.
         match has_rests {
-            true => samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?,
+            true => {
+                samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?
+            }
             false => {
                 out.key("weight");
                 out.null();
@@ -66,7 +72,7 @@ impl Ledger<'_> {
         Ok(shown)
     }
 
-    /// Writes the key `nativeAllocations`, if there are any; gives the times that they span.
+    /// Writes the key `nativeAllocations`, if there are any. Returns the range of their times.
     pub(super) fn allocations<W: Write>(
         &self,
         allocations: &Rows<4>,
@@ -83,12 +89,19 @@ impl Ledger<'_> {
             shown.include(self.ns(at));
             out.millis_ns(self.ns(at));
         })?;
-        allocations
-            .write_column(self.rows, "weight", out, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
+        allocations.write_column(self.rows, "weight", out, |[_, bytes, ..], out| {
+            out.i64(bytes.cast_signed())
+        })?;
         out.entry_str("weightType", "bytes");
-        allocations.write_column(self.rows, "stack", out, |[.., stack], out| self.stack(stack, out))?;
-        allocations
-            .write_column(self.rows, "memoryAddress", out, |[_, _, address, _], out| out.u64(address))?;
+        allocations.write_column(self.rows, "stack", out, |[.., stack], out| {
+            self.stack(stack, out)
+        })?;
+        allocations.write_column(
+            self.rows,
+            "memoryAddress",
+            out,
+            |[_, _, address, _], out| out.u64(address),
+        )?;
         allocations.write_column(self.rows, "threadId", out, |_, out| out.u64(tid.get()))?;
         out.entry_u64("length", allocations.len());
         out.end_object();

@@ -1,8 +1,7 @@
-//! Columns of JSON that grow side by side while rows come, and go into the profile one after the
-//! other.
+//! JSON columns that are filled at the same time, row by row, and written to the profile in turn.
 //!
-//! A [`Column`] is text in memory while it is short, and then in an unlinked file: a thread with
-//! millions of markers takes no more memory than one with thousands.
+//! A [`Column`] is text in memory while it is short, and in an unlinked file when it is longer: a
+//! thread with millions of markers takes no more memory than a thread with thousands.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -11,20 +10,20 @@ use std::path::Path;
 use profiler_core::internal::profile::JsonWriter;
 use tempfile::{SpooledData, SpooledTempFile};
 
-/// Bytes of one column that stay in memory.
+/// Limit on the bytes of a column in memory.
 const IN_MEMORY: usize = 256 * 1024;
-/// Bytes of a column that are read from its file at once.
+/// Number of bytes that are read from the file of a column at once.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// An unlinked file that only this process has.
+/// Creates an unlinked file.
 pub(super) fn temporary() -> io::Result<File> {
-    tempfile::tempfile_in(crate::outbox::directory())
+    tempfile::tempfile_in(crate::part_file::directory())
 }
 
-/// A column while it grows: an array that is open.
+/// A column to which values are added: an open JSON array.
 pub(super) type Column = JsonWriter<SpooledTempFile>;
 
-/// Begins a column, whose file is in `directory` if it needs one.
+/// Begins a column. Its file, if it needs one, is in `directory`.
 pub(super) fn column(directory: &Path) -> Column {
     let mut column = JsonWriter::new(SpooledTempFile::new_in(IN_MEMORY, directory));
     column.begin_array();
@@ -32,7 +31,11 @@ pub(super) fn column(directory: &Path) -> Column {
 }
 
 /// Ends a column, and writes it under its name.
-pub(super) fn end<W: Write>(mut column: Column, name: &str, out: &mut JsonWriter<W>) -> io::Result<()> {
+pub(super) fn end<W: Write>(
+    mut column: Column,
+    name: &str,
+    out: &mut JsonWriter<W>,
+) -> io::Result<()> {
     column.end_array();
     out.key(name);
     out.raw("");
@@ -59,7 +62,7 @@ mod tests {
     #[test]
     fn a_column_is_the_same_in_memory_and_in_a_file() {
         for rows in [0_u64, 3, 200_000] {
-            let mut column = column(&crate::outbox::directory());
+            let mut column = column(&crate::part_file::directory());
             (0..rows).for_each(|row| column.u64(row));
             let mut out = JsonWriter::new(Vec::new());
             out.begin_object();

@@ -1,10 +1,12 @@
-//! Bytes of many lists, filled side by side, with a bounded sum of memory.
+//! Many lists of bytes, filled at the same time, with a bound on their total memory.
 //!
-//! The entries of many threads lie mixed in a pool, and a profile wants them thread by thread. Each
-//! [`Log`] keeps what came last in memory; full blocks go to one unlinked file, where each log has extents that
-//! get larger as it does, and each extent says where the next is. Invariants: the memory of all logs together is
-//! about [`MEMORY`], however many there are and however much they hold: blocks get smaller as logs get more; reading
-//! takes no memory but for one extent, and one read for each; what was added in one piece is read in one piece.
+//! The entries of many threads are interleaved in a pool, but a profile lists them thread by
+//! thread. Each [`Log`] keeps its latest bytes in memory. Full blocks are written to one unlinked
+//! file, in extents of the log that get larger as the log grows; each extent contains the position
+//! of the next. Invariants: the memory of all logs together is about [`MEMORY`], for any number of
+//! logs of any length, because blocks get smaller as the number of logs grows; reading needs memory
+//! for one extent, and one read per extent; bytes that were added in one call are read in one
+//! piece.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +15,17 @@ use std::os::unix::fs::FileExt;
 use super::rows::row;
 use super::spill::temporary;
 
-/// Bytes that all logs together keep in memory, by about.
+/// Approximate limit on the bytes that all logs together keep in memory.
 pub(super) const MEMORY: usize = 4 << 20;
 const LARGEST_BLOCK: usize = 4096;
 const SMALLEST_BLOCK: usize = 64;
 const LARGEST_EXTENT: usize = 1 << 15;
 const SMALLEST_EXTENT: usize = 512;
-/// Place and length of the extent after it, and how much of this one is filled.
+/// Size of the head of an extent in bytes: position and length of the next extent, and the number
+/// of filled bytes in this one.
 const HEAD: usize = 24;
 
-/// Where full blocks are.
+/// The file of the full blocks.
 #[derive(Debug, Default)]
 pub(super) struct RowStore {
     file: Option<File>,
@@ -40,7 +43,7 @@ struct Extent {
 }
 
 impl RowStore {
-    /// How much a log may hold in memory, now that there are so many.
+    /// Limit on the bytes of one log in memory, for the current number of logs.
     fn block(&self) -> usize {
         (MEMORY / self.logs.max(1)).clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
     }
@@ -62,27 +65,32 @@ impl RowStore {
     fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         #[cfg(test)]
         self.reads.set(self.reads.get() + 1);
-        self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.read_exact_at(bytes, at)
+        self.file
+            .as_ref()
+            .ok_or(io::ErrorKind::NotFound)?
+            .read_exact_at(bytes, at)
     }
 }
 
-/// One list.
+/// One list of bytes.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     tail: Vec<u8>,
     first: Option<Extent>,
-    /// And how much of it is filled, its head included.
+    /// The last extent, and the number of its filled bytes, including its head.
     last: Option<(Extent, usize)>,
     has_begun: bool,
 }
 
 impl Log {
-    /// Adds bytes that are read in one piece again.
+    /// Adds bytes that will be read in one piece.
     pub(super) fn push(&mut self, store: &mut RowStore, pieces: &[&[u8]]) -> io::Result<()> {
         if !std::mem::replace(&mut self.has_begun, true) {
             store.logs += 1;
         }
-        pieces.iter().for_each(|piece| self.tail.extend_from_slice(piece));
+        pieces
+            .iter()
+            .for_each(|piece| self.tail.extend_from_slice(piece));
         let block = store.block();
         if self.tail.len() >= block {
             let (extent, filled) = self.room(store)?;
@@ -94,10 +102,12 @@ impl Log {
         Ok(())
     }
 
-    /// An extent with room for the tail, and how much of it is filled.
+    /// Returns an extent with room for the tail, and the number of its filled bytes.
     fn room(&mut self, store: &mut RowStore) -> io::Result<(Extent, usize)> {
         let len = match self.last {
-            Some((last, filled)) if filled + self.tail.len() <= last.len => return Ok((last, filled)),
+            Some((last, filled)) if filled + self.tail.len() <= last.len => {
+                return Ok((last, filled));
+            }
             Some((last, _)) => (2 * last.len).min(LARGEST_EXTENT),
             None => SMALLEST_EXTENT,
         };
@@ -112,27 +122,34 @@ impl Log {
         Ok((next, HEAD))
     }
 
-    /// Shows all bytes, block by block, in the order in which they were added.
+    /// Calls `show` with all bytes, block by block, in the order in which they were added.
     pub(super) fn for_each(
         &self,
         store: &RowStore,
         mut show: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (mut bytes, mut next) = (Vec::new(), self.first);
+        let mut bytes = Vec::new();
+        let mut next = self.first;
         while let Some(extent) = next {
             let of_last = self.last.filter(|(last, _)| last.at == extent.at);
             bytes.resize(of_last.map_or(extent.len, |(_, filled)| filled), 0);
             store.read(extent.at, &mut bytes)?;
-            let (head, rest) = bytes.split_at_checked(HEAD).ok_or(io::ErrorKind::InvalidData)?;
+            let (head, rest) = bytes
+                .split_at_checked(HEAD)
+                .ok_or(io::ErrorKind::InvalidData)?;
             if of_last.is_some() {
                 show(rest)?;
                 break;
             }
             let [at, len, filled] = row(head);
-            let narrow = |number: u64| usize::try_from(number).map_err(|_| io::ErrorKind::InvalidData);
+            let narrow =
+                |number: u64| usize::try_from(number).map_err(|_| io::ErrorKind::InvalidData);
             let filled = narrow(filled)?.saturating_sub(HEAD);
             show(rest.get(..filled).ok_or(io::ErrorKind::InvalidData)?)?;
-            next = Some(Extent { at, len: narrow(len)? });
+            next = Some(Extent {
+                at,
+                len: narrow(len)?,
+            });
         }
         show(&self.tail)
     }
@@ -143,27 +160,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_that_grow_side_by_side_come_back_whole_and_in_order() {
-        let (mut store, mut logs) =
-            (RowStore::default(), [const { Vec::new() }; 3].map(|_: Vec<u8>| Log::default()));
+    fn logs_filled_at_the_same_time_are_read_completely_and_in_order() {
+        let mut store = RowStore::default();
+        let mut logs = [const { Vec::new() }; 3].map(|_: Vec<u8>| Log::default());
         for number in 0..30_000_u64 {
-            logs[number as usize % 3].push(&mut store, &[&number.to_ne_bytes(), b"12345678"]).unwrap();
+            logs[number as usize % 3]
+                .push(&mut store, &[&number.to_ne_bytes(), b"12345678"])
+                .unwrap();
         }
         for (number, log) in logs.iter().enumerate() {
             let mut seen = Vec::new();
             log.for_each(&store, |bytes| {
-                assert_eq!(bytes.len() % 16, 0, "what was added together stays together");
-                seen.extend(bytes.chunks(16).map(|row| u64::from_ne_bytes(*row.first_chunk().unwrap())));
+                assert_eq!(
+                    bytes.len() % 16,
+                    0,
+                    "bytes of one call are read in one piece"
+                );
+                seen.extend(
+                    bytes
+                        .chunks(16)
+                        .map(|row| u64::from_ne_bytes(*row.first_chunk().unwrap())),
+                );
                 Ok(())
             })
             .unwrap();
-            assert!(seen.into_iter().eq((0..10_000).map(|n| n * 3 + number as u64)));
+            assert!(
+                seen.into_iter()
+                    .eq((0..10_000).map(|n| n * 3 + number as u64))
+            );
         }
     }
 
     #[test]
-    fn the_memory_of_all_logs_is_bounded_however_many_there_are() {
-        let (mut store, mut logs) = (RowStore::default(), Vec::new());
+    fn the_memory_of_many_logs_is_bounded() {
+        let mut store = RowStore::default();
+        let mut logs = Vec::new();
         logs.resize_with(60_000, Log::default);
         for _ in 0..12 {
             for log in &mut logs {
@@ -184,9 +215,14 @@ mod tests {
 
     #[test]
     fn a_list_of_many_small_blocks_is_read_in_few_large_pieces() {
-        let (mut store, mut log) = (RowStore { logs: 100_000, ..RowStore::default() }, Log::default());
+        let mut store = RowStore {
+            logs: 100_000,
+            ..RowStore::default()
+        };
+        let mut log = Log::default();
         for number in 0..40_000_u64 {
-            log.push(&mut store, &[&number.to_ne_bytes(), &[7; 16]]).unwrap();
+            log.push(&mut store, &[&number.to_ne_bytes(), &[7; 16]])
+                .unwrap();
         }
         let long = vec![9; 3 * LARGEST_EXTENT];
         log.push(&mut store, &[&long]).unwrap();
@@ -198,10 +234,18 @@ mod tests {
         })
         .unwrap();
         let (rows, rest) = seen.split_at(40_000 * 24);
-        assert!(rows.chunks(24).map(|row| u64::from_ne_bytes(*row.first_chunk().unwrap())).eq(0..40_000));
+        assert!(
+            rows.chunks(24)
+                .map(|row| u64::from_ne_bytes(*row.first_chunk().unwrap()))
+                .eq(0..40_000)
+        );
         assert_eq!(rest, [&long[..], &[8; 100]].concat());
         let reads = store.reads.get();
         assert!(reads <= 45, "{reads} reads of {} KiB", seen.len() >> 10);
-        assert!(store.end <= 2 * seen.len() as u64, "{} bytes of the file", store.end);
+        assert!(
+            store.end <= 2 * seen.len() as u64,
+            "{} bytes of the file",
+            store.end
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! The strings of a profile, each once, with a bound on their memory.
+//! The strings of a profile, without duplicates, with a bound on their memory.
 //!
-//! Labels come first, then names of functions, each with a part of the room. Texts of markers,
-//! which may all be different, take the rest. Every process has its share of the room for labels
-//! and for texts of markers, because processes choose these. Invariant: a string for which there is
-//! no room is shown as [`OTHER`], and counted.
+//! Labels are added first, then names of functions; both have their own part of the memory. Texts
+//! of markers, which may all be different, get the remaining memory. Every process has a share of
+//! the memory for labels and for texts of markers, because processes choose these texts. Invariant:
+//! a string that does not fit is shown as [`OTHER`] and counted.
 
 use std::io::Write;
 
@@ -12,58 +12,62 @@ use profiler_core::internal::profile::{JsonWriter, StringId, StringTable};
 
 use super::quota::Quota;
 
-/// Bytes for labels.
+/// Limit on the bytes of labels.
 const LABEL_BYTES: usize = 2 << 20;
-/// Bytes for the names of code, and labels.
+/// Limit on the bytes of labels and names of code.
 const CODE_BYTES: usize = LABEL_BYTES + (8 << 20);
-/// Bytes for all texts: 150,000 different ones of 80 bytes, with their index.
+/// Limit on the bytes of all texts: 150,000 different texts of 80 bytes, with their index.
 pub(super) const ALL_BYTES: usize = 15 << 20;
-/// What is shown for texts that found no room.
+/// The text that replaces texts that do not fit.
 pub(super) const OTHER: &str = "(too many different texts)";
 
-/// See the [module](self).
+/// The table of strings.
 #[derive(Debug)]
 pub(super) struct ProfileStrings {
     table: StringTable,
-    room: Room,
+    room: StringRoom,
     left_out: u64,
 }
 
-/// What there is room for.
+/// The kind of strings that are being added, with its limit.
 #[derive(Clone, Copy, Debug)]
-enum Room {
+enum StringRoom {
     Labels(Quota),
     Code,
     All(Quota),
 }
 
 impl ProfileStrings {
-    /// None yet; the labels of so many processes are to come.
+    /// Creates an empty table for the labels of this number of processes.
     pub(super) fn new(processes: usize) -> Self {
-        let room = Room::Labels(Quota::new(0, LABEL_BYTES, processes));
-        Self { table: StringTable::default(), room, left_out: 0 }
-    }
-
-    /// The next process begins.
-    pub(super) fn begin_process(&mut self, is_root: bool) {
-        let used = self.table.bytes();
-        match &mut self.room {
-            Room::Labels(quota) | Room::All(quota) => quota.begin(used, is_root),
-            Room::Code => {}
+        let room = StringRoom::Labels(Quota::new(0, LABEL_BYTES, processes));
+        Self {
+            table: StringTable::default(),
+            room,
+            left_out: 0,
         }
     }
 
-    /// All labels are there: names of code come next.
+    /// Begins the next process.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        let used = self.table.bytes();
+        match &mut self.room {
+            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.begin(used, is_root),
+            StringRoom::Code => {}
+        }
+    }
+
+    /// Ends the labels: names of code follow.
     pub(super) fn begin_code(&mut self) {
-        self.room = Room::Code;
+        self.room = StringRoom::Code;
     }
 
-    /// From now on there is room for all texts; so many processes have some.
+    /// Ends the names of code: texts of this number of processes follow.
     pub(super) fn code_is_named(&mut self, processes: usize) {
-        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
+        self.room = StringRoom::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
     }
 
-    /// How many times a text found no room.
+    /// Number of times that a text did not fit.
     pub(super) const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -80,8 +84,8 @@ impl TextTable for ProfileStrings {
             return known;
         }
         let room = match &self.room {
-            Room::Labels(quota) | Room::All(quota) => quota.limit(),
-            Room::Code => CODE_BYTES,
+            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.limit(),
+            StringRoom::Code => CODE_BYTES,
         };
         if self.table.bytes().saturating_add(text.len()) <= room {
             return self.table.intern(text);
@@ -90,7 +94,7 @@ impl TextTable for ProfileStrings {
         self.table.intern(OTHER)
     }
 
-    /// There is always room for it.
+    /// Adds a text of the profiler itself, which always fits.
     fn own(&mut self, text: &str) -> StringId {
         self.table.intern(text)
     }
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_without_end_take_bounded_memory_and_are_counted() {
+    fn memory_is_bounded_and_texts_that_do_not_fit_are_counted() {
         let mut texts = ProfileStrings::new(1);
         let early = texts.intern("early");
         for kind in 0..3 {
@@ -114,30 +118,48 @@ mod tests {
             } else {
                 texts.code_is_named(1)
             }
-            texts.intern(&format!("{kind} is over, which is longer than all of those"));
-            assert_eq!(texts.left_out(), before + u64::from(kind == 2), "each has room of its own");
+            texts.intern(&format!(
+                "{kind} is over, which is longer than all of those"
+            ));
+            assert_eq!(
+                texts.left_out(),
+                before + u64::from(kind == 2),
+                "each kind has its own limit"
+            );
         }
-        // The index doubles at once.
-        assert!(texts.table.bytes() <= ALL_BYTES * 3 / 2, "{}", texts.table.bytes());
+        // The index doubles its size in one step.
+        assert!(
+            texts.table.bytes() <= ALL_BYTES * 3 / 2,
+            "{}",
+            texts.table.bytes()
+        );
         let kept = texts.table.len() as u64 - 2;
         assert_eq!(kept + texts.left_out(), 1_200_003);
-        assert_eq!(texts.intern("early"), early, "what is known stays known");
-        assert_eq!(texts.intern("late, and longer than all of those before"), texts.own(OTHER));
+        assert_eq!(texts.intern("early"), early, "a known text is still found");
+        assert_eq!(
+            texts.intern("late, and longer than all of those before"),
+            texts.own(OTHER)
+        );
         let own = texts.own("ours");
         assert_ne!(own, texts.own(OTHER));
     }
 
     #[test]
-    fn a_process_that_makes_up_texts_leaves_room_for_those_of_others() {
+    fn a_process_with_many_texts_leaves_room_for_others() {
         let mut texts = ProfileStrings::new(8);
         for kind in ["labels", "markers"] {
             for process in 0..8 {
                 texts.begin_process(false);
-                let (count, before) = (if process == 0 { 400_000 } else { 500 }, texts.left_out());
+                let count = if process == 0 { 400_000 } else { 500 };
+                let before = texts.left_out();
                 for number in 0..count {
                     texts.intern(&format!("{kind} of {process}: {number}"));
                 }
-                assert_eq!(texts.left_out() > before, process == 0, "{kind} of {process}");
+                assert_eq!(
+                    texts.left_out() > before,
+                    process == 0,
+                    "{kind} of {process}"
+                );
             }
             texts.begin_code();
             texts.code_is_named(8);

@@ -1,10 +1,9 @@
-//! Frames with names: functions, files, lines, and one frame for each function that was inlined.
+//! Frames with names: functions, files, lines, and one frame for each inlined function.
 //!
-//! Made once, when the addresses of all processes are known. An address at which functions are
-//! inlined into each other becomes several frames, so every node of the observed tree becomes a
-//! path; the last node of that path is the number that samples refer to. Invariant: at most
-//! [`MAX_INLINED`] inlined functions are shown, whatever a file says; beyond that only the function
-//! around them is shown.
+//! Created once, when the addresses of all processes are known. An address with inlined functions
+//! becomes several frames, so every node of the recorded tree becomes a path; samples refer to the
+//! last node of that path. Invariant: at most [`MAX_INLINED`] inlined functions are shown, for any
+//! content of the files; beyond that, only the outermost function of an address is shown.
 
 use std::cmp::Ordering;
 
@@ -27,7 +26,7 @@ pub(super) struct Func {
     pub(super) source: Option<StringId>,
 }
 
-/// A function of machine code, as its file has it.
+/// A function in the machine code of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NativeSymbol {
     pub(super) lib: LibId,
@@ -36,20 +35,20 @@ pub(super) struct NativeSymbol {
     pub(super) size: Option<u32>,
 }
 
-/// Most frames of functions that are inlined, of all addresses together.
+/// Limit on the frames of inlined functions of all addresses together.
 pub(super) const MAX_INLINED: usize = 1 << 18;
-/// Most rows of the profile's tree. Inlined functions of what is more are left out.
+/// Limit on the rows of the profile's tree. Inlined functions beyond it are left out.
 const MAX_SHOWN_NODES: usize = 1 << 22;
 
-/// A frame of the profile. What it shares with the observed frame it is made of stands there.
+/// A frame of the profile. It refers to the recorded frame for the properties that both share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NamedFrame {
     pub(super) func: u32,
-    /// Number of the observed frame.
+    /// Number of the recorded frame.
     raw: u32,
-    /// 0 for none, else its number plus one.
+    /// Number of the native symbol plus one; 0 for none.
     native: u32,
-    /// 0 for none.
+    /// Line, counted from 1; 0 for none.
     line: u32,
     pub(super) depth: u16,
 }
@@ -63,7 +62,7 @@ impl NamedFrame {
         Some(self.line).filter(|line| *line > 0)
     }
 
-    /// Address of its code, relative to its file.
+    /// Address of its code, relative to its file; `None` for a label or an unknown module.
     pub(super) fn address(&self, raw: &Frames) -> Option<u64> {
         match raw.all().get(self.raw as usize) {
             Some(RawFrame::Code(_, address, _)) => Some(*address),
@@ -71,43 +70,53 @@ impl NamedFrame {
         }
     }
 
-    /// Category and subcategory. `user` is that of code that no label says more of.
+    /// Category and subcategory. `user` is the category of the outermost code of a stack.
     pub(super) fn category(&self, raw: &Frames, user: Option<u64>) -> Option<(u64, u64)> {
         match raw.all().get(self.raw as usize)? {
-            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => {
-                user.filter(|_| *position == Position::Outermost && self.depth == 0).map(|user| (user, 0))
-            }
-            RawFrame::Label(id) => {
-                raw.label(*id).map(|label| (u64::from(label.category), u64::from(label.subcategory)))
-            }
+            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => user
+                .filter(|_| *position == Position::Outermost && self.depth == 0)
+                .map(|user| (user, 0)),
+            RawFrame::Label(id) => raw
+                .label(*id)
+                .map(|label| (u64::from(label.category), u64::from(label.subcategory))),
             RawFrame::TooMany | RawFrame::Truncated => None,
         }
     }
 }
 
-/// See the [module](self).
+/// All named frames.
 #[derive(Debug, Default)]
 pub(super) struct SymbolicatedFrames {
     pub(super) funcs: Interner<Func>,
     pub(super) natives: Interner<NativeSymbol>,
     pub(super) frames: Vec<NamedFrame>,
-    /// For every raw frame its frames: first, and how many.
+    /// For each recorded frame, the number of its first named frame and the count of its frames.
     spans: Vec<(u32, u32)>,
     pub(super) user: Option<u64>,
-    /// Frames of inlined functions, and how many more of them there were.
-    inlined: (usize, u64),
-    /// Addresses of code, and how many of them have names.
-    pub(super) addresses: (u64, u64),
+    /// How many frames of inlined functions there are.
+    inlined: usize,
+    /// How many further frames of inlined functions did not fit.
+    inlined_left_out: u64,
+    /// How many code addresses there are.
+    pub(super) addresses: u64,
+    /// How many code addresses have names.
+    pub(super) named_addresses: u64,
 }
 
 impl SymbolicatedFrames {
-    /// Asks for all names. `user` is the category of code that no label says more of.
+    /// Resolves all names. `user` is the category of the outermost code of a stack.
     pub(super) fn new(
-        (raw, libs, user): (&Frames, &Libs, Option<u64>),
+        raw: &Frames,
+        libs: &Libs,
+        user: Option<u64>,
         strings: &mut ProfileStrings,
         symbols: &mut dyn Symbols,
     ) -> Self {
-        let mut named = Self { spans: vec![(0, 0); raw.all().len()], user, ..Self::default() };
+        let mut named = Self {
+            spans: vec![(0, 0); raw.all().len()],
+            user,
+            ..Self::default()
+        };
         let mut code: Vec<(LibId, u64, u32)> = Vec::new();
         for (number, frame) in (0..).zip(raw.all()) {
             if let RawFrame::Code(lib, address, _) = frame {
@@ -115,7 +124,7 @@ impl SymbolicatedFrames {
             }
         }
         code.sort_unstable();
-        named.addresses.0 = u64::try_from(code.len()).unwrap_or(0);
+        named.addresses = u64::try_from(code.len()).unwrap_or(0);
         for (lib, module) in libs.iter() {
             let of_lib = part(&code, |(of, ..)| of.cmp(&lib));
             let mut addresses: Vec<u64> = of_lib.iter().map(|(_, address, _)| *address).collect();
@@ -130,71 +139,129 @@ impl SymbolicatedFrames {
             });
         }
         for (number, frame) in (0..).zip(raw.all()) {
-            if named.spans.get(number as usize).is_some_and(|(_, count)| *count == 0) {
-                named.add_nameless((number, frame), (raw, libs), strings);
+            if named
+                .spans
+                .get(number as usize)
+                .is_some_and(|(_, count)| *count == 0)
+            {
+                named.add_nameless(number, frame, raw, libs, strings);
             }
         }
         named
     }
 
-    fn add_code(&mut self, number: u32, lib: LibId, names: &CodeNames<'_>, strings: &mut ProfileStrings) {
-        let Some((outermost, inlined)) = names.frames.split_last() else { return };
-        if self.spans.get(number as usize).is_none_or(|(_, count)| *count > 0) {
-            return; // told twice
+    fn add_code(
+        &mut self,
+        number: u32,
+        lib: LibId,
+        names: &CodeNames<'_>,
+        strings: &mut ProfileStrings,
+    ) {
+        let Some((outermost, inlined)) = names.frames.split_last() else {
+            return;
+        };
+        if self
+            .spans
+            .get(number as usize)
+            .is_none_or(|(_, count)| *count > 0)
+        {
+            return; // resolved twice
         }
-        self.addresses.1 += 1;
+        self.named_addresses += 1;
         let name = strings.intern(outermost.function);
-        let native = names.start.map(|start| NativeSymbol { lib, address: start, name, size: names.size });
+        let native = names.start.map(|start| NativeSymbol {
+            lib,
+            address: start,
+            name,
+            size: names.size,
+        });
         let native = native.and_then(|native| self.natives.intern(native, usize::MAX));
         let first = self.frames.len();
-        let has_room = self.inlined.0 + inlined.len() <= MAX_INLINED;
-        let shown = if has_room { names.frames } else { std::slice::from_ref(outermost) };
+        let has_room = self.inlined + inlined.len() <= MAX_INLINED;
+        let shown = if has_room {
+            names.frames
+        } else {
+            std::slice::from_ref(outermost)
+        };
         match has_room {
-            true => self.inlined.0 += inlined.len(),
-            false => self.inlined.1 += inlined.len() as u64,
+            true => self.inlined += inlined.len(),
+            false => self.inlined_left_out += inlined.len() as u64,
         }
         for (depth, frame) in (0..=u16::MAX).zip(shown.iter().rev()) {
             let source = frame.file.map(|file| strings.intern(file));
-            let func = Func { name: strings.intern(frame.function), lib: Some(lib), source };
-            self.push(func, number, (native, frame.line, depth));
+            let func = Func {
+                name: strings.intern(frame.function),
+                lib: Some(lib),
+                source,
+            };
+            self.push(func, number, native, frame.line, depth);
         }
         self.set_span(number, first);
     }
 
-    fn push(&mut self, func: Func, raw: u32, (native, line, depth): (Option<u32>, Option<u32>, u16)) {
+    fn push(&mut self, func: Func, raw: u32, native: Option<u32>, line: Option<u32>, depth: u16) {
         let func = self.funcs.intern(func, usize::MAX).unwrap_or(0);
         let native = native.map_or(0, |native| native + 1);
-        self.frames.push(NamedFrame { func, raw, native, line: line.unwrap_or(0), depth });
+        self.frames.push(NamedFrame {
+            func,
+            raw,
+            native,
+            line: line.unwrap_or(0),
+            depth,
+        });
     }
 
     fn add_nameless(
         &mut self,
-        (number, frame): (u32, &RawFrame),
-        (raw, libs): (&Frames, &Libs),
+        number: u32,
+        frame: &RawFrame,
+        raw: &Frames,
+        libs: &Libs,
         strings: &mut ProfileStrings,
     ) {
-        let (first, mut line) = (self.frames.len(), None);
+        let first = self.frames.len();
+        let mut line = None;
         let func = match frame {
             RawFrame::Code(lib, address, _) => {
                 let name = strings.intern(&format!("{}+{address:#x}", libs.name(*lib)));
-                Func { name, lib: Some(*lib), source: None }
+                Func {
+                    name,
+                    lib: Some(*lib),
+                    source: None,
+                }
             }
-            RawFrame::Unknown(address, _) => {
-                Func { name: strings.intern(&format!("{address:#x}")), lib: None, source: None }
-            }
+            RawFrame::Unknown(address, _) => Func {
+                name: strings.intern(&format!("{address:#x}")),
+                lib: None,
+                source: None,
+            },
             RawFrame::Label(id) => match raw.label(*id) {
                 Some(label) => {
                     line = label.line;
-                    Func { name: label.name, lib: None, source: label.file }
+                    Func {
+                        name: label.name,
+                        lib: None,
+                        source: label.file,
+                    }
                 }
-                None => Func { name: strings.own("(unknown label)"), lib: None, source: None },
+                None => Func {
+                    name: strings.own("(unknown label)"),
+                    lib: None,
+                    source: None,
+                },
             },
-            RawFrame::TooMany => {
-                Func { name: strings.own("(too many different frames)"), lib: None, source: None }
-            }
-            RawFrame::Truncated => Func { name: strings.own(TRUNCATED_STACK), lib: None, source: None },
+            RawFrame::TooMany => Func {
+                name: strings.own("(too many different frames)"),
+                lib: None,
+                source: None,
+            },
+            RawFrame::Truncated => Func {
+                name: strings.own(TRUNCATED_STACK),
+                lib: None,
+                source: None,
+            },
         };
-        self.push(func, number, (None, line, 0));
+        self.push(func, number, None, line, 0);
         self.set_span(number, first);
     }
 
@@ -205,20 +272,26 @@ impl SymbolicatedFrames {
         }
     }
 
-    /// How many inlined functions found no room.
+    /// Number of inlined functions that did not fit.
     pub(super) const fn inlined_left_out(&self) -> u64 {
-        self.inlined.1
+        self.inlined_left_out
     }
 
-    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every
-    /// observed node the number of its innermost.
+    /// Calls `show` with every node of the profile's tree: the number of its caller, and its frame.
+    /// Returns, for each recorded node, the number of the last node of its path.
     pub(super) fn nodes(&self, stacks: &Stacks, mut show: impl FnMut(Option<u32>, u32)) -> Numbers {
         let mut numbers: Vec<u32> = Vec::with_capacity(stacks.iter().len());
-        let (mut next, mut left_out) = (0, 0);
+        let mut next = 0;
+        let mut left_out = 0;
         let mut room = MAX_SHOWN_NODES.saturating_sub(stacks.iter().len());
         for (caller, frame) in stacks.iter() {
-            let mut caller = caller.and_then(|NodeId(caller)| numbers.get(caller as usize).copied());
-            let (first, mut count) = self.spans.get(frame.0 as usize).copied().unwrap_or_default();
+            let mut caller =
+                caller.and_then(|NodeId(caller)| numbers.get(caller as usize).copied());
+            let (first, mut count) = self
+                .spans
+                .get(frame.0 as usize)
+                .copied()
+                .unwrap_or_default();
             match room.checked_sub(count.saturating_sub(1) as usize) {
                 Some(rest) => room = rest,
                 None => {
@@ -233,33 +306,37 @@ impl SymbolicatedFrames {
             }
             numbers.push(caller.unwrap_or(0));
         }
-        Numbers { of_nodes: numbers, left_out }
+        Numbers {
+            of_nodes: numbers,
+            left_out,
+        }
     }
 }
 
-/// The part of a sorted list that is equal to what `compare` looks for.
+/// The part of a sorted list for which `compare` returns `Equal`.
 fn part<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> &[T] {
     let first = sorted.partition_point(|item| compare(item) == Ordering::Less);
     let rest = sorted.get(first..).unwrap_or_default();
-    rest.get(..rest.partition_point(|item| compare(item) == Ordering::Equal)).unwrap_or_default()
+    rest.get(..rest.partition_point(|item| compare(item) == Ordering::Equal))
+        .unwrap_or_default()
 }
 
-/// The number in the profile of every observed node.
+/// The numbers of the recorded nodes in the profile.
 #[derive(Debug)]
 pub(super) struct Numbers {
     of_nodes: Vec<u32>,
-    /// Rows of inlined functions that found no room.
+    /// Number of rows of inlined functions that did not fit.
     pub(super) left_out: u64,
 }
 
 impl Numbers {
-    /// From what stands in a row: the node plus one.
+    /// The number of a node that is stored in a row as the node plus one.
     pub(super) fn of_row(&self, plus_one: u64) -> Option<u32> {
         let node = usize::try_from(plus_one.checked_sub(1)?).ok()?;
         self.of_nodes.get(node).copied()
     }
 
-    /// Of a node.
+    /// The number of a node.
     pub(super) fn of(&self, node: NodeId) -> Option<u32> {
         self.of_nodes.get(node.0 as usize).copied()
     }

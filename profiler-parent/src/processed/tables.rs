@@ -1,8 +1,8 @@
-//! `shared`: the tables that all threads refer to.
+//! Writes the object `shared`: the tables that all threads refer to.
 //!
 //! Written after the threads, because their markers add texts. Invariants: a node's caller has a
 //! smaller number; every column of a table has the same length, and all columns of the declared
-//! version are there.
+//! version are present.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,13 +16,14 @@ use super::stacks::Stacks;
 use super::strings::ProfileStrings;
 use super::symbolicated::{Func, SymbolicatedFrames};
 
-/// What viewers call a resource that is a library.
+/// The type of a resource that is a library.
 const LIBRARY: u64 = 1;
 
 /// Writes the key `shared`.
 pub(super) fn write<W: Write>(
     named: &SymbolicatedFrames,
-    (stacks, frames): (&Stacks, &Frames),
+    stacks: &Stacks,
+    frames: &Frames,
     libs: &Libs,
     strings: &mut ProfileStrings,
     out: &mut JsonWriter<W>,
@@ -64,14 +65,17 @@ fn write_stacks<W: Write>(named: &SymbolicatedFrames, stacks: &Stacks, out: &mut
 }
 
 fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut JsonWriter<W>) {
-    let (frames, user) = (&named.frames, named.user);
+    let frames = &named.frames;
+    let user = named.user;
     out.key("frameTable");
     out.begin_object();
     out.entry_list("address", frames, |frame, out| match frame.address(raw) {
         Some(address) => out.u64(address),
         None => out.i64(-1),
     });
-    out.entry_list("inlineDepth", frames, |frame, out| out.u64(u64::from(frame.depth)));
+    out.entry_list("inlineDepth", frames, |frame, out| {
+        out.u64(u64::from(frame.depth))
+    });
     out.entry_list("category", frames, |frame, out| {
         out.u64_or_null(frame.category(raw, user).map(|(row, _)| row));
     });
@@ -79,20 +83,27 @@ fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut Js
         out.u64_or_null(frame.category(raw, user).map(|(_, sub)| sub));
     });
     out.entry_list("func", frames, |frame, out| out.u64(u64::from(frame.func)));
-    out.entry_list("nativeSymbol", frames, |frame, out| out.u64_or_null(frame.native().map(u64::from)));
+    out.entry_list("nativeSymbol", frames, |frame, out| {
+        out.u64_or_null(frame.native().map(u64::from))
+    });
     out.entry_list("innerWindowID", frames, |_, out| out.null());
-    out.entry_list("line", frames, |frame, out| out.u64_or_null(frame.line().map(u64::from)));
+    out.entry_list("line", frames, |frame, out| {
+        out.u64_or_null(frame.line().map(u64::from))
+    });
     out.entry_list("column", frames, |_, out| out.null());
     length(frames.len(), out);
     out.end_object();
 }
 
-/// Gives the sources that the functions refer to.
+/// Writes the functions. Returns the sources that they refer to.
 fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringId> {
-    let (mut known, mut sources) = (HashMap::new(), Vec::new());
+    let mut known = HashMap::new();
+    let mut sources = Vec::new();
     out.key("funcTable");
     out.begin_object();
-    out.entry_list("name", funcs, |func, out| out.u64(u64::from(func.name.get())));
+    out.entry_list("name", funcs, |func, out| {
+        out.u64(u64::from(func.name.get()))
+    });
     for flag in ["isJS", "relevantForJS"] {
         out.entry_list(flag, funcs, |_, out| out.bool(false));
     }
@@ -109,20 +120,25 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
         });
         out.u64_or_null(source);
     });
-    for nothing in ["lineNumber", "columnNumber"] {
-        out.entry_list(nothing, funcs, |_, out| out.null());
+    for key in ["lineNumber", "columnNumber"] {
+        out.entry_list(key, funcs, |_, out| out.null());
     }
     length(funcs.len(), out);
     out.end_object();
     sources
 }
 
-/// One resource per file, with its number.
+/// Writes one resource per file, with the number of the file.
 fn write_resources<W: Write>(libs: &Libs, strings: &mut ProfileStrings, out: &mut JsonWriter<W>) {
-    let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.own(libs.name(id))).collect();
+    let names: Vec<StringId> = libs
+        .iter()
+        .map(|(id, _)| strings.own(libs.name(id)))
+        .collect();
     out.key("resourceTable");
     out.begin_object();
-    out.entry_list("lib", 0..libs.len(), |lib, out| out.u64(u64::try_from(lib).unwrap_or(0)));
+    out.entry_list("lib", 0..libs.len(), |lib, out| {
+        out.u64(u64::try_from(lib).unwrap_or(0))
+    });
     out.entry_list("name", &names, |name, out| out.u64(u64::from(name.get())));
     out.entry_list("host", &names, |_, out| out.null());
     out.entry_list("type", &names, |_, out| out.u64(LIBRARY));
@@ -134,10 +150,16 @@ fn write_natives<W: Write>(named: &SymbolicatedFrames, out: &mut JsonWriter<W>) 
     let natives = named.natives.all();
     out.key("nativeSymbols");
     out.begin_object();
-    out.entry_list("libIndex", natives, |native, out| out.u64(u64::from(native.lib.0)));
+    out.entry_list("libIndex", natives, |native, out| {
+        out.u64(u64::from(native.lib.0))
+    });
     out.entry_list("address", natives, |native, out| out.u64(native.address));
-    out.entry_list("name", natives, |native, out| out.u64(u64::from(native.name.get())));
-    out.entry_list("functionSize", natives, |native, out| out.u64_or_null(native.size.map(u64::from)));
+    out.entry_list("name", natives, |native, out| {
+        out.u64(u64::from(native.name.get()))
+    });
+    out.entry_list("functionSize", natives, |native, out| {
+        out.u64_or_null(native.size.map(u64::from))
+    });
     length(natives.len(), out);
     out.end_object();
 }
@@ -145,9 +167,11 @@ fn write_natives<W: Write>(named: &SymbolicatedFrames, out: &mut JsonWriter<W>) 
 fn write_sources<W: Write>(sources: &[StringId], out: &mut JsonWriter<W>) {
     out.key("sources");
     out.begin_object();
-    // Later versions call it `id`; viewers rename what they find.
+    // Later versions call this column `id`; viewers rename it.
     out.entry_list("uuid", sources, |_, out| out.null());
-    out.entry_list("filename", sources, |source, out| out.u64(u64::from(source.get())));
+    out.entry_list("filename", sources, |source, out| {
+        out.u64(u64::from(source.get()))
+    });
     length(sources.len(), out);
     out.end_object();
 }

@@ -1,4 +1,5 @@
-//! Pools written by hand that lie: what they name costs no more than they hold.
+//! Tests with forged pools: the cost of a profile depends on the data in a pool, not on the numbers
+//! that it claims.
 
 use std::cell::Cell;
 use std::io;
@@ -22,7 +23,9 @@ use super::names::NoSymbols;
 use super::process::Process;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
-use super::{MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap};
+use super::{
+    MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap,
+};
 
 const MARKER: u64 = 1 << 28;
 const SAMPLE: u64 = 3 << 28;
@@ -32,7 +35,7 @@ const FOREIGN: u64 = 1 << 27;
 const MAIN_THREAD: u64 = 1;
 const MIB: u64 = 1 << 20;
 
-/// A pool with a chunk of the first thread.
+/// A forged pool with one chunk, of the thread in row 1.
 struct Forged {
     file: Arc<OwnFile>,
     layout: Layout,
@@ -43,12 +46,26 @@ impl Forged {
     fn new() -> Self {
         let limit = ByteLimit::new(4 * MIB);
         let clock = SessionClock::start_now();
-        let params = SessionParams { limit, ..SessionParams::default() };
+        let params = SessionParams {
+            limit,
+            ..SessionParams::default()
+        };
         let id = pool::new_id().unwrap();
-        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "liar".into() };
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock,
+            params,
+            name: "liar".into(),
+        };
         let file = pool::create(&spec).unwrap();
         let layout = PoolReader::open(&file).unwrap().header().layout;
-        Self { file: Arc::new(file.into()), layout, clock }
+        Self {
+            file: Arc::new(file.into()),
+            layout,
+            clock,
+        }
     }
 
     fn put(&self, at: u64, words: &[u64]) {
@@ -56,7 +73,7 @@ impl Forged {
         self.file.get().unwrap().write_all_at(&bytes, at).unwrap();
     }
 
-    /// Rows 1, 2, … are threads with these numbers.
+    /// Writes threads with these ids to the rows 1, 2, ….
     fn threads(self, tids: impl IntoIterator<Item = u64>, flags: u64) -> Self {
         for (row, tid) in (1..).zip(tids) {
             let at = self.layout.region(Region::Threads).offset + row * THREAD_BYTES;
@@ -66,20 +83,36 @@ impl Forged {
         self
     }
 
-    /// The chunk of the thread in row 1.
+    /// Writes the chunk of the thread in row 1.
     fn chunk(self, entries: &[Vec<u64>]) -> Self {
         let words: Vec<u64> = entries.iter().flatten().copied().collect();
-        let (chunks, bytes) = (self.layout.region(Region::Chunks), words.len() as u64 * 8);
+        let chunks = self.layout.region(Region::Chunks);
+        let bytes = words.len() as u64 * 8;
         self.put(chunks.offset, &words);
         let commit = bytes | ((entries.len() as u64) << 32);
-        let slot = [1, chunks.offset, MIB | (1 << 32), 1, 0, 0, 1, 0, commit, entries.len() as u64];
+        let slot = [
+            1,
+            chunks.offset,
+            MIB | (1 << 32),
+            1,
+            0,
+            0,
+            1,
+            0,
+            commit,
+            entries.len() as u64,
+        ];
         assert!(bytes <= MIB && SLOT_BYTES >= size_of_val(&slot) as u64);
         self.put(self.layout.region(Region::Directory).offset, &slot);
         self
     }
 
     fn spec(&self) -> ProfileSpec {
-        ProfileSpec { later: Anchor::take(), since: None, categories: Vec::new() }
+        ProfileSpec {
+            later: Anchor::take(),
+            since: None,
+            categories: Vec::new(),
+        }
     }
 
     fn sorted(&self, shared: &mut ProfileTables) -> SortedProcess {
@@ -88,7 +121,11 @@ impl Forged {
         sort_process(
             &reader,
             snapshot,
-            FirstPassTerms { window: Window::default(), categories: &[], tick: 0 },
+            FirstPassTerms {
+                window: Window::default(),
+                categories: &[],
+                tick: 0,
+            },
             shared,
         )
         .unwrap()
@@ -97,15 +134,24 @@ impl Forged {
     fn profile(&self) -> Value {
         let spec = self.spec();
         let mut profile = ProcessedProfile::new(self.clock, &spec, 1);
-        assert_eq!(profile.add(role(), None, Box::new(|| Ok(Arc::clone(&self.file)))), Ok(true));
+        assert_eq!(
+            profile.add(role(), None, Box::new(|| Ok(Arc::clone(&self.file)))),
+            Ok(true)
+        );
         let mut out = Vec::new();
-        profile.write(&mut NoSymbols, &[], |_, _, _| {}, &mut out).unwrap();
+        profile
+            .write(&mut NoSymbols, &[], |_, _, _| {}, &mut out)
+            .unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 }
 
 fn role() -> ProcessRole {
-    ProcessRole { pid: ProcessId::new(7), name: "liar".into(), is_root: true }
+    ProcessRole {
+        pid: ProcessId::new(7),
+        name: "liar".into(),
+        is_root: true,
+    }
 }
 
 fn marker_for(tid: u64, at: u64) -> Vec<u64> {
@@ -113,21 +159,23 @@ fn marker_for(tid: u64, at: u64) -> Vec<u64> {
 }
 
 #[test]
-fn cells_of_counters_that_nobody_defined_take_no_memory() {
+fn values_of_undefined_counters_take_no_memory() {
     let values = |cell: u64| [cell, 5, 1];
     let entry = |at: u64| {
         let cells: Vec<u64> = (0..300).flat_map(|cell| values(at * 1000 + cell)).collect();
         let head = (3 + cells.len() as u64) | TAIL | COUNTERS;
         [vec![head, at, (cells.len() as u64 * 8) << 32], cells].concat()
     };
-    let forged = Forged::new().threads([100], MAIN_THREAD).chunk(&(1..=100).map(entry).collect::<Vec<_>>());
+    let forged = Forged::new()
+        .threads([100], MAIN_THREAD)
+        .chunk(&(1..=100).map(entry).collect::<Vec<_>>());
     let sorted = forged.sorted(&mut ProfileTables::new(1));
     assert_eq!(sorted.threads[0].delivered, 100, "the entries are read");
     assert_eq!(sorted.counters.len(), 0);
     assert!(forged.profile()["counters"].as_array().unwrap().len() <= 1);
 }
 
-/// Counts what is read of chunks.
+/// Counts the bytes that are read from chunks.
 struct Counted<'f>(&'f OwnFile, Extent, Cell<u64>);
 
 impl ByteSource for Counted<'_> {
@@ -144,53 +192,99 @@ impl ByteSource for Counted<'_> {
 }
 
 #[test]
-fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to() {
+fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
     const THREADS: u64 = 2000;
-    let markers: Vec<_> =
-        (0..THREADS * 4).map(|number| marker_for(100 + number % THREADS, 9 + number)).collect();
+    let markers: Vec<_> = (0..THREADS * 4)
+        .map(|number| marker_for(100 + number % THREADS, 9 + number))
+        .collect();
     let forged = Forged::new().threads(100..100 + THREADS, 0).chunk(&markers);
-    let source = Counted(&forged.file, forged.layout.region(Region::Chunks), Cell::new(0));
+    let source = Counted(
+        &forged.file,
+        forged.layout.region(Region::Chunks),
+        Cell::new(0),
+    );
     let reader = PoolReader::open(&source).unwrap();
-    let (snapshot, mut shared) = (reader.snapshot().unwrap(), ProfileTables::new(1));
-    let terms = FirstPassTerms { window: Window::default(), categories: &[], tick: 0 };
+    let snapshot = reader.snapshot().unwrap();
+    let mut shared = ProfileTables::new(1);
+    let terms = FirstPassTerms {
+        window: Window::default(),
+        categories: &[],
+        tick: 0,
+    };
     let sorted = sort_process(&reader, snapshot, terms, &mut shared).unwrap();
     let spec = forged.spec();
     let role = role();
     let model = ProcessModel::new(&sorted.snapshot, &spec, &role, forged.clock, None);
-    let process = Process { model, sorted: &sorted, pid: "7", window: Window::default() };
+    let process = Process {
+        model,
+        sorted: &sorted,
+        pid: "7",
+        window: Window::default(),
+    };
     let numbers = SymbolicatedFrames::default().nodes(&shared.stacks, |_, _| {});
     let mut out = JsonWriter::new(io::sink());
-    process.write_threads(&reader, 0, &[], (&mut shared, &numbers), &mut out).unwrap();
+    process
+        .write_threads(&reader, 0, &[], &mut shared, &numbers, &mut out)
+        .unwrap();
     let chunk = markers.len() as u64 * 24;
-    assert!(source.2.get() <= 2 * chunk, "{} bytes of {chunk}", source.2.get());
+    assert!(
+        source.2.get() <= 2 * chunk,
+        "{} bytes of {chunk}",
+        source.2.get()
+    );
     let profile = forged.profile();
     let threads = profile["threads"].as_array().unwrap();
-    let with_four = threads.iter().filter(|thread| thread["markers"]["length"] == 4).count() as u64;
-    assert_eq!(with_four, THREADS, "each has its own");
+    let with_four = threads
+        .iter()
+        .filter(|thread| thread["markers"]["length"] == 4)
+        .count() as u64;
+    assert_eq!(with_four, THREADS, "each thread has its own markers");
     let log = &profile["profilingLog"]["7"]["total"];
-    assert_eq!((&log["recorded"], &log["delivered"]), (&8000.into(), &8000.into()));
+    assert_eq!(
+        (&log["recorded"], &log["delivered"]),
+        (&8000.into(), &8000.into())
+    );
 }
 
 fn sample(at: u64, addresses: impl Iterator<Item = u64>) -> Vec<u64> {
-    let frames: Vec<u64> = addresses.map(|address| Frame::Unknown(address).encode()).collect();
+    let frames: Vec<u64> = addresses
+        .map(|address| Frame::Unknown(address).encode())
+        .collect();
     let body = [0, u64::MAX, frames.len() as u64];
-    let head = [(6 + frames.len() as u64) | TAIL | SAMPLE, at, (8 * (3 + frames.len() as u64)) << 32];
+    let head = [
+        (6 + frames.len() as u64) | TAIL | SAMPLE,
+        at,
+        (8 * (3 + frames.len() as u64)) << 32,
+    ];
     head.into_iter().chain(body).chain(frames).collect()
 }
 
 #[test]
-fn a_process_that_makes_up_addresses_costs_others_none_of_their_stacks() {
+fn a_process_with_invented_addresses_leaves_room_for_the_stacks_of_others() {
     const DEEPEST: u64 = MAX_FRAMES as u64;
-    let deep =
-        |number: u64| sample(9 + number, (0..DEEPEST).map(move |level| (number * DEEPEST + level) << 8));
-    let liar = || Forged::new().threads([100], 0).chunk(&(0..127).map(deep).collect::<Vec<_>>());
-    let of_child =
-        |child: u64, at: u64| (0..30).map(move |level| child << 40 | (at * 7 % (3 * level + 2)) << 4);
+    let deep = |number: u64| {
+        sample(
+            9 + number,
+            (0..DEEPEST).map(move |level| (number * DEEPEST + level) << 8),
+        )
+    };
+    let liar = || {
+        Forged::new()
+            .threads([100], 0)
+            .chunk(&(0..127).map(deep).collect::<Vec<_>>())
+    };
+    let of_child = |child: u64, at: u64| {
+        (0..30).map(move |level| child << 40 | (at * 7 % (3 * level + 2)) << 4)
+    };
     let mut shared = ProfileTables::new(9);
     let mut add = |forged: &Forged| {
         shared.begin_process(false);
         let sorted = forged.sorted(&mut shared);
-        (sorted.threads[0].busy_samples, shared.frames.lost(), shared.stacks.lost())
+        (
+            sorted.threads[0].busy_samples,
+            shared.frames.lost(),
+            shared.stacks.lost(),
+        )
     };
     for _ in 0..2 {
         let (samples, lost, _) = add(&liar());
@@ -198,52 +292,75 @@ fn a_process_that_makes_up_addresses_costs_others_none_of_their_stacks() {
     }
     let before = add(&Forged::new().threads([100], 0).chunk(&[]));
     for child in 1..7 {
-        let samples: Vec<_> = (1..3000).map(|at| sample(at, of_child(child, at))).collect();
+        let samples: Vec<_> = (1..3000)
+            .map(|at| sample(at, of_child(child, at)))
+            .collect();
         let (samples, ..) = add(&Forged::new().threads([100], 0).chunk(&samples));
         assert_eq!(samples, 2999, "of {child}");
     }
     let after = (shared.frames.lost(), shared.stacks.lost());
-    assert_eq!(after, (before.1, before.2), "nobody who came later lost anything");
+    assert_eq!(after, (before.1, before.2), "later processes lose nothing");
 }
 
 #[test]
-fn of_rows_without_end_those_that_hold_something_are_kept_and_the_others_are_counted() {
+fn threads_with_data_are_kept_and_threads_that_do_not_fit_are_counted() {
     const ROWS: u64 = 3 * thread_cap::MAX_THREADS as u64;
     let forged = Forged::new().threads(100..100 + ROWS, 0);
-    // The chunk is that of row 1; the others hold nothing.
+    // The chunk belongs to row 1; the other rows have no data.
     let forged = forged.chunk(&[marker_for(100, 9)]);
     let mut shared = ProfileTables::new(2);
     shared.begin_process(false);
     let first = forged.sorted(&mut shared);
-    assert!(first.threads.len() < thread_cap::MAX_THREADS / 2, "{}", first.threads.len());
-    assert_eq!(first.threads[0].markers, 1, "the one that holds something");
+    assert!(
+        first.threads.len() < thread_cap::MAX_THREADS / 2,
+        "{}",
+        first.threads.len()
+    );
+    assert_eq!(first.threads[0].markers, 1, "the thread with data is kept");
     shared.begin_process(false);
     let second = forged.sorted(&mut shared);
-    assert_eq!(first.threads.len() + second.threads.len(), thread_cap::MAX_THREADS);
+    assert_eq!(
+        first.threads.len() + second.threads.len(),
+        thread_cap::MAX_THREADS
+    );
     assert_eq!(second.threads[0].markers, 1);
     let all = 2 * first.threads.len().max(1) as u64;
-    assert!(shared.thread_cap.left_out() > all, "{}", shared.thread_cap.left_out());
+    assert!(
+        shared.thread_cap.left_out() > all,
+        "{}",
+        shared.thread_cap.left_out()
+    );
 }
 
 #[test]
-fn only_one_thread_is_the_main_one_whatever_rows_say() {
-    let forged = Forged::new().threads(100..200, MAIN_THREAD).chunk(&[marker_for(100, 9)]);
+fn a_profile_has_one_main_thread_although_many_rows_claim_to_be_it() {
+    let forged = Forged::new()
+        .threads(100..200, MAIN_THREAD)
+        .chunk(&[marker_for(100, 9)]);
     let profile = forged.profile();
-    let mains = profile["threads"].as_array().unwrap().iter().filter(|thread| thread["isMainThread"] == true);
+    let mains = profile["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|thread| thread["isMainThread"] == true);
     assert_eq!(mains.count(), 1);
 }
 
 #[test]
-fn all_tables_together_stay_within_what_is_promised_when_all_are_full() {
+fn all_full_tables_together_stay_within_the_documented_limit() {
     let nodes = stacks::MAX_NODES * 12 + (1 << 20) * 4;
     let raw = frames::MAX_FRAMES * (size_of::<frames::RawFrame>() + 8 + 8);
     let shown = frames::MAX_FRAMES + symbolicated::MAX_INLINED;
-    // A function and its index for each frame is more than there can be; half of them is generous.
-    let named =
-        shown * size_of::<symbolicated::NamedFrame>() + shown / 2 * (size_of::<symbolicated::Func>() + 8);
+    // Several frames share a function, so one function and index entry for two frames is a generous
+    // estimate.
+    let named = shown * size_of::<symbolicated::NamedFrame>()
+        + shown / 2 * (size_of::<symbolicated::Func>() + 8);
     let natives = frames::MAX_FRAMES / 2 * (size_of::<symbolicated::NativeSymbol>() + 8);
     let rows = 2 * store::MEMORY + sort::AT_ONCE * 5 * 8;
     let threads = thread_cap::MAX_THREADS * (size_of::<SortedThread>() + size_of::<ThreadInfo>());
     let all = nodes + raw + named + natives + rows + threads + strings::ALL_BYTES;
-    assert!(all <= MOST_MEMORY, "{nodes} {raw} {named} {natives} {rows} {threads}: {all}");
+    assert!(
+        all <= MOST_MEMORY,
+        "{nodes} {raw} {named} {natives} {rows} {threads}: {all}"
+    );
 }

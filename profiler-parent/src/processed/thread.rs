@@ -1,4 +1,4 @@
-//! One thread of the profile: who it is, then its tables.
+//! Writes one thread of the profile: its identity and lifetime, then its tables.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ fn write_head<W: Write>(process: &Process<'_>, head: &ThreadHead<'_>, out: &mut 
     write_pauses(model, out);
 }
 
-/// Writes a thread; gives the times that it spans.
+/// Writes a thread. Returns the range of its times.
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     head: &ThreadHead<'_>,
@@ -34,7 +34,7 @@ pub(super) fn write<W: Write>(
 ) -> io::Result<ShownRange> {
     out.begin_object();
     write_head(process, head, out);
-    let mut shown = ledger.samples((&sorted.samples, sorted.has_rests), out)?;
+    let mut shown = ledger.samples(&sorted.samples, sorted.has_rests, out)?;
     shown += ledger.allocations(&sorted.allocations, head.tid, out)?;
     shown += markers.finish(out)?;
     out.end_object();

@@ -1,7 +1,7 @@
-//! The largest number of threads in a profile.
+//! The limit on the number of threads in a profile.
 //!
-//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of
-//! a thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
+//! A pool may have 65,536 rows of threads, and a session any number of pools, but the data about a
+//! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
 use profiler_core::internal::profile::model::entry_counts;
@@ -9,10 +9,10 @@ use profiler_core::internal::reader::Snapshot;
 
 use super::quota::Quota;
 
-/// Most threads of a profile, those that are known from samples alone included.
+/// Limit on the threads of a profile, including threads that are known only from samples.
 pub(super) const MAX_THREADS: usize = 1 << 13;
 
-/// See the [module](self).
+/// The number of threads that are kept and left out.
 #[derive(Debug)]
 pub(super) struct ThreadCap {
     quota: Quota,
@@ -22,19 +22,25 @@ pub(super) struct ThreadCap {
 
 impl ThreadCap {
     pub(super) fn new(processes: usize) -> Self {
-        Self { quota: Quota::new(0, MAX_THREADS, processes), kept: 0, left_out: 0 }
+        Self {
+            quota: Quota::new(0, MAX_THREADS, processes),
+            kept: 0,
+            left_out: 0,
+        }
     }
 
-    /// The next process begins.
+    /// Begins the next process.
     pub(super) fn begin_process(&mut self, is_root: bool) {
         self.quota.begin(self.kept, is_root);
     }
 
-    /// Leaves out threads that are too many, those with nothing of their own first.
+    /// Removes the threads that do not fit, first those without chunks.
     pub(super) fn keep(&mut self, snapshot: &mut Snapshot) {
         let room = self.quota.limit().saturating_sub(self.kept);
         if snapshot.threads.len() > room {
-            snapshot.threads.sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
+            snapshot
+                .threads
+                .sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
             for thread in snapshot.threads.drain(room..) {
                 snapshot.gone += entry_counts(&thread, 0);
                 self.left_out += 1;
@@ -44,14 +50,14 @@ impl ThreadCap {
         self.kept += snapshot.threads.len();
     }
 
-    /// Whether there is room for another; then it is taken.
+    /// Adds one more thread. Returns whether it fits.
     pub(super) fn one_more(&mut self) -> bool {
         let fits = self.kept < self.quota.limit();
         self.kept += usize::from(fits);
         fits
     }
 
-    /// How many threads were left out.
+    /// Number of threads that were left out.
     pub(super) const fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -1,16 +1,18 @@
-//! Which threads the viewer shows first, and which one it opens with.
+//! Chooses the threads that a viewer shows at first, and the thread that it selects.
 //!
-//! Main threads name their processes, so those of the busiest processes are shown, the root's always; and
-//! with them the busiest threads of all. Everything else is one click away.
+//! A main thread represents its process, so the main threads of the busiest processes are shown,
+//! and always the main thread of the root. The busiest other threads of these processes are shown
+//! as well. The user can show all others in the viewer.
 
 use std::collections::HashMap;
 
-/// Most processes, and most other threads, that are shown at first.
+/// Limit on the processes, and on the other threads, that are shown at first.
 const MOST: usize = 15;
-/// A thread that does less than this part of what the busiest does is not shown at first.
+/// A thread is not shown at first if its activity is less than a twentieth of that of the busiest
+/// thread.
 const LEAST_SHARE: u64 = 20;
 
-/// What decides whether a thread is shown.
+/// The properties of a thread that decide whether it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Activity {
     /// Number of its process.
@@ -22,7 +24,8 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Processor time counts before samples, samples before markers.
+    /// The activity of a thread: processor time if any thread has some, otherwise samples,
+    /// otherwise markers. `best` contains the maximum of each.
     const fn score(&self, best: &Self) -> u64 {
         if best.cpu_ns > 0 {
             self.cpu_ns
@@ -34,21 +37,23 @@ impl Activity {
     }
 }
 
-/// The threads that are shown first, in order, and the one to open with.
+/// The threads that are shown at first, in order, and the selected thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Visible {
     pub(super) threads: Vec<usize>,
     pub(super) selected: usize,
 }
 
-/// Chooses among all threads of the profile, the root's process being number 0.
+/// Chooses among all threads of the profile. The root is process number 0.
 pub(super) fn choose(threads: &[Activity]) -> Visible {
-    let best = threads.iter().fold(Activity::default(), |best, thread| Activity {
-        cpu_ns: best.cpu_ns.max(thread.cpu_ns),
-        busy_samples: best.busy_samples.max(thread.busy_samples),
-        markers: best.markers.max(thread.markers),
-        ..best
-    });
+    let best = threads
+        .iter()
+        .fold(Activity::default(), |best, thread| Activity {
+            cpu_ns: best.cpu_ns.max(thread.cpu_ns),
+            busy_samples: best.busy_samples.max(thread.busy_samples),
+            markers: best.markers.max(thread.markers),
+            ..best
+        });
     let scores: Vec<u64> = threads.iter().map(|thread| thread.score(&best)).collect();
     let most = scores.iter().copied().max().unwrap_or(0);
     let mut by_process: HashMap<usize, u64> = HashMap::new();
@@ -57,10 +62,15 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
         *sum = sum.saturating_add(*score);
     }
     let score_at = |place: usize| scores.get(place).copied().unwrap_or(0);
-    let (mut mains, mut others): (Vec<_>, Vec<_>) =
-        threads.iter().enumerate().partition(|(_, thread)| thread.is_main);
+    let (mut mains, mut others): (Vec<_>, Vec<_>) = threads
+        .iter()
+        .enumerate()
+        .partition(|(_, thread)| thread.is_main);
     mains.sort_by_cached_key(|(_, main)| {
-        (main.process != 0, std::cmp::Reverse(by_process.get(&main.process).copied()))
+        (
+            main.process != 0,
+            std::cmp::Reverse(by_process.get(&main.process).copied()),
+        )
     });
     mains.truncate(MOST);
     others.retain(|(place, thread)| {
@@ -69,10 +79,22 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
     });
     others.sort_by_key(|(place, _)| std::cmp::Reverse(score_at(*place)));
     others.truncate(MOST);
-    let mut shown: Vec<usize> = mains.iter().chain(&others).map(|(place, _)| *place).collect();
+    let mut shown: Vec<usize> = mains
+        .iter()
+        .chain(&others)
+        .map(|(place, _)| *place)
+        .collect();
     shown.sort_unstable();
-    let selected = shown.iter().copied().rev().max_by_key(|place| score_at(*place)).unwrap_or(0);
-    Visible { threads: shown, selected }
+    let selected = shown
+        .iter()
+        .copied()
+        .rev()
+        .max_by_key(|place| score_at(*place))
+        .unwrap_or(0);
+    Visible {
+        threads: shown,
+        selected,
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +102,12 @@ mod tests {
     use super::*;
 
     fn thread(process: usize, is_main: bool, cpu_ns: u64) -> Activity {
-        Activity { process, is_main, cpu_ns, ..Activity::default() }
+        Activity {
+            process,
+            is_main,
+            cpu_ns,
+            ..Activity::default()
+        }
     }
 
     #[test]
@@ -92,21 +119,45 @@ mod tests {
             thread(1, false, 1000),
             thread(1, false, 900),
         ];
-        assert_eq!(choose(&threads), Visible { threads: vec![0, 2, 3, 4], selected: 3 });
+        assert_eq!(
+            choose(&threads),
+            Visible {
+                threads: vec![0, 2, 3, 4],
+                selected: 3
+            }
+        );
     }
 
     #[test]
-    fn of_many_processes_the_busiest_and_the_root_are_shown() {
-        let threads: Vec<_> = (0..100).map(|number| thread(number, true, number as u64)).collect();
+    fn the_root_and_the_busiest_of_many_processes_are_shown() {
+        let threads: Vec<_> = (0..100)
+            .map(|number| thread(number, true, number as u64))
+            .collect();
         let visible = choose(&threads);
         assert_eq!(visible.threads.len(), MOST);
-        assert_eq!((visible.threads[0], visible.threads[1], visible.selected), (0, 86, 99));
+        assert_eq!(
+            (visible.threads[0], visible.threads[1], visible.selected),
+            (0, 86, 99)
+        );
     }
 
     #[test]
-    fn without_samples_markers_count() {
+    fn markers_count_if_there_are_no_samples() {
         let quiet = thread(0, true, 0);
-        let threads = [quiet, Activity { markers: 7, is_main: false, ..quiet }];
-        assert_eq!(choose(&threads), Visible { threads: vec![0, 1], selected: 1 });
+        let threads = [
+            quiet,
+            Activity {
+                markers: 7,
+                is_main: false,
+                ..quiet
+            },
+        ];
+        assert_eq!(
+            choose(&threads),
+            Visible {
+                threads: vec![0, 1],
+                selected: 1
+            }
+        );
     }
 }

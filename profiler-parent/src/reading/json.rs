@@ -1,34 +1,34 @@
 //! Objects and lists in a JSON text, read member by member and item by item.
 //!
-//! Used by every reader in this module. A type says with [`Members`] what it takes of an object,
-//! with [`Items`] what it takes of a list; nothing else of the text is kept.
+//! Used by every reader in this module. A type declares with [`Members`] which members of an object
+//! it takes, and with [`Items`] which items of a list; all other text is skipped.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What takes the members of an object.
+/// A receiver of the members of an object.
 pub(super) trait Members {
-    /// What a message calls the object.
+    /// The object's name in error messages.
     const NAME: &'static str;
 
-    /// Takes the value of a member from `map`. What is not wanted is passed over with [`skip`].
+    /// Takes the value of a member from `map`. [`skip`] passes over an unwanted value.
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// Reads an object into what takes its members.
+/// Reads an object into a receiver of its members.
 pub(super) struct Object<'t, T>(pub(super) &'t mut T);
 
-/// What takes the items of a list.
+/// A receiver of the items of a list.
 pub(super) trait Items {
-    /// What a message calls the list.
+    /// The list's name in error messages.
     const NAME: &'static str;
 
     /// Takes the next item; false at the end.
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error>;
 }
 
-/// Reads a list into what takes its items.
+/// Reads a list into a receiver of its items.
 pub(super) struct List<'t, T>(pub(super) &'t mut T);
 
 /// Passes over the value of a member.
@@ -36,8 +36,10 @@ pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> 
     map.next_value::<IgnoredAny>().map(drop)
 }
 
-/// The value of a member, which is an object.
-pub(super) fn object<'de, T: Members + Default, A: MapAccess<'de>>(map: &mut A) -> Result<T, A::Error> {
+/// Reads the value of a member that is an object.
+pub(super) fn object<'de, T: Members + Default, A: MapAccess<'de>>(
+    map: &mut A,
+) -> Result<T, A::Error> {
     let mut object = T::default();
     map.next_value_seed(Object(&mut object))?;
     Ok(object)

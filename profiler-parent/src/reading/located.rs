@@ -1,7 +1,9 @@
-//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address that gets one.
+//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address that
+//! gets a name.
 //!
-//! The same address is another place for a caller than for the innermost function, and may be several functions that
-//! the compiler made one; so a stack of the file becomes one node as a caller and another as a leaf.
+//! Used by [`super::reader`]. The same address means different code for a caller and for the
+//! innermost function, and may stand for several inlined functions. So a stack of the file becomes
+//! one node as a caller and another as a leaf.
 
 use std::collections::HashMap;
 
@@ -10,14 +12,14 @@ use super::namer::{Namer, UNNAMED};
 use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
 use super::thread::RawThread;
 
-/// What the names come from.
+/// The sources of names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'n> {
     pub(super) libs: &'n AddressMap<'n>,
     pub(super) namer: &'n Namer,
 }
 
-/// Tables while they grow; everything in them is there once.
+/// Tables that are being built; each entry is unique.
 #[derive(Debug, Default)]
 pub(super) struct Located {
     pub(super) tables: Tables,
@@ -27,12 +29,12 @@ pub(super) struct Located {
     nodes: HashMap<(Option<NodeId>, FrameId), NodeId>,
     /// The frames at a location, the outermost first.
     known: HashMap<(usize, bool, Option<u32>), Vec<FrameId>>,
-    /// The node of each stack of the file, for what it calls.
+    /// The node of each stack of the file, as a caller.
     callers: Vec<Option<NodeId>>,
 }
 
 impl Located {
-    /// The tables of a thread but for its leaves.
+    /// The tables of a thread without its leaves.
     pub(super) fn of(thread: &RawThread, names: Names<'_>) -> Self {
         let mut located = Self::default();
         let [prefixes, frames] = &thread.stacks.0;
@@ -43,46 +45,96 @@ impl Located {
         located
     }
 
-    /// The node of a stack that nothing was called from. A row of the file's table.
-    pub(super) fn leaf(&mut self, thread: &RawThread, stack: usize, names: Names<'_>) -> Option<NodeId> {
-        (stack < self.callers.len()).then(|| self.node(thread, stack, true, names)).flatten()
+    /// The node of a stack as a leaf. `stack` is a row of the file's table.
+    pub(super) fn leaf(
+        &mut self,
+        thread: &RawThread,
+        stack: usize,
+        names: Names<'_>,
+    ) -> Option<NodeId> {
+        (stack < self.callers.len())
+            .then(|| self.node(thread, stack, true, names))
+            .flatten()
     }
 
-    fn node(&mut self, thread: &RawThread, row: usize, is_leaf: bool, names: Names<'_>) -> Option<NodeId> {
+    fn node(
+        &mut self,
+        thread: &RawThread,
+        row: usize,
+        is_leaf: bool,
+        names: Names<'_>,
+    ) -> Option<NodeId> {
         let caller = thread.stacks.index(0, row).filter(|caller| *caller < row);
         let mut node = caller.and_then(|caller| self.callers.get(caller).copied().flatten());
-        let Some(frame) = thread.stacks.index(1, row) else { return node };
-        let line = thread.frames.index(1, frame).filter(|line| *line > 0).map(narrow);
-        let Some(text) = thread.frames.index(0, frame) else { return node };
+        let Some(frame) = thread.stacks.index(1, row) else {
+            return node;
+        };
+        let line = thread
+            .frames
+            .index(1, frame)
+            .filter(|line| *line > 0)
+            .map(narrow);
+        let Some(text) = thread.frames.index(0, frame) else {
+            return node;
+        };
         for frame in self.at(thread, (text, is_leaf, line), names) {
             node = Some(self.intern_node(node, frame));
         }
         node
     }
 
-    fn at(&mut self, thread: &RawThread, key: (usize, bool, Option<u32>), names: Names<'_>) -> Vec<FrameId> {
+    fn at(
+        &mut self,
+        thread: &RawThread,
+        key: (usize, bool, Option<u32>),
+        names: Names<'_>,
+    ) -> Vec<FrameId> {
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
         let text = thread.strings.get(key.0).map(String::as_str);
-        let frames = text.map(|text| self.locate(text, key.1, key.2, names)).unwrap_or_default();
+        let frames = text
+            .map(|text| self.locate(text, key.1, key.2, names))
+            .unwrap_or_default();
         self.known.insert(key, frames.clone());
         frames
     }
 
-    fn locate(&mut self, text: &str, is_leaf: bool, line: Option<u32>, names: Names<'_>) -> Vec<FrameId> {
+    fn locate(
+        &mut self,
+        text: &str,
+        is_leaf: bool,
+        line: Option<u32>,
+        names: Names<'_>,
+    ) -> Vec<FrameId> {
         let Some((lib, address)) = names.libs.find(text) else {
-            let func = Func { name: self.text(text), file: None, line, column: None, library: None };
+            let func = Func {
+                name: self.text(text),
+                file: None,
+                line,
+                column: None,
+                library: None,
+            };
             return vec![self.frame(func, line, None)];
         };
         let library = Some(self.text(&lib.name));
         let address = code_of(address, is_leaf);
         let found = names.namer.frames(lib, address);
         if found.is_empty() {
-            let shown = if is_leaf { address } else { address.saturating_add(1) };
+            let shown = if is_leaf {
+                address
+            } else {
+                address.saturating_add(1)
+            };
             let name = self.text(&format!("{}+{shown:#x}", lib.name));
             return vec![self.frame(
-                Func { name, file: None, line: None, column: None, library },
+                Func {
+                    name,
+                    file: None,
+                    line: None,
+                    column: None,
+                    library,
+                },
                 None,
                 Some(address),
             )];
@@ -91,7 +143,17 @@ impl Located {
             let name = self.text(place.function.as_deref().unwrap_or(UNNAMED));
             let file = place.file.as_deref().map(|file| self.text(file));
             let line = (place.line > 0).then_some(place.line);
-            self.frame(Func { name, file, line: None, column: None, library }, line, Some(address))
+            self.frame(
+                Func {
+                    name,
+                    file,
+                    line: None,
+                    column: None,
+                    library,
+                },
+                line,
+                Some(address),
+            )
         };
         found.iter().rev().map(frame).collect()
     }
@@ -113,10 +175,17 @@ impl Located {
             next
         });
         let next = FrameId(narrow(self.tables.frames.len()));
-        *self.frames.entry(Frame { func, line, address }).or_insert_with_key(|frame| {
-            self.tables.frames.push(*frame);
-            next
-        })
+        *self
+            .frames
+            .entry(Frame {
+                func,
+                line,
+                address,
+            })
+            .or_insert_with_key(|frame| {
+                self.tables.frames.push(*frame);
+                next
+            })
     }
 
     fn intern_node(&mut self, caller: Option<NodeId>, frame: FrameId) -> NodeId {
@@ -138,29 +207,57 @@ mod tests {
         let stacks = Table::of([vec![f64::NAN, 0.0, 7.0], vec![0.0, 0.0, 1.0]]);
         let frames = Table::of([vec![0.0, 1.0], vec![f64::NAN, 12.0]]);
         let strings = vec!["0x1010".to_owned(), "label".to_owned()];
-        let thread = RawThread { stacks, frames, strings, ..RawThread::default() };
-        let lib = serde_json::from_str(r#"{"name":"libx.so","start":4096,"end":8192,"offset":0}"#).unwrap();
+        let thread = RawThread {
+            stacks,
+            frames,
+            strings,
+            ..RawThread::default()
+        };
+        let lib = serde_json::from_str(r#"{"name":"libx.so","start":4096,"end":8192,"offset":0}"#)
+            .unwrap();
         let libs = [lib];
-        let (libs, namer) = (AddressMap::of(&libs), Namer::default());
-        let names = Names { libs: &libs, namer: &namer };
+        let libs = AddressMap::of(&libs);
+        let namer = Namer::default();
+        let names = Names {
+            libs: &libs,
+            namer: &namer,
+        };
         let mut located = Located::of(&thread, names);
         let leaf = located.leaf(&thread, 1, names).unwrap();
-        let shown: Vec<_> = located.tables.stack(leaf).map(|(_, frame)| frame.address).collect();
-        assert_eq!(shown, [Some(0x10), Some(0xf)], "the call is one byte before where it returns to");
+        let shown: Vec<_> = located
+            .tables
+            .stack(leaf)
+            .map(|(_, frame)| frame.address)
+            .collect();
+        assert_eq!(
+            shown,
+            [Some(0x10), Some(0xf)],
+            "a call is one byte before its return address"
+        );
         let label = located.leaf(&thread, 2, names).unwrap();
         let (_, frame) = located.tables.stack(label).next().unwrap();
         let function = located.tables.function(frame.func).unwrap();
         assert_eq!((function.name, function.line), ("label", Some(12)));
-        assert_eq!(located.tables.stack(label).count(), 1, "a caller behind its stack is none");
+        assert_eq!(
+            located.tables.stack(label).count(),
+            1,
+            "a caller with a larger row number is ignored"
+        );
         assert_eq!(located.leaf(&thread, 3, names), None);
     }
 
     #[test]
     fn an_address_without_a_name_is_library_and_offset() {
-        let lib = serde_json::from_str(r#"{"name":"libx.so","start":4096,"end":8192,"offset":256}"#).unwrap();
+        let lib =
+            serde_json::from_str(r#"{"name":"libx.so","start":4096,"end":8192,"offset":256}"#)
+                .unwrap();
         let libs = [lib];
-        let (libs, namer) = (AddressMap::of(&libs), Namer::default());
-        let names = Names { libs: &libs, namer: &namer };
+        let libs = AddressMap::of(&libs);
+        let namer = Namer::default();
+        let names = Names {
+            libs: &libs,
+            namer: &namer,
+        };
         let name = |text: &str| {
             let mut located = Located::default();
             let frame = located.locate(text, true, None, names).remove(0);

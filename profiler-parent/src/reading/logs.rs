@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The logs of one process's object. In the processed format they are those of all processes.
+/// The logs of one process's object. In the processed format they contain all processes.
 #[derive(Debug, Default)]
 pub struct Logs {
     /// `profilingLog`, by process.
@@ -14,10 +14,10 @@ pub struct Logs {
     pub gathering: BTreeMap<String, GatheringLog>,
 }
 
-/// What a process says about its entries.
+/// A process's log of its entries.
 #[derive(Debug, Deserialize)]
 pub struct ProfilingLog {
-    /// All of its threads together.
+    /// The sum over all of its threads.
     pub total: Option<EntryTotals>,
 }
 
@@ -30,22 +30,27 @@ pub struct EntryTotals {
     pub delivered: u64,
     /// Entries that were evicted.
     pub evicted: u64,
-    /// Entries that were not complete.
+    /// Entries that were incomplete.
     pub unfinished: u64,
-    /// The sum of the drops, and each reason by its name.
+    /// The sum of the drops, and the count of each reason by its name.
     #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
+    drop_counts: BTreeMap<String, Value>,
 }
 
 impl EntryTotals {
     /// Dropped entries by reason.
     pub fn into_dropped(self) -> BTreeMap<String, u64> {
-        let reasons = self.rest.into_iter().filter(|(name, _)| name != "dropped");
-        reasons.filter_map(|(name, count)| Some((name, count.as_u64()?))).collect()
+        let reasons = self
+            .drop_counts
+            .into_iter()
+            .filter(|(name, _)| name != "dropped");
+        reasons
+            .filter_map(|(name, count)| Some((name, count.as_u64()?)))
+            .collect()
     }
 }
 
-/// What a capture says about its course.
+/// A capture's log.
 #[derive(Debug, Deserialize)]
 pub struct GatheringLog {
     /// Every process of the session.
@@ -56,9 +61,9 @@ pub struct GatheringLog {
 /// One process in a capture.
 #[derive(Debug, Deserialize)]
 pub struct GatheredProcess {
-    /// Its name.
+    /// Display name.
     pub name: String,
-    /// Its number.
+    /// Process id in the system.
     pub pid: u64,
     /// How complete its data is, in words.
     pub verdict: String,
@@ -70,7 +75,7 @@ pub struct GatheredProcess {
     pub delivered: u64,
     /// Entries that were evicted.
     pub evicted: u64,
-    /// Entries that were not complete.
+    /// Entries that were incomplete.
     pub unfinished: u64,
     /// Dropped entries by reason.
     pub dropped: BTreeMap<String, u64>,

@@ -1,4 +1,5 @@
-//! The markers of a thread as they stand in the file, in either form: rows (Gecko), or a column per key (processed).
+//! The markers of a thread as the file has them, in either form: rows (Gecko), or a column per key
+//! (processed).
 //!
 //! Payloads stay text until they are written again.
 
@@ -10,15 +11,15 @@ use serde_json::value::RawValue;
 use super::json::{Items, List, Members, skip};
 use super::table::column;
 
-/// Columns but for the payload, in the Gecko form's order of rows.
+/// The columns without the payload, in the order of the Gecko form's rows.
 const KEYS: [&str; 5] = ["name", "startTime", "endTime", "phase", "category"];
-/// Where the payload stands in a row of a file that does not say it.
+/// The place of the payload in a row of a file without a schema.
 const DATA: usize = 5;
 
-/// A marker; what it does not have is NaN.
+/// A marker; missing numbers are NaN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawMarker<'m> {
-    /// A place in the thread's or the profile's texts.
+    /// An index into the thread's or the profile's texts.
     pub(crate) name: f64,
     /// Milliseconds.
     pub(crate) start: f64,
@@ -39,7 +40,7 @@ pub(crate) struct RawMarkers {
 }
 
 impl RawMarkers {
-    /// In the order of the file.
+    /// Iterates in the order of the file.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RawMarker<'_>> {
         let [names, starts, ends, phases, categories] = &self.columns;
         let at = |column: &[f64], row: usize| column.get(row).copied().unwrap_or(f64::NAN);
@@ -49,13 +50,20 @@ impl RawMarkers {
             end: at(ends, row),
             phase: at(phases, row),
             category: at(categories, row),
-            data: self.data.get(row).and_then(|data| Some(data.as_ref()?.get())),
+            data: self
+                .data
+                .get(row)
+                .and_then(|data| Some(data.as_ref()?.get())),
         })
     }
 
     fn push_row(&mut self, row: &RawValue, places: &[usize; KEYS.len()], data: usize) {
         let cells: Vec<&RawValue> = serde_json::from_str(row.get()).unwrap_or_default();
-        let number = |place: usize| cells.get(place).and_then(|cell| cell.get().parse::<f64>().ok());
+        let number = |place: usize| {
+            cells
+                .get(place)
+                .and_then(|cell| cell.get().parse::<f64>().ok())
+        };
         for (column, place) in self.columns.iter_mut().zip(places) {
             column.push(number(*place).unwrap_or(f64::NAN));
         }
@@ -73,7 +81,11 @@ pub(super) struct ReadMarkers {
 
 impl Default for ReadMarkers {
     fn default() -> Self {
-        Self { markers: RawMarkers::default(), places: std::array::from_fn(|place| place), data: DATA }
+        Self {
+            markers: RawMarkers::default(),
+            places: std::array::from_fn(|place| place),
+            data: DATA,
+        }
     }
 }
 
@@ -82,7 +94,10 @@ impl Members for ReadMarkers {
 
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         let place = KEYS.iter().position(|known| *known == key);
-        match (key, place.and_then(|place| self.markers.columns.get_mut(place))) {
+        match (
+            key,
+            place.and_then(|place| self.markers.columns.get_mut(place)),
+        ) {
             ("schema", _) => {
                 let schema: HashMap<String, usize> = map.next_value()?;
                 let place = |key: &str| schema.get(key).copied().unwrap_or(usize::MAX);
@@ -96,12 +111,14 @@ impl Members for ReadMarkers {
     }
 }
 
-/// Rows, or the payloads alone.
+/// Reads rows, or the payloads alone.
 impl Items for ReadMarkers {
     const NAME: &'static str = "markers' data";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let Some(item) = items.next_element::<Box<RawValue>>()? else { return Ok(false) };
+        let Some(item) = items.next_element::<Box<RawValue>>()? else {
+            return Ok(false);
+        };
         match item.get().as_bytes().first() {
             Some(b'[') => self.markers.push_row(&item, &self.places, self.data),
             Some(b'{') => self.markers.data.push(Some(item)),

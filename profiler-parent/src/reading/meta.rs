@@ -1,4 +1,4 @@
-//! What a profile says about itself: its member `meta`.
+//! The member `meta` of a profile, which describes it.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::table::as_index;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
-    /// Name of the application, or of a process of it.
+    /// Name of the application, or of one of its processes.
     pub product: Option<String>,
     /// Milliseconds between two samples.
     pub interval: Option<f64>,
@@ -60,14 +60,14 @@ struct SchemaField {
     format: Value,
 }
 
-/// A field of a payload whose value is a place in the texts.
+/// A field of a payload whose value is an index into the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextField {
     pub(crate) key: String,
     pub(crate) flow: Option<Flow>,
 }
 
-/// What a flow does at a marker.
+/// A marker's effect on a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Goes,
@@ -80,7 +80,7 @@ impl Meta {
         self.preprocessed_profile_version.is_some()
     }
 
-    /// Nanoseconds in one unit of processor time; `None` if it is counted in something that is no time.
+    /// Nanoseconds in one unit of processor time; `None` if the unit is not a unit of time.
     pub fn cpu_unit_ns(&self) -> Option<f64> {
         match self.sample_units.as_ref()?.cpu.as_deref()? {
             "ns" => Some(1.0),
@@ -89,9 +89,13 @@ impl Meta {
         }
     }
 
-    /// What a sample that has none before it stands for, in nanoseconds.
+    /// The duration of a sample without a predecessor, in nanoseconds.
     pub(crate) fn interval_ns(&self) -> i64 {
-        (self.interval.filter(|ms| ms.is_finite() && *ms > 0.0).unwrap_or(1.0) * 1e6) as i64
+        (self
+            .interval
+            .filter(|ms| ms.is_finite() && *ms > 0.0)
+            .unwrap_or(1.0)
+            * 1e6) as i64
     }
 
     pub(crate) fn category(&self, index: f64) -> &str {
@@ -99,13 +103,21 @@ impl Meta {
         category.map_or("Other", |category| &category.name)
     }
 
-    /// The fields of a type of payload that are places in the texts.
+    /// The fields of payload types that are indices into the texts.
     pub(crate) fn text_fields(&self) -> HashMap<String, Vec<TextField>> {
         let of = |schema: &Schema| {
-            let fields = schema.data.iter().chain(&schema.fields).filter_map(text_field);
+            let fields = schema
+                .data
+                .iter()
+                .chain(&schema.fields)
+                .filter_map(text_field);
             (schema.name.clone(), fields.collect::<Vec<_>>())
         };
-        self.marker_schema.iter().map(of).filter(|(_, fields)| !fields.is_empty()).collect()
+        self.marker_schema
+            .iter()
+            .map(of)
+            .filter(|(_, fields)| !fields.is_empty())
+            .collect()
     }
 }
 
@@ -116,5 +128,8 @@ fn text_field(field: &SchemaField) -> Option<TextField> {
         "terminating-flow-id" => Some(Flow::Ends),
         _ => return None,
     };
-    Some(TextField { key: field.key.clone(), flow })
+    Some(TextField {
+        key: field.key.clone(),
+        flow,
+    })
 }

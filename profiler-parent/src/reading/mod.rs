@@ -1,9 +1,9 @@
-//! Profiles read back, in either format, compressed or not.
+//! Reads profiles, in either format, compressed or not.
 //!
-//! Called by `profiler info`, by the exports and by `profiler view`. Everything is read as a stream;
-//! what is kept is what the caller asks for. [`ProfileReader`] reads a profile twice: first what its
-//! threads refer to ([`Survey`]), then one thread at a time. Invariant: memory grows with what the
-//! file holds and is asked for, never with a number that stands in it.
+//! Called by `profiler info`, by the exports and by `profiler view`. All input is read as a stream;
+//! only the requested data is kept. [`ProfileReader`] reads a profile twice: first the data that
+//! its threads refer to ([`Survey`]), then one thread at a time. Invariant: memory grows with the
+//! amount of requested data in the file, never with a number in the file.
 //!
 //! ```text
 //! text ─▶ walk ─▶ survey        libraries, names, shared tables   (held)

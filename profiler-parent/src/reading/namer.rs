@@ -1,6 +1,8 @@
-//! Names of addresses in a profile that has none, from the files of this machine: as `profiler view` answers for them.
+//! Names the addresses of a profile without names, from the files of this machine, as
+//! `profiler view` does.
 //!
-//! Addresses are collected first, then every file is read once. What has no names is said, with the reason.
+//! Addresses are collected first, then every file is read once. Libraries without names are
+//! reported, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,10 +13,10 @@ use super::addresses::Lib;
 use crate::symbols::server_api::Library;
 use crate::symbols::{ModuleKey, Place, SourceFrame, SymbolOptions, Symbols, Wanted};
 
-/// A function of which only file and line are known.
+/// The name that is shown for a function whose file and line are known, but not its name.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
-/// A library of which no address has a name.
+/// A library whose addresses have no names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Nameless {
     /// Its name.
@@ -26,56 +28,73 @@ pub struct Nameless {
 /// Path and build id.
 type Key = (String, Vec<u8>);
 
-/// See the [module](self).
+/// Collects addresses, then looks up their names.
 #[derive(Debug, Default)]
 pub(super) struct Namer {
-    /// With the library's name.
+    /// The requested addresses, with the library's name.
     asked: BTreeMap<Key, (String, BTreeSet<u64>)>,
     found: HashMap<Key, HashMap<u64, Arc<Place>>>,
     nameless: Vec<Nameless>,
 }
 
 impl Namer {
-    /// Wants to know an address.
+    /// Requests the name of an address.
     pub(super) fn ask(&mut self, lib: &Lib, address: u64) {
-        let (_, addresses) =
-            self.asked.entry(key(lib)).or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
+        let (_, addresses) = self
+            .asked
+            .entry(key(lib))
+            .or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
         addresses.insert(address);
     }
 
-    /// Looks up all that was asked for.
+    /// Looks up all requested addresses.
     pub(super) fn look_up(&mut self, options: SymbolOptions) {
         let mut symbols = Symbols::new(options);
         let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
-        let wanted = asked.iter().map(|((path, build_id), (_, addresses))| Wanted {
-            module: ModuleKey { path, build_id },
-            addresses: addresses.iter().copied().collect(),
-        });
+        let wanted = asked
+            .iter()
+            .map(|((path, build_id), (_, addresses))| Wanted {
+                module: ModuleKey { path, build_id },
+                addresses: addresses.iter().copied().collect(),
+            });
         let places = symbols.resolve_all(&wanted.collect::<Vec<_>>(), &mut |_| {});
         let reports = symbols.reports();
         for ((key, (name, addresses)), places) in asked.into_iter().zip(places) {
-            let nameless = |why: String| Nameless { library: name.clone(), why };
+            let nameless = |why: String| Nameless {
+                library: name.clone(),
+                why,
+            };
             if key.0.is_empty() {
-                self.nameless.push(nameless("the profile does not say where it was".to_owned()));
+                self.nameless
+                    .push(nameless("the profile does not contain its path".to_owned()));
                 continue;
             }
             if !places.iter().any(|place| place.is_named()) {
                 let report = reports.iter().find(|report| report.path == key.0);
-                let problem = report.and_then(|report| report.problems.first().map(ToString::to_string));
-                self.nameless.push(nameless(problem.unwrap_or_else(|| "it has no symbols".to_owned())));
+                let problem =
+                    report.and_then(|report| report.problems.first().map(ToString::to_string));
+                self.nameless.push(nameless(
+                    problem.unwrap_or_else(|| "it has no symbols".to_owned()),
+                ));
             }
-            self.found.insert(key, addresses.into_iter().zip(places).collect());
+            self.found
+                .insert(key, addresses.into_iter().zip(places).collect());
         }
     }
 
-    /// The functions at an address with their files and lines, the innermost first; none if they are
-    /// not known.
+    /// The functions at an address with their files and lines, the innermost first; none if they
+    /// are unknown.
     pub(super) fn frames(&self, lib: &Lib, address: u64) -> &[SourceFrame] {
-        let place = self.found.get(&key(lib)).and_then(|places| places.get(&address));
-        place.filter(|place| place.is_named()).map_or(&[], |place| &place.frames)
+        let place = self
+            .found
+            .get(&key(lib))
+            .and_then(|places| places.get(&address));
+        place
+            .filter(|place| place.is_named())
+            .map_or(&[], |place| &place.frames)
     }
 
-    /// Libraries of which no address has a name.
+    /// The libraries whose addresses have no names.
     pub(super) fn into_nameless(self) -> Vec<Nameless> {
         self.nameless
     }

@@ -1,7 +1,8 @@
-//! A profile in a file, read as a stream: first what its threads refer to, then one thread at a time.
+//! Reads a profile file as a stream: first the data that its threads refer to, then one thread at a
+//! time.
 //!
-//! Called by `profiler info` and by every export. Held is what the [survey](super::survey) holds, and
-//! one thread; never the text of the file.
+//! Called by `profiler info` and by every export. Invariant: memory holds the
+//! [survey](super::survey) and one thread, never the text of the file.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -19,7 +20,7 @@ use super::text::text;
 use super::thread::{MAIN_THREAD, RawThread, ReadThread};
 use super::walk::{PartId, Visit, walk};
 
-/// Why a profile cannot be read.
+/// The reason why a profile cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -28,16 +29,16 @@ pub enum ReadError {
     Read {
         /// The profile.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a profile.
     #[error("{} is not a profile: {why}", path.display())]
     NotAProfile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, in words.
         why: String,
     },
 }
@@ -45,27 +46,27 @@ pub enum ReadError {
 /// A thread of a profile.
 #[derive(Debug)]
 pub struct Thread<'t> {
-    /// The object that it is in.
+    /// The object that contains it.
     pub part: PartId,
     /// Its process's name.
     pub(crate) process: &'t str,
-    /// Its name as it is shown.
+    /// Its display name.
     pub(crate) name: &'t str,
-    /// The thread as it stands in the file.
+    /// The thread as the file has it.
     pub raw: &'t RawThread,
-    /// What its samples refer to.
+    /// The tables that its samples refer to.
     pub tables: &'t Tables,
-    /// Whether the tables are its own (Gecko format), and not those of all threads.
+    /// Whether the tables are its own (Gecko format), and not shared by all threads.
     pub has_own_tables: bool,
     /// The stack of each sample.
     pub nodes: &'t [Option<NodeId>],
-    /// What the names and texts of its markers are places in.
+    /// The texts that the names and texts of its markers index.
     pub(crate) texts: &'t [String],
 }
 
-/// Takes the threads of a profile.
+/// Receives the threads of a profile.
 pub trait ThreadSink {
-    /// Why it can take no more.
+    /// The reason why the sink cannot receive more threads.
     type Error: From<ReadError>;
     /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
@@ -77,7 +78,7 @@ pub trait ThreadSink {
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), Self::Error>;
 }
 
-/// See the [module](self).
+/// Reads a profile twice: on opening, and for its threads.
 #[derive(Debug)]
 pub struct ProfileReader {
     path: PathBuf,
@@ -88,28 +89,39 @@ pub struct ProfileReader {
 }
 
 impl ProfileReader {
-    /// Reads a profile once, compressed or not, and looks up the names that are wanted.
+    /// Reads a profile once, compressed or not, and looks up the requested names.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn open(path: &Path, wanted: Wanted) -> Result<Self, ReadError> {
-        let file = File::open(path).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+        let file = File::open(path).map_err(|source| ReadError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         let mut survey = Survey::new(wanted);
         let length = read(path, &file, &mut survey)?;
         if !survey.has_meta {
             let why = "it has no meta".to_owned();
-            return Err(ReadError::NotAProfile { path: path.to_owned(), why });
+            return Err(ReadError::NotAProfile {
+                path: path.to_owned(),
+                why,
+            });
         }
         survey.name();
-        Ok(Self { path: path.to_owned(), file, survey, length })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            survey,
+            length,
+        })
     }
 
-    /// Everything but the threads.
+    /// All data except the threads.
     pub const fn survey(&self) -> &Survey {
         &self.survey
     }
 
-    /// Everything but the threads.
+    /// All data except the threads.
     pub fn into_survey(self) -> Survey {
         self.survey
     }
@@ -119,12 +131,16 @@ impl ProfileReader {
         self.length
     }
 
-    /// Reads the profile again, and gives all threads to `sink` in the order of the file.
+    /// Reads the profile again, and passes all threads to `sink` in the order of the file.
     ///
     /// # Errors
     /// The error of `sink`, or [`ReadError`].
     pub fn threads<S: ThreadSink>(&self, sink: &mut S) -> Result<(), S::Error> {
-        let mut give = Give { survey: &self.survey, sink, failed: None };
+        let mut give = Give {
+            survey: &self.survey,
+            sink,
+            failed: None,
+        };
         let done = read(&self.path, &self.file, &mut give);
         match give.failed {
             Some(failed) => Err(failed),
@@ -133,16 +149,28 @@ impl ProfileReader {
     }
 }
 
-/// Walks through the text of a file, whose length is returned.
+/// Walks through the text of a file. Returns the length of the text.
 fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadError> {
-    let text = text(file).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+    let text = text(file).map_err(|source| ReadError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
     let length = Cell::new(0);
-    walk(Counted { from: text, count: &length }, visit)
-        .map_err(|error| ReadError::NotAProfile { path: path.to_owned(), why: error.to_string() })?;
+    walk(
+        Counted {
+            from: text,
+            count: &length,
+        },
+        visit,
+    )
+    .map_err(|error| ReadError::NotAProfile {
+        path: path.to_owned(),
+        why: error.to_string(),
+    })?;
     Ok(length.get())
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<'c, R> {
     from: R,
     count: &'c Cell<u64>,
@@ -156,7 +184,7 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// The second pass.
+/// The second pass: passes every thread to the sink.
 struct Give<'r, S: ThreadSink> {
     survey: &'r Survey,
     sink: &'r mut S,
@@ -165,7 +193,10 @@ struct Give<'r, S: ThreadSink> {
 
 impl<S: ThreadSink> Visit for Give<'_, S> {
     fn thread<'de, D: Deserializer<'de>>(&mut self, part: PartId, from: D) -> Result<(), D::Error> {
-        let mut read = ReadThread { with_markers: S::WITH_MARKERS, ..ReadThread::default() };
+        let mut read = ReadThread {
+            with_markers: S::WITH_MARKERS,
+            ..ReadThread::default()
+        };
         Object(&mut read).deserialize(from)?;
         self.give(part, &read.thread).map_err(|error| {
             self.failed = Some(error);
@@ -178,37 +209,68 @@ impl<S: ThreadSink> Give<'_, S> {
     fn give(&mut self, part: PartId, raw: &RawThread) -> Result<(), S::Error> {
         let survey = self.survey;
         let own = own_tables(survey, part, raw);
-        let shared = || raw.sampled_stacks().map(|stack| shared_node(stack?)).collect();
+        let shared = || {
+            raw.sampled_stacks()
+                .map(|stack| shared_node(stack?))
+                .collect()
+        };
         let (tables, nodes) = match &own {
             Some((tables, nodes)) => (tables, nodes.clone()),
             None => (&survey.tables, shared()),
         };
-        let product = survey.parts.get(part.0).and_then(|part| part.product.as_deref());
+        let product = survey
+            .parts
+            .get(part.0)
+            .and_then(|part| part.product.as_deref());
         let product = product.filter(|_| own.is_some());
-        let process = raw.process_name.as_deref().or(product).filter(|name| !name.is_empty());
+        let process = raw
+            .process_name
+            .as_deref()
+            .or(product)
+            .filter(|name| !name.is_empty());
         let thread = Thread {
             part,
-            process: process.or(survey.meta.product.as_deref()).unwrap_or("process"),
-            name: if raw.name == MAIN_THREAD { "main" } else { &raw.name },
+            process: process
+                .or(survey.meta.product.as_deref())
+                .unwrap_or("process"),
+            name: if raw.name == MAIN_THREAD {
+                "main"
+            } else {
+                &raw.name
+            },
             raw,
             tables,
             has_own_tables: own.is_some(),
             nodes: &nodes,
-            texts: if own.is_some() { &raw.strings } else { &survey.tables.texts },
+            texts: if own.is_some() {
+                &raw.strings
+            } else {
+                &survey.tables.texts
+            },
         };
         self.sink.thread(&thread, survey)
     }
 }
 
-/// The tables of a thread that brings its own, and the nodes of its samples.
-fn own_tables(survey: &Survey, at: PartId, thread: &RawThread) -> Option<(Tables, Vec<Option<NodeId>>)> {
+/// The tables of a thread that has its own, and the nodes of its samples.
+fn own_tables(
+    survey: &Survey,
+    at: PartId,
+    thread: &RawThread,
+) -> Option<(Tables, Vec<Option<NodeId>>)> {
     if survey.meta.is_processed() {
         return None;
     }
     let libs = AddressMap::of(survey.parts.get(at.0).map_or(&[], |part| &part.libs));
-    let names = Names { libs: &libs, namer: &survey.namer };
+    let names = Names {
+        libs: &libs,
+        namer: &survey.namer,
+    };
     let mut located = Located::of(thread, names);
-    let nodes = thread.sampled_stacks().map(|stack| located.leaf(thread, stack?, names)).collect();
+    let nodes = thread
+        .sampled_stacks()
+        .map(|stack| located.leaf(thread, stack?, names))
+        .collect();
     located.tables.find_leaves();
     Some((located.tables, nodes))
 }

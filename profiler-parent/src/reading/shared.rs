@@ -1,4 +1,4 @@
-//! The tables that all threads share in the processed form, as they stand in the file.
+//! The tables that all threads share in the processed form, as the file has them.
 
 use serde::de::MapAccess;
 
@@ -7,7 +7,7 @@ use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, 
 use super::table::{Columns, Table};
 
 const NONE: usize = usize::MAX;
-/// In the flags of a function: it has a resource.
+/// The flag of a function that has a resource.
 const HAS_RESOURCE: usize = 4;
 
 /// The columns that are needed.
@@ -27,7 +27,7 @@ pub(super) struct SharedTables {
 }
 
 impl SharedTables {
-    /// As all formats read them.
+    /// Converts them to the common form of all formats.
     pub(super) fn into_tables(mut self) -> Tables {
         let texts = std::mem::take(&mut self.strings);
         let [frames, ..] = &self.stacks.0;
@@ -42,7 +42,11 @@ impl SharedTables {
 
     fn node(&self, row: usize) -> Node {
         let by_offset = || row.checked_sub(self.stacks.index(2, row).filter(|offset| *offset > 0)?);
-        let caller = self.stacks.index(1, row).or_else(by_offset).filter(|caller| *caller < row);
+        let caller = self
+            .stacks
+            .index(1, row)
+            .or_else(by_offset)
+            .filter(|caller| *caller < row);
         Node {
             caller: caller.map(|caller| NodeId(narrow(caller))),
             frame: FrameId(self.stacks.index(0, row).map_or(u32::MAX, narrow)),
@@ -53,17 +57,32 @@ impl SharedTables {
         let address = self.frames.number(2, row);
         Frame {
             func: FuncId(self.frames.index(0, row).map_or(u32::MAX, narrow)),
-            line: self.frames.index(1, row).filter(|line| *line > 0).map(narrow),
+            line: self
+                .frames
+                .index(1, row)
+                .filter(|line| *line > 0)
+                .map(narrow),
             address: (address >= 0.0).then_some(address as u64),
         }
     }
 
     fn func(&self, row: usize) -> Func {
         let text = |place: Option<usize>| place.map(|place| TextId(narrow(place)));
-        let has_resource = self.funcs.index(2, row).is_none_or(|flags| flags & HAS_RESOURCE != 0);
+        let has_resource = self
+            .funcs
+            .index(2, row)
+            .is_none_or(|flags| flags & HAS_RESOURCE != 0);
         let resource = self.funcs.index(1, row).filter(|_| has_resource);
-        let source = self.funcs.index(3, row).and_then(|source| self.sources.index(0, source));
-        let at = |column| self.funcs.index(column, row).filter(|at| *at > 0).map(narrow);
+        let source = self
+            .funcs
+            .index(3, row)
+            .and_then(|source| self.sources.index(0, source));
+        let at = |column| {
+            self.funcs
+                .index(column, row)
+                .filter(|at| *at > 0)
+                .map(narrow)
+        };
         Func {
             name: TextId(self.funcs.index(0, row).map_or(u32::MAX, narrow)),
             file: text(source.or(self.funcs.index(4, row))),
@@ -73,12 +92,15 @@ impl SharedTables {
         }
     }
 
-    /// A frame without an address, of a function that does not say where it begins, is a label: it has one line.
+    /// Sets the lines of labels. A frame without an address, of a function without a start line, is
+    /// a label: it has one line.
     fn give_labels_their_lines(&self, funcs: &mut [Func]) {
         let [rows, ..] = &self.frames.0;
         for row in 0..rows.len() {
             let frame = self.frame(row);
-            let func = funcs.get_mut(frame.func.0 as usize).filter(|func| func.line.is_none());
+            let func = funcs
+                .get_mut(frame.func.0 as usize)
+                .filter(|func| func.line.is_none());
             if let Some(func) = func.filter(|_| frame.address.is_none()) {
                 func.line = frame.line;
             }
@@ -91,10 +113,22 @@ impl Members for SharedTables {
 
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "stackTable" => self.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?,
-            "frameTable" => self.frames = map.next_value_seed(named(["func", "line", "address"]))?,
+            "stackTable" => {
+                self.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?
+            }
+            "frameTable" => {
+                self.frames = map.next_value_seed(named(["func", "line", "address"]))?
+            }
             "funcTable" => {
-                let names = ["name", "resource", "flags", "source", "fileName", "lineNumber", "columnNumber"];
+                let names = [
+                    "name",
+                    "resource",
+                    "flags",
+                    "source",
+                    "fileName",
+                    "lineNumber",
+                    "columnNumber",
+                ];
                 self.funcs = map.next_value_seed(named(names))?;
             }
             "resourceTable" => self.resources = map.next_value_seed(named(["name"]))?,

@@ -1,8 +1,9 @@
-//! What samples refer to, in one form for both formats: a tree of stacks, frames, functions, texts.
+//! The tables that samples refer to, in one form for both formats: a tree of stacks, frames,
+//! functions, texts.
 //!
-//! Made by [`super::shared`] (processed format, once) and [`super::located`] (Gecko format, per
-//! thread); read by every export and by `profiler info`. Invariant: a node's caller comes before it.
-//! All other numbers are as the file has them, so a look-up may find nothing.
+//! Created by [`super::shared`] (processed format, once) and [`super::located`] (Gecko format, per
+//! thread); read by every export and by `profiler info`. Invariant: a node's caller comes before
+//! it. All other indices are as in the file, so a look-up may find nothing.
 
 /// A stack: a frame and the stack of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,41 +27,41 @@ pub struct FuncId(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TextId(pub(crate) u32);
 
-/// See [`NodeId`].
+/// A row of the table of stacks. See [`NodeId`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) caller: Option<NodeId>,
     pub(crate) frame: FrameId,
 }
 
-/// See [`FrameId`].
+/// A row of the table of frames. See [`FrameId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(crate) func: FuncId,
-    /// From 1 on.
+    /// Counted from 1.
     pub(crate) line: Option<u32>,
     /// Relative to its library.
     pub(crate) address: Option<u64>,
 }
 
-/// See [`FuncId`].
+/// A row of the table of functions. See [`FuncId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Func {
     pub(crate) name: TextId,
     pub(crate) file: Option<TextId>,
-    /// Where it begins, from 1 on.
+    /// Its first line, counted from 1.
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
     pub(crate) library: Option<TextId>,
 }
 
-/// A function as it is shown.
+/// A function, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function<'t> {
     /// Its name, or library and offset.
     pub name: &'t str,
     pub(crate) file: Option<&'t str>,
-    /// The library that its code is in.
+    /// The library that contains its code.
     pub library: Option<&'t str>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
@@ -78,21 +79,39 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Tables that are complete.
-    pub(crate) fn new(nodes: Vec<Node>, frames: Vec<Frame>, funcs: Vec<Func>, texts: Vec<String>) -> Self {
-        let mut tables = Self { nodes, frames, funcs, texts, leaves: Vec::new() };
+    /// Creates tables from complete lists.
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        frames: Vec<Frame>,
+        funcs: Vec<Func>,
+        texts: Vec<String>,
+    ) -> Self {
+        let mut tables = Self {
+            nodes,
+            frames,
+            funcs,
+            texts,
+            leaves: Vec::new(),
+        };
         tables.find_leaves();
         tables
     }
 
-    /// Must be called after the last addition. A file may have a long chain of stacks without a
-    /// function, and samples of each of them, so the leaves are looked up once.
+    /// Finds the leaf of every stack, once for all samples, because a file may have a long chain of
+    /// stacks without a function and samples of each of them. Must be called after the last
+    /// addition.
     pub(crate) fn find_leaves(&mut self) {
         let mut leaves: Vec<Option<FrameId>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
-            let is_named = self.frame(node.frame).is_some_and(|frame| self.function(frame.func).is_some());
+            let is_named = self
+                .frame(node.frame)
+                .is_some_and(|frame| self.function(frame.func).is_some());
             let callers = || *leaves.get(node.caller?.0 as usize)?;
-            leaves.push(if is_named { Some(node.frame) } else { callers() });
+            leaves.push(if is_named {
+                Some(node.frame)
+            } else {
+                callers()
+            });
         }
         self.leaves = leaves;
     }
@@ -132,7 +151,10 @@ impl Tables {
     /// A function, if it has a name.
     pub fn function(&self, id: FuncId) -> Option<Function<'_>> {
         let func = self.funcs.get(id.0 as usize)?;
-        let text = |id: Option<TextId>| id.and_then(|id| self.text(id)).filter(|text| !text.is_empty());
+        let text = |id: Option<TextId>| {
+            id.and_then(|id| self.text(id))
+                .filter(|text| !text.is_empty())
+        };
         Some(Function {
             name: self.text(func.name)?,
             file: text(func.file),

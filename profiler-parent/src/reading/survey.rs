@@ -1,7 +1,9 @@
-//! The first pass through a profile: everything that threads refer to, in any order of the file.
+//! The first pass through a profile: collects all data that threads refer to, in any order of the
+//! file.
 //!
-//! Of threads nothing is kept but the addresses that need a name (Gecko format). Held afterwards: the
-//! tables that threads share (processed format), the libraries, and the names that were found.
+//! Used by [`super::reader`]. During the pass, only the addresses of threads that need a name are
+//! kept (Gecko format). Afterwards it holds the tables that threads share (processed format), the
+//! libraries, and the names that were found.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +22,7 @@ use super::thread::PausedRange;
 use super::walk::{PartId, Visit};
 use crate::symbols::SymbolOptions;
 
-/// What a reader of a profile needs besides its threads.
+/// The data that a reader of a profile needs besides its threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Names for addresses without one, from the files of this machine.
@@ -29,24 +31,25 @@ pub struct Wanted {
     pub logs: bool,
 }
 
-/// One process's object. In the processed format the outermost one is that of all processes.
+/// One process's object. In the processed format the outermost object describes all processes.
 #[derive(Debug, Default)]
 pub struct Part {
     /// The process's name in `meta`.
     pub product: Option<String>,
-    /// Empty unless they are wanted.
+    /// Empty unless logs are wanted.
     pub logs: Logs,
     pub(super) start_time: Option<f64>,
     pub(super) libs: Vec<Lib>,
     pub(crate) paused: Vec<PausedRange>,
-    /// Texts of locations that may be addresses: whether as a caller's, and as the innermost.
+    /// Location texts that may be addresses: whether they occur as a caller's, and as the
+    /// innermost.
     addresses: HashMap<String, [bool; 2]>,
 }
 
-/// See the [module](self).
+/// The result of the first pass: all data of a profile except its threads.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// What the profile says about itself.
+    /// The profile's `meta`.
     pub meta: Meta,
     /// The objects of processes, by [`PartId`].
     pub parts: Vec<Part>,
@@ -59,7 +62,10 @@ pub struct Survey {
 
 impl Survey {
     pub(super) fn new(wanted: Wanted) -> Self {
-        Self { wanted, ..Self::default() }
+        Self {
+            wanted,
+            ..Self::default()
+        }
     }
 
     /// Looks up the addresses that have no name. Must be called once, at the end.
@@ -67,7 +73,9 @@ impl Survey {
         for part in &mut self.parts {
             let libs = AddressMap::of(&part.libs);
             for (text, kinds) in std::mem::take(&mut part.addresses) {
-                let Some((lib, address)) = libs.find(&text) else { continue };
+                let Some((lib, address)) = libs.find(&text) else {
+                    continue;
+                };
                 for (is_leaf, wanted) in [false, true].into_iter().zip(kinds) {
                     if wanted {
                         self.namer.ask(lib, code_of(address, is_leaf));
@@ -80,15 +88,17 @@ impl Survey {
         }
     }
 
-    /// Libraries of which no address has a name.
+    /// The libraries whose addresses have no names.
     pub fn into_nameless(self) -> Vec<Nameless> {
         self.namer.into_nameless()
     }
 
-    /// How much later than the outermost process this one began to count, in milliseconds.
+    /// How much later than the outermost process's this process's time origin is, in milliseconds.
     pub(crate) fn shift_ms(&self, part: PartId) -> f64 {
         let start = self.parts.get(part.0).and_then(|part| part.start_time);
-        start.zip(self.meta.start_time).map_or(0.0, |(start, root)| start - root)
+        start
+            .zip(self.meta.start_time)
+            .map_or(0.0, |(start, root)| start - root)
     }
 }
 
@@ -97,9 +107,16 @@ impl Visit for Survey {
         self.parts.push(Part::default());
     }
 
-    fn value<'de, D: Deserializer<'de>>(&mut self, at: PartId, key: &str, from: D) -> Result<(), D::Error> {
+    fn value<'de, D: Deserializer<'de>>(
+        &mut self,
+        at: PartId,
+        key: &str,
+        from: D,
+    ) -> Result<(), D::Error> {
         let logs = self.wanted.logs;
-        let Some(part) = self.parts.get_mut(at.0) else { return Ok(()) };
+        let Some(part) = self.parts.get_mut(at.0) else {
+            return Ok(());
+        };
         match key {
             "meta" => {
                 let meta = Meta::deserialize(from)?;
@@ -135,7 +152,7 @@ impl Visit for Survey {
     }
 }
 
-/// The tables of a thread that lead from its samples to addresses.
+/// The tables of a thread that map its samples to addresses.
 #[derive(Debug, Default)]
 struct Locations {
     samples: Table<1>,
@@ -149,11 +166,20 @@ impl Locations {
     /// Notes the addresses on the stacks of samples.
     fn note(&self, addresses: &mut HashMap<String, [bool; 2]>) {
         let mut note = |stack: usize, kind: usize| {
-            let text = self.stacks.index(1, stack).and_then(|frame| self.frames.index(0, frame));
-            let text = text.and_then(|text| self.strings.get(text)).filter(|text| text.starts_with("0x"));
+            let text = self
+                .stacks
+                .index(1, stack)
+                .and_then(|frame| self.frames.index(0, frame));
+            let text = text
+                .and_then(|text| self.strings.get(text))
+                .filter(|text| text.starts_with("0x"));
             if let Some(text) = text {
                 let kinds = addresses.entry(text.clone()).or_default();
-                kinds.iter_mut().skip(kind).take(1).for_each(|wanted| *wanted = true);
+                kinds
+                    .iter_mut()
+                    .skip(kind)
+                    .take(1)
+                    .for_each(|wanted| *wanted = true);
             }
         };
         let [leaves] = &self.samples.0;
@@ -164,7 +190,9 @@ impl Locations {
             note(leaf, 1);
             let mut stack = leaf;
             while let Some(caller) = self.stacks.index(0, stack).filter(|caller| *caller < stack) {
-                let Some(is_noted) = is_noted.get_mut(caller).filter(|is_noted| !**is_noted) else { break };
+                let Some(is_noted) = is_noted.get_mut(caller).filter(|is_noted| !**is_noted) else {
+                    break;
+                };
                 *is_noted = true;
                 note(caller, 0);
                 stack = caller;
@@ -179,7 +207,9 @@ impl Members for Locations {
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "samples" => self.samples = map.next_value_seed(Columns([("stack", 0)]))?,
-            "stackTable" => self.stacks = map.next_value_seed(Columns([("prefix", 0), ("frame", 1)]))?,
+            "stackTable" => {
+                self.stacks = map.next_value_seed(Columns([("prefix", 0), ("frame", 1)]))?
+            }
             "frameTable" => self.frames = map.next_value_seed(Columns([("location", 0)]))?,
             "stringTable" => self.strings = map.next_value()?,
             _ => skip(map)?,

@@ -1,30 +1,34 @@
-//! A table of a profile, in either form: rows with a schema (Gecko), or a column per key (processed).
+//! A table of a profile, in either form: rows with a schema (Gecko), or a column per key
+//! (processed).
 //!
-//! Only the named columns are kept, as numbers; what is null or not a number is NaN.
+//! Used by every reader of this module. Only the named columns are kept, as numbers; null and
+//! values of other types become NaN.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::json::{Items, List, skip};
 
-/// The columns of a [`Columns`], in its order. Columns that are not there are empty.
+/// The columns of a [`Columns`], in its order. Missing columns are empty.
 #[derive(Debug)]
 pub struct Table<const N: usize>(
-    /// The columns; what is null or no number is NaN.
+    /// The columns; null and values of other types are NaN.
     pub [Vec<f64>; N],
-    /// What a column of weights counts.
+    /// The unit of the weights.
     pub WeightType,
 );
 
-/// What the weights of samples are.
+/// The unit of the weights of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightType {
-    /// So many samples.
+    /// A number of samples.
     #[default]
     Samples,
-    /// How long each lasted, in milliseconds.
+    /// The duration of each sample, in milliseconds.
     Milliseconds,
 }
 
@@ -40,23 +44,27 @@ impl<const N: usize> Table<N> {
         Self(columns, WeightType::Samples)
     }
 
-    /// A value that serves as an index.
+    /// A value as an index.
     pub fn index(&self, column: usize, row: usize) -> Option<usize> {
         as_index(self.number(column, row))
     }
 
-    /// A value; NaN where there is none.
+    /// A value; NaN if it is missing.
     pub fn number(&self, column: usize, row: usize) -> f64 {
-        self.0.get(column).and_then(|column| column.get(row)).copied().unwrap_or(f64::NAN)
+        self.0
+            .get(column)
+            .and_then(|column| column.get(row))
+            .copied()
+            .unwrap_or(f64::NAN)
     }
 }
 
-/// A number as an index: -1 is none, as is NaN.
+/// A number as an index; `None` for -1 and NaN.
 pub(crate) fn as_index(number: f64) -> Option<usize> {
     (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
 }
 
-/// Which columns are to be read. The place is that in rows without a schema before them.
+/// The columns to read, with their places in rows that have no schema before them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns<const N: usize>(
     /// Names, with their places in rows without a schema.
@@ -93,10 +101,17 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
                     let place = |name| schema.get(name).and_then(|place| as_index(place.0));
                     places = self.0.map(|(name, _)| place(name).unwrap_or(usize::MAX));
                 }
-                ("data", _) => map.next_value_seed(List(&mut Rows { places, table: &mut table }))?,
+                ("data", _) => map.next_value_seed(List(&mut Rows {
+                    places,
+                    table: &mut table,
+                }))?,
                 ("weightType", _) => {
                     let is_time = map.next_value::<serde_json::Value>()? == "tracing-ms";
-                    table.1 = if is_time { WeightType::Milliseconds } else { WeightType::Samples };
+                    table.1 = if is_time {
+                        WeightType::Milliseconds
+                    } else {
+                        WeightType::Samples
+                    };
                 }
                 (_, Some(values)) => *values = column(&mut map)?,
                 _ => skip(&mut map)?,
@@ -116,11 +131,19 @@ impl<const N: usize> Items for Rows<'_, N> {
     const NAME: &'static str = "rows";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, rows: &mut A) -> Result<bool, A::Error> {
-        let mut row = Row { places: self.places, at: 0, cells: [f64::NAN; N] };
+        let mut row = Row {
+            places: self.places,
+            at: 0,
+            cells: [f64::NAN; N],
+        };
         if rows.next_element_seed(List(&mut row))?.is_none() {
             return Ok(false);
         }
-        self.table.0.iter_mut().zip(row.cells).for_each(|(column, value)| column.push(value));
+        self.table
+            .0
+            .iter_mut()
+            .zip(row.cells)
+            .for_each(|(column, value)| column.push(value));
         Ok(true)
     }
 }
@@ -150,16 +173,16 @@ impl<const N: usize> Items for Row<N> {
     }
 }
 
-/// A column; null is an empty one.
+/// Reads a column; null is an empty column.
 pub(super) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
     let numbers = map.next_value::<Option<Vec<Number>>>()?.unwrap_or_default();
     Ok(numbers.into_iter().map(|number| number.0).collect())
 }
 
-/// A number, or whatever else stands in its place.
+/// A number, or another value in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number(
-    /// NaN for what is no number.
+    /// NaN for a value that is not a number.
     pub(super) f64,
 );
 
@@ -219,17 +242,28 @@ mod tests {
 
     fn read(text: &str) -> [Vec<f64>; 2] {
         let columns = Columns([("stack", 0), ("cpu", 3)]);
-        columns.deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap().0
+        columns
+            .deserialize(&mut serde_json::Deserializer::from_str(text))
+            .unwrap()
+            .0
     }
 
     #[test]
     fn rows_and_columns_are_the_same_table() {
-        let rows =
-            read(r#"{"schema":{"cpu":2,"time":1,"stack":0},"data":[[5,1.5,7],[null,2],[6,[{"x":3}],-1.5]]}"#);
-        let columns = read(r#"{"length":3,"stack":[5,null,6],"time":[1.5,2,{}],"cpu":[7,"x",-1.5]}"#);
+        let rows = read(
+            r#"{"schema":{"cpu":2,"time":1,"stack":0},"data":[[5,1.5,7],[null,2],[6,[{"x":3}],-1.5]]}"#,
+        );
+        let columns =
+            read(r#"{"length":3,"stack":[5,null,6],"time":[1.5,2,{}],"cpu":[7,"x",-1.5]}"#);
         for [stack, cpu] in [rows, columns] {
-            assert!(stack[0] == 5.0 && stack[1].is_nan() && stack[2] == 6.0, "{stack:?}");
-            assert!(cpu[0] == 7.0 && cpu[1].is_nan() && cpu[2] == -1.5, "{cpu:?}");
+            assert!(
+                stack[0] == 5.0 && stack[1].is_nan() && stack[2] == 6.0,
+                "{stack:?}"
+            );
+            assert!(
+                cpu[0] == 7.0 && cpu[1].is_nan() && cpu[2] == -1.5,
+                "{cpu:?}"
+            );
         }
     }
 
@@ -243,7 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_an_index_is_one() {
-        assert_eq!([0.0, -1.0, f64::NAN, 7.0, 1e300].map(as_index), [Some(0), None, None, Some(7), None]);
+    fn only_valid_numbers_are_indices() {
+        assert_eq!(
+            [0.0, -1.0, f64::NAN, 7.0, 1e300].map(as_index),
+            [Some(0), None, None, Some(7), None]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The text of a profile's file, compressed or not, as a stream.
 //!
-//! Used by everything here that looks into a profile, and by the `profiler` command. Reads by position, so one open
-//! file serves several readers.
+//! Used by all readers in this module, and by the `profiler` command. Reads by position, so one
+//! open file serves several readers.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -12,13 +12,13 @@ use crate::sys;
 
 const BUFFER: usize = 256 * 1024;
 
-/// Whether a file is compressed. Its first bytes say so, not its name.
+/// Whether a file is compressed, by its first bytes, not by its name.
 pub(crate) fn is_compressed(file: &File) -> io::Result<bool> {
     let mut magic = [0; 2];
     Ok(sys::read_at(file, &mut magic, 0)? == magic.len() && magic == [0x1f, 0x8b])
 }
 
-/// The text of a profile, whatever its name says.
+/// The text of a profile, regardless of the file's name.
 ///
 /// # Errors
 /// When the file cannot be read.

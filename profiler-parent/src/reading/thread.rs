@@ -1,4 +1,4 @@
-//! A thread as it stands in the file, in either form.
+//! A thread as the file has it, in either form.
 //!
 //! One thread is held at a time: its samples as numbers, and its markers, if they are wanted, with
 //! their payloads as text.
@@ -12,28 +12,33 @@ use super::markers::{RawMarkers, ReadMarkers};
 use super::table::{Columns, Number, Table, as_index};
 
 /// `stack`, `time`, `timeDeltas`, `threadCPUDelta`, `weight`.
-const SAMPLES: [(&str, usize); 5] =
-    [("stack", 0), ("time", 1), ("timeDeltas", usize::MAX), ("threadCPUDelta", 3), ("weight", usize::MAX)];
+const SAMPLES: [(&str, usize); 5] = [
+    ("stack", 0),
+    ("time", 1),
+    ("timeDeltas", usize::MAX),
+    ("threadCPUDelta", 3),
+    ("weight", usize::MAX),
+];
 /// `prefix`, `frame`.
 const STACKS: [(&str, usize); 2] = [("prefix", 0), ("frame", 1)];
 /// `location`, `line`.
 const FRAMES: [(&str, usize); 2] = [("location", 0), ("line", 4)];
 
-/// See the [module](self).
+/// A thread as the file has it, without names for its addresses.
 #[derive(Debug, Default)]
 pub struct RawThread {
     /// The process's number, or a text such as `12.1`.
     pub pid: String,
     /// The process's name.
     pub process_name: Option<String>,
-    /// The name as it stands there; `GeckoMain` for a main thread in the Gecko format.
+    /// The name in the file; `GeckoMain` for a main thread in the Gecko format.
     pub name: String,
     pub(crate) tid: u64,
     pub(super) is_marked_main: bool,
     /// `stack`, `time`, `timeDeltas`, `threadCPUDelta`, `weight`.
     pub samples: Table<5>,
-    /// `prefix`, `frame`. This and the next two are empty in the processed form, where threads share
-    /// their tables.
+    /// `prefix`, `frame`. This and the next two are empty in the processed form, where threads
+    /// share their tables.
     pub(super) stacks: Table<2>,
     /// `location`, `line`.
     pub(super) frames: Table<2>,
@@ -42,7 +47,7 @@ pub struct RawThread {
     pub(crate) paused: Vec<PausedRange>,
 }
 
-/// A time in which nothing was sampled, in milliseconds.
+/// A time in which no sample was taken, in milliseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PausedRange {
@@ -67,13 +72,17 @@ impl Members for ReadThread {
             "tid" => thread.tid = plain(&map.next_value::<Value>()?).parse().unwrap_or(0),
             "processName" => thread.process_name = map.next_value()?,
             "name" => thread.name = map.next_value::<Option<String>>()?.unwrap_or_default(),
-            "isMainThread" => thread.is_marked_main = map.next_value::<Value>()? == Value::Bool(true),
+            "isMainThread" => {
+                thread.is_marked_main = map.next_value::<Value>()? == Value::Bool(true)
+            }
             "samples" => thread.samples = map.next_value_seed(Columns(SAMPLES))?,
             "stackTable" => thread.stacks = map.next_value_seed(Columns(STACKS))?,
             "frameTable" => thread.frames = map.next_value_seed(Columns(FRAMES))?,
             "stringTable" => thread.strings = map.next_value()?,
             "pausedRanges" => thread.paused = map.next_value()?,
-            "markers" if self.with_markers => thread.markers = object::<ReadMarkers, A>(map)?.markers,
+            "markers" if self.with_markers => {
+                thread.markers = object::<ReadMarkers, A>(map)?.markers
+            }
             _ => skip(map)?,
         }
         Ok(())
@@ -81,7 +90,7 @@ impl Members for ReadThread {
 }
 
 impl RawThread {
-    /// Whether it is its process's main thread. Each form says it in its own way.
+    /// Whether it is its process's main thread. Each form marks it differently.
     pub fn is_main(&self) -> bool {
         self.is_marked_main || self.name == MAIN_THREAD
     }
@@ -94,7 +103,7 @@ impl RawThread {
 }
 
 impl PausedRange {
-    /// In nanoseconds; one without an end lasts for ever.
+    /// The range in nanoseconds; a range without an end is unlimited.
     pub(crate) fn ns(&self) -> Option<(i64, i64)> {
         let ms = |at: Option<Number>| at.map(|at| at.0).filter(|ms| ms.is_finite());
         let start = ms(self.start_time).map_or(i64::MIN, |ms| (ms * 1e6) as i64);
@@ -103,9 +112,11 @@ impl PausedRange {
     }
 }
 
-/// What viewers know a main thread by.
+/// The name by which viewers recognise a main thread.
 pub(super) const MAIN_THREAD: &str = "GeckoMain";
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,7 +1,7 @@
-//! The order of a profile's text: the outermost object, the objects of processes in it, their threads.
+//! Walks through a profile's text in order: the outermost object, the objects of processes in it,
+//! their threads.
 //!
-//! Every reader of a profile walks through its text in this way, so all number the processes in the
-//! same order. Nothing is kept here.
+//! Used by every reader of a profile, so all number the processes in the same order. Holds no data.
 
 use std::io::{BufReader, Read};
 
@@ -10,14 +10,15 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess}
 
 use super::json::{Items, List, Members, Object};
 
-/// Number of a process's object in the order of the file. In the processed form there is only the outermost one.
+/// Number of a process's object in the order of the file. The processed form has only the outermost
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(
-    /// Its place in [`Survey::parts`](super::Survey::parts).
+    /// Index into [`Survey::parts`](super::Survey::parts).
     pub usize,
 );
 
-/// Takes what a profile contains. A method that is not implemented passes over the value.
+/// Receives the content of a profile. Methods that are not implemented skip the value.
 pub(crate) trait Visit {
     /// A process's object begins.
     fn begin(&mut self, _: PartId) {}
@@ -26,7 +27,12 @@ pub(crate) trait Visit {
     fn key(&mut self, _: PartId, _: &str) {}
 
     /// A value that is neither the threads nor the processes.
-    fn value<'de, D: Deserializer<'de>>(&mut self, _: PartId, _: &str, from: D) -> Result<(), D::Error> {
+    fn value<'de, D: Deserializer<'de>>(
+        &mut self,
+        _: PartId,
+        _: &str,
+        from: D,
+    ) -> Result<(), D::Error> {
         IgnoredAny::deserialize(from).map(drop)
     }
 
@@ -38,9 +44,14 @@ pub(crate) trait Visit {
 
 /// Walks through a profile's text to its end.
 pub(crate) fn walk<V: Visit>(text: impl Read, visit: &mut V) -> serde_json::Result<()> {
-    // Parsing takes single bytes, which a reader of a known type gives fastest.
+    // Parsing reads single bytes, which is fastest from a reader of a known type.
     let mut from = serde_json::Deserializer::from_reader(BufReader::new(text));
-    Process { visit, part: PartId(0), begun: &mut 0 }.deserialize(&mut from)?;
+    Process {
+        visit,
+        part: PartId(0),
+        begun: &mut 0,
+    }
+    .deserialize(&mut from)?;
     from.end()
 }
 
@@ -68,11 +79,19 @@ impl<V: Visit> Members for Process<'_, V> {
 
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         self.visit.key(self.part, key);
-        let (visit, part) = (&mut *self.visit, self.part);
+        let visit = &mut *self.visit;
+        let part = self.part;
         match key {
             "threads" => map.next_value_seed(List(&mut Threads { visit, part })),
-            "processes" => map.next_value_seed(List(&mut Processes { visit, begun: self.begun })),
-            key => map.next_value_seed(Member { visit, part, key: Some(key) }),
+            "processes" => map.next_value_seed(List(&mut Processes {
+                visit,
+                begun: self.begun,
+            })),
+            key => map.next_value_seed(Member {
+                visit,
+                part,
+                key: Some(key),
+            }),
         }
     }
 }
@@ -87,12 +106,16 @@ impl<V: Visit> Items for Threads<'_, V> {
     const NAME: &'static str = "a list";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let thread = Member { visit: &mut *self.visit, part: self.part, key: None };
+        let thread = Member {
+            visit: &mut *self.visit,
+            part: self.part,
+            key: None,
+        };
         Ok(items.next_element_seed(thread)?.is_some())
     }
 }
 
-/// The processes below a process.
+/// The child processes of a process.
 struct Processes<'v, V> {
     visit: &'v mut V,
     begun: &'v mut usize,
@@ -102,12 +125,16 @@ impl<V: Visit> Items for Processes<'_, V> {
     const NAME: &'static str = "a list";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let process = Process { visit: &mut *self.visit, part: PartId(0), begun: &mut *self.begun };
+        let process = Process {
+            visit: &mut *self.visit,
+            part: PartId(0),
+            begun: &mut *self.begun,
+        };
         Ok(items.next_element_seed(process)?.is_some())
     }
 }
 
-/// A value that goes to the visitor.
+/// A value for the visitor.
 struct Member<'v, 'k, V> {
     visit: &'v mut V,
     part: PartId,

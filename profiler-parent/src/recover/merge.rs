@@ -1,4 +1,5 @@
-//! One profile of all pools of a session: children's parts first, then the parent's, as in a capture.
+//! Writes the profile of a dead session: the parts of the children first, then the part of the
+//! parent, as in a capture.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,47 +26,58 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::pools::PARENT;
 
-/// Shown name of a parent whose pool is not there.
+/// Display name of a parent whose pool is missing.
 const LOST_PARENT: &str = "lost parent";
 
-/// What was recovered.
+/// The result of a recovery.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recovery {
     /// The session's directory.
     pub directory: PathBuf,
-    /// Where the profile is.
+    /// The path of the profile.
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
-    /// All processes of the session that left something, the parent first.
+    /// All processes of the session that left a pool, the parent first.
     pub processes: Vec<CapturedProcess>,
-    /// What is no pool of the session.
+    /// The files that are not pools of the session.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Writes the profile of the session in `directory` (or the only one below it) to `target` in this format, up to
-/// the last entry that each process committed: compressed if the name ends in `.gz`, readable for its
-/// owner alone, there only when complete. Nothing in the directory is changed.
+/// Writes the profile of the session in `directory` (or in the only session directory in it) to
+/// `target`. The profile contains all data up to the last entry that each process committed. The
+/// file is compressed if its name ends in `.gz`, readable only by its owner, and appears only when
+/// it is complete. Nothing in `directory` is changed.
 ///
 /// # Errors
-/// [`RecoverError`]; what was there under that name before is still there.
+/// [`RecoverError`]; an existing file at `target` is unchanged then.
 pub fn recover(directory: &Path, target: &Path, format: Format) -> Result<Recovery, RecoverError> {
     let survey = survey(directory)?;
     if format == Format::Processed {
         return processed::recover(survey, target);
     }
     let mut file = ProfileFile::create(target)?;
-    let failed = |source| RecoverError::Write { path: target.to_owned(), source };
+    let failed = |source| RecoverError::Write {
+        path: target.to_owned(),
+        source,
+    };
     let mut merge = Merge::begin(&survey, &mut file).map_err(failed)?;
     for child in survey.processes.iter().filter(|process| !process.is_parent) {
         merge.take_child(child).map_err(failed)?;
     }
     let (processes, passed_over) = merge.end(target)?;
     let bytes = file.commit()?;
-    Ok(Recovery { directory: survey.directory, path: target.to_owned(), bytes, processes, passed_over })
+    Ok(Recovery {
+        directory: survey.directory,
+        path: target.to_owned(),
+        bytes,
+        processes,
+        passed_over,
+    })
 }
 
+/// The profile in the Gecko format while it is written.
 struct Merge<'a, W> {
     survey: &'a Survey,
     spec: ProfileSpec,
@@ -102,9 +114,12 @@ impl<'a, W: Write> Merge<'a, W> {
             Ok(Some(summary)) => (summary, child.verdict()),
             Ok(None) => (ProcessSummary::default(), missing(child)),
             Err(PartError::Output(error)) => return Err(error),
-            Err(PartError::Refused(message)) => {
-                (ProcessSummary::default(), Verdict::Missing { why: Why::Unreadable { message } })
-            }
+            Err(PartError::Refused(message)) => (
+                ProcessSummary::default(),
+                Verdict::Missing {
+                    why: Why::Unreadable { message },
+                },
+            ),
         };
         self.shown += summary.shown;
         let settled = settled(&child.name, child.pid, &summary, verdict);
@@ -113,11 +128,18 @@ impl<'a, W: Write> Merge<'a, W> {
         Ok(())
     }
 
-    fn write_child(&mut self, child: &SurveyedProcess) -> Result<Option<ProcessSummary>, PartError> {
+    fn write_child(
+        &mut self,
+        child: &SurveyedProcess,
+    ) -> Result<Option<ProcessSummary>, PartError> {
         let refused = |error: io::Error| PartError::Refused(error.to_string());
         let pool = find::open(&child.path).map_err(refused)?;
         let mut private = spool().map_err(PartError::Output)?;
-        let subject = Subject { pid: child.pid, name: &child.name, died: child.died() };
+        let subject = Subject {
+            pid: child.pid,
+            name: &child.name,
+            died: child.died(),
+        };
         let written = write(&subject, &pool, self.survey.clock, &self.spec, &mut private);
         let summary = written.map_err(PartError::Refused)?;
         if summary.is_some() {
@@ -127,7 +149,10 @@ impl<'a, W: Write> Merge<'a, W> {
     }
 
     fn note(&mut self, process: &CapturedProcess, died: Option<Timestamp>) {
-        self.log.note(format!("{} ({}): {}", process.name, process.pid, process.verdict));
+        self.log.note(format!(
+            "{} ({}): {}",
+            process.name, process.pid, process.verdict
+        ));
         if process.verdict != Verdict::Complete {
             self.incomplete.push(IncompleteProcess {
                 pid: process.pid,
@@ -138,14 +163,31 @@ impl<'a, W: Write> Merge<'a, W> {
         }
     }
 
-    /// The parent's part and the end of the file.
-    fn end(mut self, target: &Path) -> Result<(Vec<CapturedProcess>, Vec<PassedOver>), RecoverError> {
-        let failed = |source| RecoverError::Write { path: target.to_owned(), source };
-        let root = Root::find(self.survey).map_err(|error| RecoverError::Root(error.to_string()))?;
-        let mut parent = settled(&root.name, root.pid, &ProcessSummary::default(), root.verdict);
+    /// Writes the parent's part and the end of the file.
+    fn end(
+        mut self,
+        target: &Path,
+    ) -> Result<(Vec<CapturedProcess>, Vec<PassedOver>), RecoverError> {
+        let failed = |source| RecoverError::Write {
+            path: target.to_owned(),
+            source,
+        };
+        let root =
+            Root::find(self.survey).map_err(|error| RecoverError::Root(error.to_string()))?;
+        let mut parent = settled(
+            &root.name,
+            root.pid,
+            &ProcessSummary::default(),
+            root.verdict,
+        );
         self.note(&parent, root.died);
-        let own =
-            OwnPart::start(self.survey.clock, Arc::new(root.pool.into()), root.pid, &root.name, &self.spec);
+        let own = OwnPart::start(
+            self.survey.clock,
+            Arc::new(root.pool.into()),
+            root.pid,
+            &root.name,
+            &self.spec,
+        );
         let own = own.map_err(|error| RecoverError::Root(error.to_string()))?;
         let mut written = own.finish(self.incomplete).map_err(RecoverError::Root)?;
         let out = self.parts.end().map_err(failed)?;
@@ -157,12 +199,14 @@ impl<'a, W: Write> Merge<'a, W> {
         let mut json = JsonWriter::new(&mut *out);
         self.log.write(root.pid, &processes, &mut json);
         json.finish().map_err(failed)?;
-        written.close(self.survey.clock, &self.spec, self.shown, out).map_err(failed)?;
+        written
+            .close(self.survey.clock, &self.spec, self.shown, out)
+            .map_err(failed)?;
         Ok((processes, self.passed_over))
     }
 }
 
-/// What stands at the root of the profile.
+/// The root process of the profile.
 pub(super) struct Root {
     pub(super) pool: File,
     pub(super) pid: ProcessId,
@@ -172,7 +216,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// The parent; when its pool is not there, an empty one in its place that says so.
+    /// Returns the parent. If its pool is missing, returns an empty pool with a verdict that says
+    /// so.
     pub(super) fn find(survey: &Survey) -> io::Result<Self> {
         if let Some(parent) = survey.processes.first().filter(|process| process.is_parent) {
             return Ok(Self {
@@ -185,30 +230,59 @@ impl Root {
         }
         let said = survey.passed_over.iter().find(|over| over.name == PARENT);
         let message = said.map_or_else(|| format!("there is no {PARENT}"), |over| over.why.clone());
-        let params = survey.processes.first().and_then(|process| process.header.params.clone());
-        let (id, limit) = (pool::new_id()?, survey.limit);
-        let (params, name) = (params.unwrap_or_default(), LOST_PARENT.to_owned());
-        let spec = PoolSpec { id, limit, allowance: limit, clock: survey.clock, params, name: name.clone() };
-        let verdict = Verdict::Missing { why: Why::Unreadable { message } };
-        Ok(Self { pool: pool::create(&spec)?, pid: ProcessId::new(0), name, verdict, died: None })
+        let params = survey
+            .processes
+            .first()
+            .and_then(|process| process.header.params.clone());
+        let id = pool::new_id()?;
+        let limit = survey.limit;
+        let params = params.unwrap_or_default();
+        let name = LOST_PARENT.to_owned();
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock: survey.clock,
+            params,
+            name: name.clone(),
+        };
+        let verdict = Verdict::Missing {
+            why: Why::Unreadable { message },
+        };
+        Ok(Self {
+            pool: pool::create(&spec)?,
+            pid: ProcessId::new(0),
+            name,
+            verdict,
+            died: None,
+        })
     }
 }
 
 pub(super) fn spec(survey: &Survey) -> ProfileSpec {
     let later = times::end(&survey.clock, &survey.processes);
-    let params = survey.processes.first().and_then(|process| process.header.params.clone());
+    let params = survey
+        .processes
+        .first()
+        .and_then(|process| process.header.params.clone());
     let window = params.map_or(0, |params| params.window_ns);
     let since = (window > 0).then(|| {
         let ticks = survey.clock.converter(later).ticks_in(window);
         Timestamp::from_raw(later.ticks.raw().saturating_sub(ticks))
     });
-    ProfileSpec { later, since, categories: survey.categories.clone() }
+    ProfileSpec {
+        later,
+        since,
+        categories: survey.categories.clone(),
+    }
 }
 
-/// What is said of a child that left nothing.
+/// The verdict on a child that left no data.
 pub(super) fn missing(child: &SurveyedProcess) -> Verdict {
     match child.verdict() {
-        Verdict::Complete => Verdict::Missing { why: Why::RecordedNothing },
+        Verdict::Complete => Verdict::Missing {
+            why: Why::RecordedNothing,
+        },
         Verdict::Recovered { why } | Verdict::Partial { why } | Verdict::Missing { why } => {
             Verdict::Missing { why }
         }

@@ -1,10 +1,10 @@
-//! What a dead session left in its pool directory, made into a profile.
+//! Makes a profile of the data that a dead session left in its pool directory.
 //!
-//! Called by the `profiler` command and by whoever wants the same in a program. Works on the files
-//! of [`crate::SessionBuilder::pool_directory`] alone, whatever became of their processes: they may be
-//! dead or running. Invariants: nothing in the directory is changed, and nothing in it believed;
-//! what is no pool of the session is named and passed over; the profile is written as a capture
-//! writes it, through the same readers and writers, and appears only when it is complete.
+//! Called by the `profiler` command and by applications. Uses only the files of
+//! [`crate::SessionBuilder::pool_directory`]; their processes may be dead or running. Invariants:
+//! nothing in the directory is changed or trusted; files that are not pools of the session are
+//! named and skipped; the profile is written as in a capture, with the same readers and writers,
+//! and appears only when it is complete.
 
 mod find;
 mod merge;
@@ -20,7 +20,7 @@ pub use survey::{Life, Survey, SurveyedProcess, survey};
 
 use crate::output::OutputError;
 
-/// Why nothing was recovered.
+/// The reason why nothing was recovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -35,7 +35,7 @@ pub enum RecoverError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The part of the session's own process could not be written.
@@ -43,16 +43,19 @@ pub enum RecoverError {
     Root(String),
 }
 
-/// A file in a session's directory that is no pool of the session.
+/// A file in a session's directory that is not a pool of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
     /// Its name.
     pub name: String,
-    /// Why not.
+    /// The reason why it is not.
     pub why: String,
 }
 
-/// The name that is shown for a path.
+/// The display name of a path: its last component.
 fn shown(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }

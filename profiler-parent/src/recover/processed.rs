@@ -1,4 +1,4 @@
-//! The profile of a dead session in the processed format: all pools through one writer.
+//! Writes the profile of a dead session in the processed format, from all pools with one writer.
 //!
 //! Used by [`super::recover`]. Pools are opened one at a time, twice each.
 
@@ -19,10 +19,11 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::processed::ProcessedProfile;
 
-/// A process and what is known of it before its summary is.
+/// A process whose summary is not known yet.
 struct Settled {
     process: CapturedProcess,
     since: profiler_core::time::Timestamp,
+    /// The process is in the profile.
     is_there: bool,
 }
 
@@ -37,7 +38,10 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
     let children = children.map(|child| add_child(child, &spec, &mut profile));
     let all: Vec<Settled> = std::iter::once(root).chain(children).collect();
     for one in &all {
-        log.note(format!("{} ({}): {}", one.process.name, one.process.pid, one.process.verdict));
+        log.note(format!(
+            "{} ({}): {}",
+            one.process.name, one.process.pid, one.process.verdict
+        ));
     }
     let mut processes = Vec::new();
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
@@ -45,11 +49,26 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
         processes = report(&all, summaries);
         log.write(pid, &processes, json);
     };
-    let written = profile.write(&mut SessionSymbols::default(), &incomplete(&all), finish, &mut file);
-    written.map_err(|source| RecoverError::Write { path: target.to_owned(), source })?;
+    let written = profile.write(
+        &mut SessionSymbols::default(),
+        &incomplete(&all),
+        finish,
+        &mut file,
+    );
+    written.map_err(|source| RecoverError::Write {
+        path: target.to_owned(),
+        source,
+    })?;
     let bytes = file.commit()?;
-    let (directory, passed_over) = (survey.directory, survey.passed_over);
-    Ok(Recovery { directory, path: target.to_owned(), bytes, processes, passed_over })
+    let directory = survey.directory;
+    let passed_over = survey.passed_over;
+    Ok(Recovery {
+        directory,
+        path: target.to_owned(),
+        bytes,
+        processes,
+        passed_over,
+    })
 }
 
 fn begin_log(survey: &Survey, spec: &ProfileSpec) -> GatheringLog {
@@ -67,12 +86,31 @@ fn add_root(
     profile: &mut ProcessedProfile<'_>,
 ) -> Result<(profiler_core::ids::ProcessId, Settled), RecoverError> {
     let failed = |error: io::Error| RecoverError::Root(error.to_string());
-    let Root { pool, pid, name, verdict, died } = Root::find(survey).map_err(failed)?;
+    let Root {
+        pool,
+        pid,
+        name,
+        verdict,
+        died,
+    } = Root::find(survey).map_err(failed)?;
     let process = settled(&name, pid, &ProcessSummary::default(), verdict);
     let pool = Arc::new(pool.into());
-    let role = ProcessRole { pid, name, is_root: true };
-    profile.add(role, died, Box::new(move || Ok(Arc::clone(&pool)))).map_err(RecoverError::Root)?;
-    Ok((pid, Settled { process, since: died.unwrap_or(spec.later.ticks), is_there: true }))
+    let role = ProcessRole {
+        pid,
+        name,
+        is_root: true,
+    };
+    profile
+        .add(role, died, Box::new(move || Ok(Arc::clone(&pool))))
+        .map_err(RecoverError::Root)?;
+    Ok((
+        pid,
+        Settled {
+            process,
+            since: died.unwrap_or(spec.later.ticks),
+            is_there: true,
+        },
+    ))
 }
 
 fn add_child<'a>(
@@ -80,19 +118,34 @@ fn add_child<'a>(
     spec: &ProfileSpec,
     profile: &mut ProcessedProfile<'a>,
 ) -> Settled {
-    let role = ProcessRole { pid: child.pid, name: child.name.clone(), is_root: false };
+    let role = ProcessRole {
+        pid: child.pid,
+        name: child.name.clone(),
+        is_root: false,
+    };
     let open = || find::open(&child.path).map(|pool| Arc::new(pool.into()));
     let (verdict, is_there) = match profile.add(role, child.died(), Box::new(open)) {
         Ok(true) => (child.verdict(), true),
         Ok(false) => (missing(child), false),
-        Err(message) => (Verdict::Missing { why: Why::Unreadable { message } }, false),
+        Err(message) => (
+            Verdict::Missing {
+                why: Why::Unreadable { message },
+            },
+            false,
+        ),
     };
     let process = settled(&child.name, child.pid, &ProcessSummary::default(), verdict);
-    Settled { process, since: child.died().unwrap_or(spec.later.ticks), is_there }
+    Settled {
+        process,
+        since: child.died().unwrap_or(spec.later.ticks),
+        is_there,
+    }
 }
 
 fn incomplete(all: &[Settled]) -> Vec<IncompleteProcess> {
-    let incomplete = all.iter().filter(|one| one.process.verdict != Verdict::Complete);
+    let incomplete = all
+        .iter()
+        .filter(|one| one.process.verdict != Verdict::Complete);
     let incomplete = incomplete.map(|one| IncompleteProcess {
         pid: one.process.pid,
         name: one.process.name.clone(),
@@ -102,11 +155,13 @@ fn incomplete(all: &[Settled]) -> Vec<IncompleteProcess> {
     incomplete.collect()
 }
 
-/// Summaries are of those that are there, in the same order.
+/// Adds the summaries, which exist only for the processes in the profile, in the same order.
 fn report(all: &[Settled], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let report = all.iter().map(|one| {
-        let CapturedProcess { name, pid, verdict, .. } = &one.process;
+        let CapturedProcess {
+            name, pid, verdict, ..
+        } = &one.process;
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
             Some(summary) => settled(name, *pid, summary, verdict.clone()),

@@ -1,13 +1,14 @@
-//! Who is there: every pool of a session, whose it is, what it holds, whether its process runs.
+//! Lists the pools of a session: the process of each pool, its content, and whether the process
+//! runs.
 //!
-//! Costs names and books, not entries (but the last chunk of each thread of a dead process). Files
-//! are opened one at a time, so a session of any number of processes can be surveyed.
+//! Reads names and counts. Reads no entries, except the last chunk of each thread of a dead
+//! process. Files are opened one at a time, so a session may have any number of processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::pool::layout;
 use profiler_core::internal::profile::CategoryRow;
@@ -21,73 +22,75 @@ use super::{PassedOver, shown, times};
 use crate::gather::verdict::{Verdict, Why};
 use crate::pools::PARENT;
 
-/// How far a process has come.
+/// The state of a process, according to its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Life {
-    /// Its pool was made, but it never took it.
+    /// Its pool was created, but the process never attached it.
     NeverBegan,
     /// It runs and records.
     Running,
-    /// It said that it records no more; its pool holds everything.
+    /// It has declared the end of its recording; its pool contains all its data.
     Finished,
-    /// It has ended without saying so.
+    /// It has ended without declaring the end of its recording.
     Dead,
 }
 
-/// One process of a session, as its pool tells.
+/// One process of a session, according to its pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SurveyedProcess {
-    /// Shown name.
+    /// Display name.
     pub name: String,
-    /// System number; 0 if no process took the pool.
+    /// Process id in the system; 0 if no process attached the pool.
     pub pid: ProcessId,
     /// Whether it is the session's own process.
     pub is_parent: bool,
-    /// How far it has come.
+    /// State of the process.
     pub life: Life,
-    /// Threads that live or left entries.
+    /// Number of threads that run or left entries.
     pub threads: u32,
-    /// Its books, as if all of it were delivered.
+    /// Its entry counts; all entries in the pool count as delivered.
     pub counts: EntryCounts,
-    /// What its pool occupies, in bytes.
+    /// Bytes that its pool occupies.
     pub held_bytes: u64,
-    /// From when to when it is known to have recorded, in nanoseconds since the session began.
+    /// Start and end of its recording, as far as known, in nanoseconds since the session's start.
     pub recorded_ns: (i64, i64),
     pub(super) path: PathBuf,
     pub(super) header: Header,
     pub(super) last_seen: Timestamp,
 }
 
-/// A session's pool directory at one moment.
+/// The content of a session's pool directory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Survey {
     /// The session's directory.
     pub directory: PathBuf,
-    /// What all processes together may hold.
+    /// Limit on the bytes of all processes together.
     pub limit: ByteLimit,
-    /// Its processes, the parent first, then as they began.
+    /// Its processes: the parent, then the others in the order of their starts.
     pub processes: Vec<SurveyedProcess>,
-    /// What is no pool of the session.
+    /// The files that are not pools of the session.
     pub passed_over: Vec<PassedOver>,
     pub(super) clock: SessionClock,
     pub(super) categories: Vec<CategoryRow>,
 }
 
 impl SurveyedProcess {
-    /// What a profile made now says about it.
+    /// The verdict that a profile made now would contain.
     pub fn verdict(&self) -> Verdict {
         match self.life {
-            Life::NeverBegan => Verdict::Missing { why: Why::NeverConnected },
+            Life::NeverBegan => Verdict::Missing {
+                why: Why::NeverConnected,
+            },
             Life::Running => Verdict::Recovered { why: Why::Running },
             Life::Finished => Verdict::Complete,
             Life::Dead => Verdict::Recovered { why: Why::Gone },
         }
     }
 
-    /// When it ended, as far as its pool tells; `None` if it runs.
+    /// The time of its end, according to its pool; `None` if it runs.
     pub(super) fn died(&self) -> Option<Timestamp> {
         (self.life != Life::Running).then_some(self.last_seen)
     }
@@ -130,13 +133,15 @@ fn life(header: &Header) -> Life {
     }
 }
 
-/// Looks at the pools of one session: `directory` is its directory, or holds only that one.
+/// Lists the pools of one session. `directory` is the session's directory, or contains it as the
+/// only session directory.
 ///
 /// # Errors
 /// [`FindError`].
 pub fn survey(directory: &Path) -> Result<Survey, FindError> {
     let directory = find::session_directory(directory)?;
-    let (mut processes, mut passed_over) = (Vec::new(), Vec::new());
+    let mut processes = Vec::new();
+    let mut passed_over = Vec::new();
     let mut categories = Vec::new();
     for path in find::entries(&directory)? {
         let name = shown(&path);
@@ -149,19 +154,39 @@ pub fn survey(directory: &Path) -> Result<Survey, FindError> {
             Err(why) => passed_over.push(PassedOver { name, why }),
         }
     }
-    processes.sort_by_key(|process| (!process.is_parent, process.header.recording_start, process.pid));
+    processes.sort_by_key(|process| {
+        (
+            !process.is_parent,
+            process.header.recording_start,
+            process.pid,
+        )
+    });
     let Some(first) = processes.first() else {
-        let why = passed_over.into_iter().map(|over| format!("{}: {}", over.name, over.why)).collect();
-        return Err(FindError::NoPools { path: directory, why });
+        let why = passed_over
+            .into_iter()
+            .map(|over| format!("{}: {}", over.name, over.why))
+            .collect();
+        return Err(FindError::NoPools {
+            path: directory,
+            why,
+        });
     };
-    let (clock, limit) = (first.header.clock, first.header.params.clone().unwrap_or_default().limit);
+    let clock = first.header.clock;
+    let limit = first.header.params.clone().unwrap_or_default().limit;
     pass_over_foreign(&clock, &mut processes, &mut passed_over);
     times::place(&clock, &mut processes);
     categories.truncate(ipc_protocol::limits::MAX_CATEGORIES);
-    Ok(Survey { directory, limit, processes, passed_over, clock, categories })
+    Ok(Survey {
+        directory,
+        limit,
+        processes,
+        passed_over,
+        clock,
+        categories,
+    })
 }
 
-/// Pools that somebody has put here from another session: their times mean something else.
+/// Skips pools that were copied from another session, because their times are on another clock.
 fn pass_over_foreign(
     clock: &SessionClock,
     processes: &mut Vec<SurveyedProcess>,
@@ -169,5 +194,8 @@ fn pass_over_foreign(
 ) {
     let foreign = processes.extract_if(.., |process| process.header.clock != *clock);
     let why = "a pool of another session".to_owned();
-    passed_over.extend(foreign.map(|process| PassedOver { name: shown(&process.path), why: why.clone() }));
+    passed_over.extend(foreign.map(|process| PassedOver {
+        name: shown(&process.path),
+        why: why.clone(),
+    }));
 }

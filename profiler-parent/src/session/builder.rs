@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipc_protocol::transport::ipc_channel::leftovers;
+use ipc_protocol::transport::ipc_channel::stale_sockets;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
 use profiler_core::time::{ClockKind, best_clock, use_clock};
@@ -15,28 +15,30 @@ use crate::pools::{PoolDirectory, PoolDirectoryError};
 use crate::session_time::SessionTime;
 use crate::supervisor::LocalProcessError;
 
-/// Why a session could not start.
+/// The reason why a session could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The memory limit does not hold even this process.
-    #[error("a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes")]
+    /// The memory limit is too small for this process alone.
+    #[error(
+        "a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes"
+    )]
     LimitTooSmall {
         /// The limit.
         limit: u64,
-        /// What is needed at least.
+        /// The minimum that is needed.
         needed: u64,
     },
-    /// This process runs a session already.
-    #[error("this process runs a session already")]
+    /// This process already runs a session.
+    #[error("this process already runs a session")]
     AlreadyRunning,
     /// Recording could not start in this process.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Pools cannot be kept where they were asked for.
+    /// Pools cannot be kept in the requested directory.
     #[error(transparent)]
     Pools(#[from] PoolDirectoryError),
-    /// The system gave no thread or descriptor.
+    /// The system refused a thread or a descriptor.
     #[error("cannot start the session: {0}")]
     System(#[from] std::io::Error),
 }
@@ -44,7 +46,9 @@ pub enum SessionError {
 impl From<LocalProcessError> for SessionError {
     fn from(error: LocalProcessError) -> Self {
         match error {
-            LocalProcessError::LimitTooSmall { limit, needed } => Self::LimitTooSmall { limit, needed },
+            LocalProcessError::LimitTooSmall { limit, needed } => {
+                Self::LimitTooSmall { limit, needed }
+            }
             LocalProcessError::Start(error) => Self::Start(error),
             LocalProcessError::System(error) => Self::System(error),
         }
@@ -73,10 +77,15 @@ pub struct SessionBuilder {
 
 impl Default for SessionBuilder {
     fn default() -> Self {
-        let features =
-            Features::STACK_WALK.with(Features::CPU).with(Features::PROCESS_CPU).with(Features::MEMORY);
+        let features = Features::STACK_WALK
+            .with(Features::CPU)
+            .with(Features::PROCESS_CPU)
+            .with(Features::MEMORY);
         Self {
-            params: SessionParams { features, ..SessionParams::default() },
+            params: SessionParams {
+                features,
+                ..SessionParams::default()
+            },
             own_features: None,
             patience: Patience::default(),
             name: None,
@@ -88,16 +97,16 @@ impl Default for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Bytes that all processes together may hold: headers, data, and the data of dead
-    /// processes. Default: 128 MiB. More than the machine has is allowed: memory is taken only
-    /// as it is filled.
+    /// The limit on the bytes that all processes together may hold: headers, data, and the data of
+    /// dead processes. Default: 128 MiB. It may exceed the machine's memory: memory is used only as
+    /// it is filled.
     pub fn memory_limit(mut self, limit: ByteLimit) -> Self {
         self.params.limit = limit;
         self
     }
 
     /// The largest limit that [`Session::set_memory_limit`] may set later. Reserves addresses in
-    /// every process, no memory. Default: the limit at first, so it can only be lowered.
+    /// every process, but no memory. Default: the initial limit, so it can only be lowered.
     pub fn max_memory_limit(mut self, limit: ByteLimit) -> Self {
         self.most = limit;
         self
@@ -109,85 +118,92 @@ impl SessionBuilder {
         self
     }
 
-    /// Records exactly this, beside markers and counters. Default: stacks, processor time of the selected threads and of
-    /// the process, memory.
+    /// Records exactly these features, in addition to markers and counters. Default: stacks,
+    /// processor time of the selected threads and of the process, memory.
     pub fn features(mut self, features: Features) -> Self {
         self.params.features = features;
         self
     }
 
-    /// Records this too.
+    /// Adds a feature to record.
     pub fn feature(mut self, feature: Features) -> Self {
         self.params.features = self.params.features.with(feature);
         self
     }
 
-    /// Records exactly this of the parent's own process, beside its markers and counters. Default: what is recorded of
-    /// its children. For a parent that does nothing but start them.
+    /// Records exactly these features in the parent's own process, in addition to its markers and
+    /// counters. Default: the features of its children. Meant for a parent that only starts
+    /// children.
     pub fn own_features(mut self, features: Features) -> Self {
         self.own_features = Some(features);
         self
     }
 
-    /// Records threads whose name contains this, ASCII case ignored; `pid:N` selects all of a
-    /// process. Without a filter all threads are recorded.
+    /// Records threads whose name contains `filter`, ASCII case ignored; `pid:N` selects all
+    /// threads of a process. Without a filter all threads are recorded.
     pub fn filter(mut self, filter: impl Into<String>) -> Self {
         self.params.filters.push(filter.into());
         self
     }
 
-    /// Keeps only the last so much time.
+    /// Keeps only data of the last `window`.
     pub fn duration(mut self, window: Duration) -> Self {
         self.params.window_ns = nanos(window);
         self
     }
 
-    /// How long a child may make no progress before a capture reads its memory instead.
-    /// Default: 5 s.
+    /// The longest time without progress of a child, after which a capture reads the child's memory
+    /// instead. Default: 5 s.
     pub fn progress_timeout(mut self, timeout: Duration) -> Self {
         self.patience.progress_timeout = millis(timeout);
         self.patience.ask_every = Millis::new((millis(timeout).get() / 4).clamp(1, 250));
         self
     }
 
-    /// How long a capture may wait for its children altogether. Default: 60 s.
+    /// The longest time that a capture waits for its children altogether. Default: 60 s.
     pub fn overall_deadline(mut self, deadline: Duration) -> Self {
         self.patience.deadline = millis(deadline);
         self
     }
 
-    /// How the profile shows this process. Default: the program's name.
+    /// The name of this process in the profile. Default: the program's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Uses this clock in all processes instead of the best that is safe here.
+    /// Uses this clock in all processes, instead of the best one that is safe on this machine.
     pub fn clock(mut self, clock: ClockKind) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Keeps the pools of all processes, this one's too, in files in a new directory below `path`, so
-    /// that what was recorded outlives even the death of all processes: `profiler recover` makes a
-    /// profile of it, and `profiler info` shows it. Without this, pools are memory that goes with
-    /// the last process that has it.
+    /// Keeps the pools of all processes, including this one's, in files in a new directory below
+    /// `path`. The recorded data then survives even the death of all processes: `profiler recover`
+    /// makes a profile of it, and `profiler info` shows it. Without this, pools are memory that is
+    /// freed with the last process that maps it.
     ///
-    /// `path` is made if it is not there; a symbolic link, and a directory that others own or may
-    /// enter, are refused. A session that ends in order ([`Session`] dropped) removes its directory,
-    /// whatever children live on, as it ends all data: capture before. A parent that is killed, or
-    /// exits without dropping its session, leaves it, and nothing removes it later.
+    /// `path` is created if it does not exist. A symbolic link, and a directory that other users
+    /// own or may enter, are refused. A session that ends in order ([`Session`] dropped) removes
+    /// its directory, even if children continue to run, because the end of a session discards all
+    /// data. Capture before that. A parent that is killed, or exits without dropping its session,
+    /// leaves the directory, and nothing removes it later.
     ///
-    /// What it costs: the kernel writes the pages of a file on disk back from time to time, and a
-    /// thread that records into one of them then may wait for the disk. Where only processes die and
-    /// never the machine, a directory in memory (below `/dev/shm` or `$XDG_RUNTIME_DIR`) costs
-    /// nothing. The memory limit bounds the pools' blocks, but not what the file system needs to
-    /// describe them. When the file system is full, processes keep what they have, give up their own
-    /// oldest data for new, and count what they drop. A file cannot be sealed as memory is:
-    /// a process of the same user that makes one shorter kills the process that records into it.
-    /// It can also be made longer, so that a child that is hostile could fill the disk: use this with
-    /// children that are trusted. Needs Linux 5.14 and a file system that keeps what is allocated, as ext4, xfs
-    /// and tmpfs do: one that copies on write (btrfs, ZFS) may find itself full at any store into a page.
+    /// Costs and risks:
+    ///
+    /// - The kernel writes the pages of a file on disk back from time to time, and a thread that
+    ///   records into such a page may then wait for the disk. If only processes fail and never the
+    ///   machine, use a directory in memory (below `/dev/shm` or `$XDG_RUNTIME_DIR`), which avoids
+    ///   this cost.
+    /// - The memory limit bounds the pools' blocks, but not the file system's metadata for them.
+    ///   When the file system is full, processes keep their data, discard their own oldest data for
+    ///   new data, and count what they drop.
+    /// - A file cannot be sealed like memory: a process of the same user that truncates it kills
+    ///   the process that records into it. A hostile child could also extend it and fill the disk:
+    ///   use this only with trusted children.
+    /// - It needs Linux 5.14 and a file system that keeps allocated blocks, such as ext4, xfs and
+    ///   tmpfs. A copy-on-write file system (btrfs, ZFS) may run out of space at any store into a
+    ///   page.
     pub fn pool_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.pools = Some(path.into());
         self
@@ -201,8 +217,8 @@ impl SessionBuilder {
         if profiler_core::session::is_active() {
             return Err(SessionError::AlreadyRunning);
         }
-        leftovers::sweep();
-        // Also when none was asked for: an earlier session may have used another one.
+        stale_sockets::sweep();
+        // Also without a requested clock: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
         let params = self.params.normalized();
         let most = self.most.min(SessionParams::MAX_LIMIT);
@@ -213,7 +229,12 @@ impl SessionBuilder {
             most,
             time: SessionTime::start_now(),
             patience: self.patience,
-            pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?.map(Arc::new),
+            pools: self
+                .pools
+                .as_deref()
+                .map(PoolDirectory::create)
+                .transpose()?
+                .map(Arc::new),
         };
         Session::start(config)
     }
@@ -227,9 +248,12 @@ fn millis(duration: Duration) -> Millis {
     Millis::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Base name of the running program; no argument and no path is recorded.
+/// Base name of the running program; arguments and path are not recorded.
 fn program_name() -> String {
     let path = std::env::current_exe().ok();
-    let name = path.as_deref().and_then(std::path::Path::file_name).map(|name| name.to_string_lossy());
+    let name = path
+        .as_deref()
+        .and_then(std::path::Path::file_name)
+        .map(|name| name.to_string_lossy());
     name.map_or_else(|| "parent".to_owned(), std::borrow::Cow::into_owned)
 }

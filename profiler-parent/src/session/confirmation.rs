@@ -2,8 +2,8 @@
 
 /// How many children have confirmed a command, such as a pause.
 ///
-/// A child that is stopped or busy confirms later. The command is then carried out later, too; it is
-/// not lost.
+/// A child that is stopped or busy confirms later, and carries out the command later; the command
+/// is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation {
     unconfirmed: usize,

@@ -1,14 +1,14 @@
 //! Tells the threads of alerts and of the live page that the session has ended.
 //!
-//! Each of them has a receiver of the same channel, on which nothing is ever sent: the channel is
-//! disconnected when the session ends. The session does not wait for the threads. Invariant:
-//! nothing is kept of receivers that were dropped.
+//! Each of these threads has a receiver of the same channel. Nothing is ever sent on it: the
+//! channel is disconnected when the session ends. The session does not wait for the threads.
+//! Invariant: dropped receivers leave no state.
 
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// See the head of this file.
+/// Signals the end of a session to all receivers.
 #[derive(Debug)]
 pub(super) struct EndSignal {
     end: Mutex<Option<Sender<()>>>,
@@ -18,7 +18,10 @@ pub(super) struct EndSignal {
 impl Default for EndSignal {
     fn default() -> Self {
         let (end, ended) = bounded(0);
-        Self { end: Mutex::new(Some(end)), ended }
+        Self {
+            end: Mutex::new(Some(end)),
+            ended,
+        }
     }
 }
 
@@ -28,9 +31,14 @@ impl EndSignal {
         self.ended.clone()
     }
 
-    /// The session ends.
+    /// Signals the end of the session.
     pub(super) fn send(&self) {
-        drop(self.end.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.end
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }
 
@@ -41,13 +49,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_who_watch_hear_the_end_also_late_ones() {
+    fn all_receivers_get_the_signal_also_later_ones() {
         let signal = EndSignal::default();
-        (0..1_000).for_each(|_| drop(signal.receiver())); // nothing is kept of them: see the type
+        (0..1_000).for_each(|_| drop(signal.receiver())); // dropped receivers leave no state
         let early = [signal.receiver(), signal.receiver()];
-        assert!(early.iter().all(|one| one.try_recv() == Err(TryRecvError::Empty)));
+        assert!(
+            early
+                .iter()
+                .all(|one| one.try_recv() == Err(TryRecvError::Empty))
+        );
         signal.send();
-        let heard = |one: &Receiver<()>| one.try_recv() == Err(TryRecvError::Disconnected);
-        assert!(early.iter().all(heard) && heard(&signal.receiver()));
+        let has_ended = |one: &Receiver<()>| one.try_recv() == Err(TryRecvError::Disconnected);
+        assert!(early.iter().all(has_ended) && has_ended(&signal.receiver()));
     }
 }

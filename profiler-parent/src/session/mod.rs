@@ -1,9 +1,9 @@
-//! A session: the parent's one handle to everything.
+//! A session: the application's handle to all parts of the profiler.
 //!
 //! [`SessionBuilder::start`] starts recording in this process and the supervisor
 //! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it;
-//! [`Session::capture`] gathers one profile of all of them. Each part of a session gets only what it
-//! uses; this file puts them together.
+//! [`Session::capture`] gathers one profile of all of them. Each part of a session gets only what
+//! it uses; this file puts them together.
 
 mod builder;
 mod confirmation;
@@ -43,10 +43,10 @@ const CONFIRM: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long a snapshot of groups may take before it begins no further pool.
+/// The time after which a snapshot of groups reads no further pool.
 const GROUPS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running session. Dropping it stops recording everywhere; all data is gone then.
+/// A running session. Dropping it stops recording in all processes and discards all data.
 #[derive(Debug)]
 pub struct Session {
     processes: Arc<ProcessTable>,
@@ -60,72 +60,80 @@ pub struct Session {
     supervisor: Supervisor,
 }
 
-/// How a session starts.
+/// The configuration of a session.
 struct SessionConfig {
-    /// How the profile shows this process.
+    /// The name of this process in the profile.
     name: String,
     params: SessionParams,
-    /// What this process records.
+    /// The features that this process records.
     own_features: Features,
     /// The largest limit that may be set later.
     most: ByteLimit,
     time: SessionTime,
     patience: Patience,
-    /// Where pools are kept that outlive all processes; otherwise they are in memory.
+    /// The directory for pools that outlive all processes. `None`: pools are in memory.
     pools: Option<Arc<PoolDirectory>>,
 }
 
 impl Session {
-    /// Decides how a session is to be.
+    /// Returns a builder for a session.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
 
-    /// Starts a child that records for this session. `name` is how the profile shows it.
+    /// Starts a child that records for this session. `name` is its name in the profile.
     ///
-    /// The session takes the child's exit status; ask [`ProfiledChild::wait`] for it. If the memory
-    /// limit cannot hold one more process, the child runs without profiling, and the profile says so.
+    /// The session reaps the child; [`ProfiledChild::wait`] returns the exit status. If the memory
+    /// limit cannot hold one more process, the child runs without profiling, and the profile says
+    /// so.
     ///
     /// # Errors
-    /// When the program cannot be started; nothing runs then.
+    /// When the program cannot be started; no process runs then.
     pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Trusted)
     }
 
-    /// Starts a child that records for this session and is not trusted: one that runs foreign code, or
-    /// parses foreign data in a sandbox. It speaks through a socket of its own that it inherits, and nothing
-    /// it sends can make this process wait, grow or end; at worst its own control channel is closed,
-    /// and its data is read from its memory. The child's code is the same: `profiler_child::init()`.
+    /// Starts an untrusted child that records for this session: one that runs foreign code, or
+    /// parses foreign data in a sandbox. The child communicates through its own inherited socket.
+    /// Nothing that it sends can make this process block, grow or exit; at worst its control
+    /// channel is closed, and its data is read from its memory. The child's code is the same:
+    /// `profiler_child::init()`.
     ///
-    /// Only the very process that is started may speak: a wrapper must `exec` the program that records, not
-    /// fork it. `docs/security.md` says what else holds, and which system calls its sandbox must allow.
+    /// Only the started process itself may use the channel: a wrapper must `exec` the program that
+    /// records, not fork it. `docs/security.md` lists the other guarantees, and the system calls
+    /// that the child's sandbox must allow.
     ///
     /// # Errors
     /// As [`Session::spawn`]; [`SpawnError::Channel`] on other systems than Linux.
-    pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnError> {
+    pub fn spawn_untrusted(
+        &self,
+        name: &str,
+        command: Command,
+    ) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Untrusted)
     }
 
-    /// All processes of the session, the parent first, with live figures of their memory.
+    /// All processes of the session, the parent first, with current memory figures.
     pub fn processes(&self) -> Vec<ProcessReport> {
         self.processes.reports()
     }
 
-    /// Entries that all processes together have recorded until now, whether they are still kept or not. Reads
-    /// every pool: meant for a line of progress for a user, not for a loop.
+    /// The number of entries that all processes have recorded so far, including discarded ones.
+    /// Reads every pool: meant for a progress line, not for a loop.
     pub fn recorded(&self) -> u64 {
         self.processes.recorded()
     }
 
-    /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
+    /// Prepares a capture, which can be saved. Recording continues during a capture; several
+    /// captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.captures))
     }
 
-    /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
-    /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
-    /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
-    /// recorded afterwards is reported.
+    /// Observes what all processes record from now on, in batches every 200 ms. Includes processes
+    /// that start later, and the last entries of processes that end. The processes are not
+    /// involved: one thread of this process reads their memory. Returns when that thread has
+    /// searched the existing data for open spans; everything recorded afterwards is reported.
     ///
     /// # Errors
     /// [`ObserveError`]; nothing is observed then.
@@ -133,20 +141,29 @@ impl Session {
         self.observe_with(filter, ObserverOptions::default())
     }
 
-    /// The same, with batches and a queue of other sizes.
+    /// Like [`Session::observe`], with other batch and queue sizes.
     ///
     /// # Errors
     /// As [`Session::observe`].
-    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> Result<Observer, ObserveError> {
+    pub fn observe_with(
+        &self,
+        filter: Filter,
+        options: ObserverOptions,
+    ) -> Result<Observer, ObserveError> {
         self.observers.observe(filter, options)
     }
 
-    /// Alerts when groups of any process are too slow, by these rules, with evidence if that is wanted. What is needed for
-    /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
+    /// Raises alerts when groups of any process exceed the thresholds in `rules`, optionally with
+    /// evidence. The necessary measurements are on while the [`Alerts`] exist. Polls all groups
+    /// five times a second, on a separate thread.
     ///
     /// # Errors
     /// [`AlertsError`]; there are no alerts then.
-    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> Result<Alerts, AlertsError> {
+    pub fn alerts(
+        &self,
+        rules: AlertRules,
+        evidence: EvidenceOptions,
+    ) -> Result<Alerts, AlertsError> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         let sources = AlertSources {
             groups: Arc::clone(&self.groups),
@@ -156,17 +173,20 @@ impl Session {
         Alerts::start(sources, monitor, rules, evidence)
     }
 
-    /// Serves a page with everything that can be seen of this session now, on this address of this machine (port 0:
-    /// any that is free), until the server is dropped or the session ends. Groups are measured meanwhile.
+    /// Serves a live page of this session at this address of this machine (port 0: any free port),
+    /// until the server is dropped or the session ends. Groups are measured meanwhile.
     ///
     /// # Errors
     /// [`LiveError`](crate::live::LiveError); nothing is served then.
     #[cfg(feature = "live")]
-    pub fn serve_live(&self, address: std::net::SocketAddr) -> Result<LiveServer, crate::live::LiveError> {
+    pub fn serve_live(
+        &self,
+        address: std::net::SocketAddr,
+    ) -> Result<LiveServer, crate::live::LiveError> {
         self.serve_live_with(address, LiveOptions::default())
     }
 
-    /// The same, with other rules for alerts.
+    /// Like [`Session::serve_live`], with other rules for alerts.
     ///
     /// # Errors
     /// As [`Session::serve_live`].
@@ -184,8 +204,10 @@ impl Session {
             observers: self.observers.clone(),
             session_end: self.end.receiver(),
         };
-        let alerts = options.start_alerts(|rules, evidence| self.alerts(rules, evidence))?;
-        LiveServer::start(address, sources, alerts, self.monitor(crate::live::PROBES))
+        let (alert_log, alerts) =
+            options.start_alerts(|rules, evidence| self.alerts(rules, evidence))?;
+        let monitor = self.monitor(crate::live::PROBES);
+        LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
     /// Stops recording in all processes until [`Session::resume`]. Returns when every child has
@@ -201,7 +223,8 @@ impl Session {
         self.confirm(Control::Resume)
     }
 
-    /// Takes no periodic samples anywhere until [`Session::resume_sampling`]; markers go on.
+    /// Stops periodic samples in all processes until [`Session::resume_sampling`]. Markers are
+    /// still recorded.
     pub fn pause_sampling(&self) -> Confirmation {
         profiler_core::session::pause_sampling();
         self.confirm(Control::PauseSampling)
@@ -223,21 +246,23 @@ impl Session {
         Confirmation::new(self.supervisor.handle.control(control, CONFIRM))
     }
 
-    /// The groups of all processes as they are now. Read from the pools without asking a process, see
-    /// [`crate::groups`]. Costs some ten microseconds per process and a microsecond per group.
+    /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
+    /// [`crate::groups`]. Costs about ten microseconds per process and one microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {
         self.groups_within(GROUPS_TIMEOUT)
     }
 
-    /// The same with another time-out than 5 s, after which no further pool is read. It matters only where pools are files.
+    /// Like [`Session::groups`], with another timeout than 5 s. No further pool is read after the
+    /// timeout. It matters only where pools are files.
     pub fn groups_within(&self, timeout: Duration) -> GroupsSnapshot {
         self.groups.snapshot(timeout)
     }
 
-    /// Has this measured of groups in all processes, also in those that are started later, until the monitor is dropped.
-    /// Several monitors may want the same. Does not wait: a child measures as soon as it gets the message, and
-    /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
-    /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
+    /// Measures these probes of groups in all processes, including those started later, until the
+    /// monitor is dropped. Several monitors may request the same probes. Does not wait: a child
+    /// starts to measure when it receives the message, and [`GroupsSnapshot`] reports what each
+    /// process measures. Untrusted children are not asked for [`Probes::CPU`]: it needs a system
+    /// call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
         let waker = self.supervisor.handle.waker();
         Monitor::new(Arc::clone(&self.probes), move || waker.wake(), probes)
@@ -248,38 +273,52 @@ impl Session {
         self.limit.now()
     }
 
-    /// Changes the limit, without a gap in the recording. A higher limit is available at once to the
-    /// processes that need it. For a lower limit the oldest data of all processes is destroyed; this
-    /// returns when all have shown that they obey, or after a second, with the number of bytes that
-    /// are still held beyond the limit.
+    /// Changes the limit, without a gap in the recording. A higher limit is available at once to
+    /// the processes that need it. For a lower limit, the oldest data of all processes is
+    /// destroyed. Returns when all processes have confirmed that they obey, or after a second, with
+    /// the number of bytes that are still held beyond the limit.
     ///
-    /// That number is not zero in two cases. A process may be stopped (for example in a debugger) and
-    /// hold more than the others can give in its place. Or the limit is below what all processes need
-    /// at least: each keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which
-    /// threads are recording until they are full or idle for a second. [`ProcessReport::owed_bytes`]
-    /// says which processes were asked to give. While more than the limit is held, no process gets
-    /// more and none joins; the sum shrinks whenever a process can give. The excess goes when its
-    /// process continues or ends.
+    /// That number is not zero in two cases:
+    ///
+    /// - A process is stopped (for example in a debugger) and holds more than the others can free
+    ///   in its place.
+    /// - The limit is below the minimum of all processes: each keeps its header, two small chunks,
+    ///   and the chunks (up to 1 MiB each) into which threads are recording until they are full or
+    ///   idle for a second.
+    ///
+    /// [`ProcessReport::owed_bytes`] shows which processes were asked to free memory. While more
+    /// than the limit is held, no process gets more memory and no process joins; the sum shrinks
+    /// whenever a process frees memory. The excess disappears when the stopped process continues or
+    /// ends.
     ///
     /// # Errors
-    /// [`LimitError`]: less than this process needs, or more than [`SessionBuilder::max_memory_limit`].
+    /// [`LimitError`]: less than this process needs, or more than
+    /// [`SessionBuilder::max_memory_limit`].
     pub fn set_memory_limit(&self, limit: ByteLimit) -> Result<u64, LimitError> {
         limit::set(&self.limit, &self.supervisor.handle, limit)
     }
 
-    /// Where the pools of this session are, if they are files: what `profiler recover` and
-    /// `profiler info` are to be given.
+    /// The directory of this session's pools, if they are files: the argument of `profiler recover`
+    /// and `profiler info`.
     pub fn pool_directory(&self) -> Option<&Path> {
         self.pools.as_deref().map(PoolDirectory::path)
     }
 
-    /// Stops recording everywhere. Children go on running; all data is gone.
+    /// Stops recording in all processes and discards all data. Children continue to run.
     pub fn stop(self) {
         drop(self);
     }
 
     fn start(config: SessionConfig) -> Result<Self, SessionError> {
-        let SessionConfig { name, params, own_features, most, time, patience, pools } = config;
+        let SessionConfig {
+            name,
+            params,
+            own_features,
+            most,
+            time,
+            patience,
+            pools,
+        } = config;
         let window_ns = params.window_ns;
         let limit = Arc::new(MemoryLimit::new(params.limit, most));
         let processes = Arc::<ProcessTable>::default();
@@ -306,7 +345,17 @@ impl Session {
         });
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
         let end = EndSignal::default();
-        Ok(Self { processes, limit, pools, groups, probes, captures, observers, end, supervisor })
+        Ok(Self {
+            processes,
+            limit,
+            pools,
+            groups,
+            probes,
+            captures,
+            observers,
+            end,
+            supervisor,
+        })
     }
 }
 
@@ -320,7 +369,7 @@ impl Drop for Session {
         profiler_core::session::stop();
         self.processes.hang_up();
         if let Some(pools) = &self.pools {
-            pools.remove(); // now, whatever still refers to it
+            pools.remove(); // now, regardless of remaining references
         }
     }
 }

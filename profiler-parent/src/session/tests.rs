@@ -1,10 +1,10 @@
-//! What a session does when a part of it fails.
+//! Tests of a session with a failing part.
 
 use std::process::Stdio;
 
 use super::*;
 
-/// An argument by which the child is found; other runs of this test use another one.
+/// An argument by which the test finds the child; unique to this run.
 fn seconds() -> String {
     format!("86399.{}", std::process::id())
 }
@@ -12,12 +12,16 @@ fn seconds() -> String {
 fn is_running() -> bool {
     let seconds = seconds();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let mut arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    arguments.any(|line| line.split(|byte| *byte == 0).any(|argument| argument == seconds.as_bytes()))
+    let mut arguments =
+        processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    arguments.any(|line| {
+        line.split(|byte| *byte == 0)
+            .any(|argument| argument == seconds.as_bytes())
+    })
 }
 
 #[test]
-fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
+fn a_child_that_cannot_be_watched_is_killed_and_removed() {
     let session = Session::builder().start().unwrap();
     let sleeping = || {
         let mut command = Command::new("sleep");
@@ -36,6 +40,6 @@ fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
     session.supervisor.handle.watcher().stop();
     let error = session.spawn("not watched", sleeping()).unwrap_err();
     assert!(matches!(error, SpawnError::System(_)), "{error}");
-    assert!(!is_running(), "the caller is told that nothing was started");
+    assert!(!is_running(), "no child runs after an error");
     assert_eq!(session.processes().len(), before);
 }

@@ -1,9 +1,9 @@
-//! Starting a child that records: what it gets, and how it gets only that.
+//! Starts a child that records, and passes its resources to it.
 //!
-//! Called by the session. The child inherits the files it is given, under numbers that its
-//! environment names, and nobody else does: they are made inheritable between fork and exec, in
-//! the child alone, so a process that another thread starts at the same time does not get them.
-//! [`watch`] reports when the child ends.
+//! Called by the session. The child inherits its files, under numbers that its environment names.
+//! No other process inherits them: they are made inheritable between fork and exec, only in the
+//! child, so a process that another thread starts at the same time does not get them. [`watch`]
+//! reports when the child ends.
 
 pub mod watch;
 
@@ -12,21 +12,21 @@ use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use ipc_protocol::environment::{ChildEnvironment, Handover, Server, Token};
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::environment::{ChildEnvironment, InheritedHandle, Server, Token};
+use ipc_protocol::transport::listener::Endpoint;
 
 use crate::sys;
 
-/// Why a child could not be started.
+/// The reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildStartError {
     /// A file could not be prepared for the child.
-    #[error("cannot hand the {what} over to the child: {source}")]
+    #[error("cannot pass the {what} to the child: {source}")]
     HandOver {
         /// Which file.
         what: &'static str,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The program could not be started.
@@ -34,7 +34,7 @@ pub enum ChildStartError {
     Start {
         /// The program.
         program: std::ffi::OsString,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -48,54 +48,67 @@ pub enum ChildFile<'a> {
     At(&'a Path),
 }
 
-/// What a child gets.
+/// The resources of a child.
 #[derive(Clone, Debug)]
 pub struct ChildResources<'a> {
     /// The memory to record into.
     pub pool: ChildFile<'a>,
-    /// The file to write profiles to; a child that is not trusted gets none.
-    pub outbox: Option<ChildFile<'a>>,
+    /// The file to write profiles to; an untrusted child gets none.
+    pub part_file: Option<ChildFile<'a>>,
     /// The token that authenticates it.
     pub token: Token,
-    /// Where the parent listens for it.
-    pub server: &'a Line,
+    /// The address where the parent listens for the child.
+    pub server: &'a Endpoint,
 }
 
 /// Starts the child. It takes `command`, so no second process can be started with the same
 /// resources.
 ///
 /// # Errors
-/// All of [`ChildStartError`]; then no process was started.
-pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Child, ChildStartError> {
+/// [`ChildStartError`]; no process runs then.
+pub fn spawn(
+    mut command: Command,
+    resources: &ChildResources<'_>,
+) -> Result<Child, ChildStartError> {
     let mut inherited = Vec::new();
     let environment = ChildEnvironment {
         pool: hand_over("pool", resources.pool, &mut inherited)?,
-        outbox: resources.outbox.map(|outbox| hand_over("outbox", outbox, &mut inherited)).transpose()?,
+        part_file: resources
+            .part_file
+            .map(|part_file| hand_over("part file", part_file, &mut inherited))
+            .transpose()?,
         token: resources.token.clone(),
         server: match resources.server {
-            Line::Named(name) => Server::Named(name.clone()),
-            Line::Inherited(socket) => {
-                Server::Inherited(hand_over("socket", ChildFile::Open(socket), &mut inherited)?)
-            }
+            Endpoint::Named(name) => Server::Named(name.clone()),
+            Endpoint::Inherited(socket) => Server::Inherited(hand_over(
+                "socket",
+                ChildFile::Open(socket),
+                &mut inherited,
+            )?),
         },
     };
     environment.put_into(&mut command);
-    sys::inherit(&mut command, inherited)
-        .map_err(|source| ChildStartError::HandOver { what: "files", source })?;
-    command.spawn().map_err(|source| ChildStartError::Start { program: command.get_program().into(), source })
+    sys::inherit(&mut command, inherited).map_err(|source| ChildStartError::HandOver {
+        what: "files",
+        source,
+    })?;
+    command.spawn().map_err(|source| ChildStartError::Start {
+        program: command.get_program().into(),
+        source,
+    })
 }
 
 fn hand_over(
     what: &'static str,
     file: ChildFile<'_>,
     inherited: &mut Vec<File>,
-) -> Result<Handover, ChildStartError> {
+) -> Result<InheritedHandle, ChildStartError> {
     let failed = |source| ChildStartError::HandOver { what, source };
     match file {
-        ChildFile::At(path) => Ok(Handover::Path(path.to_owned())),
+        ChildFile::At(path) => Ok(InheritedHandle::Path(path.to_owned())),
         ChildFile::Open(file) => {
             let copy = sys::copy_for_child(file).map_err(failed)?;
-            let handover = Handover::of(&copy).map_err(failed)?;
+            let handover = InheritedHandle::of(&copy).map_err(failed)?;
             inherited.push(copy);
             Ok(handover)
         }

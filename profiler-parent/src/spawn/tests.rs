@@ -1,4 +1,4 @@
-//! What a child gets, and what nobody else gets.
+//! Tests that a child gets its resources, and that no other process gets them.
 
 use std::process::Stdio;
 
@@ -10,8 +10,8 @@ fn token() -> Token {
     Token::from_bytes([5; Token::BYTES])
 }
 
-fn server(name: &str) -> Line {
-    Line::Named(name.into())
+fn server(name: &str) -> Endpoint {
+    Endpoint::Named(name.into())
 }
 
 fn output(command: Command, resources: &ChildResources<'_>) -> String {
@@ -24,32 +24,46 @@ fn output(command: Command, resources: &ChildResources<'_>) -> String {
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     command
 }
 
 #[cfg(unix)]
 #[test]
-fn the_child_finds_its_gifts_in_the_environment() {
-    let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
+fn the_environment_names_the_resources_of_the_child() {
+    let pool = Path::new("/tmp/pool of mine");
+    let part_file = Path::new("/tmp/part_file");
     let resources = ChildResources {
         pool: ChildFile::At(pool),
-        outbox: Some(ChildFile::At(outbox)),
+        part_file: Some(ChildFile::At(part_file)),
         token: token(),
         server: &server("/tmp/server"),
     };
     let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &resources);
     let environment = ChildEnvironment::parse(&value).unwrap();
-    assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
-    assert_eq!(environment.outbox, Some(Handover::Path(outbox.to_owned())));
-    assert_eq!((environment.token, environment.server), (token(), Server::Named("/tmp/server".into())));
+    assert_eq!(environment.pool, InheritedHandle::Path(pool.to_owned()));
+    assert_eq!(
+        environment.part_file,
+        Some(InheritedHandle::Path(part_file.to_owned()))
+    );
+    assert_eq!(
+        (environment.token, environment.server),
+        (token(), Server::Named("/tmp/server".into()))
+    );
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn the_error_names_the_missing_program() {
     let nowhere = Path::new("/nowhere");
-    let resources =
-        ChildResources { pool: ChildFile::At(nowhere), outbox: None, token: token(), server: &server("s") };
+    let resources = ChildResources {
+        pool: ChildFile::At(nowhere),
+        part_file: None,
+        token: token(),
+        server: &server("s"),
+    };
     let error = spawn(Command::new("/no/such/program"), &resources).unwrap_err();
     assert!(matches!(error, ChildStartError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
@@ -69,11 +83,12 @@ mod inherited {
     }
 
     #[test]
-    fn the_child_can_read_and_write_what_it_was_given() {
-        let (pool, mut outbox) = (file("from the parent"), file(""));
+    fn the_child_can_read_its_pool_and_write_its_part_file() {
+        let pool = file("from the parent");
+        let mut part_file = file("");
         let resources = ChildResources {
             pool: ChildFile::Open(&pool),
-            outbox: Some(ChildFile::Open(&outbox)),
+            part_file: Some(ChildFile::Open(&part_file)),
             token: token(),
             server: &server("/tmp/s"),
         };
@@ -84,12 +99,12 @@ mod inherited {
         );
         assert_eq!(output(shell(&script), &resources), "from the parent");
         let mut written = String::new();
-        outbox.rewind().unwrap();
-        outbox.read_to_string(&mut written).unwrap();
+        part_file.rewind().unwrap();
+        part_file.read_to_string(&mut written).unwrap();
         assert_eq!(written, "from the child");
     }
 
-    /// Prints the inodes of all that a process has open.
+    /// Prints the inodes of all files that a process has open.
     const LIST: &str = "stat -L -c %i /proc/$$/fd/* 2>/dev/null; true";
 
     fn inode(file: &File) -> String {
@@ -97,25 +112,32 @@ mod inherited {
     }
 
     #[test]
-    fn the_child_gets_these_two_files_once_and_no_other() {
-        let (pool, outbox, secret) = (file("p"), file("o"), file("s"));
+    fn the_child_inherits_only_its_two_files_and_each_once() {
+        let pool = file("p");
+        let part_file = file("o");
+        let secret = file("s");
         let resources = ChildResources {
             pool: ChildFile::Open(&pool),
-            outbox: Some(ChildFile::Open(&outbox)),
+            part_file: Some(ChildFile::Open(&part_file)),
             token: token(),
             server: &server("/tmp/s"),
         };
         let text = output(shell(LIST), &resources);
         let times = |file: &File| text.lines().filter(|line| *line == inode(file)).count();
-        assert_eq!((times(&pool), times(&outbox), times(&secret)), (1, 1, 0), "{text}");
+        assert_eq!(
+            (times(&pool), times(&part_file), times(&secret)),
+            (1, 1, 0),
+            "{text}"
+        );
     }
 
     #[test]
-    fn nothing_of_it_stays_inheritable_or_open_in_the_parent() {
-        let (pool, outbox) = (file("p"), file("o"));
+    fn the_parent_keeps_no_inheritable_or_open_copies() {
+        let pool = file("p");
+        let part_file = file("o");
         let resources = ChildResources {
             pool: ChildFile::Open(&pool),
-            outbox: Some(ChildFile::Open(&outbox)),
+            part_file: Some(ChildFile::Open(&part_file)),
             token: token(),
             server: &server("/tmp/s"),
         };
@@ -123,13 +145,18 @@ mod inherited {
         let environment = ChildEnvironment::parse(&value).unwrap();
         // The copies are closed: their numbers are free, or another test's files.
         assert!(environment.pool.open().is_err());
-        assert!(environment.outbox.unwrap().open().is_err());
+        assert!(environment.part_file.unwrap().open().is_err());
         let listed = String::from_utf8(shell(LIST).output().unwrap().stdout).unwrap();
-        assert!(listed.lines().all(|line| line != inode(&pool) && line != inode(&outbox)), "{listed}");
+        assert!(
+            listed
+                .lines()
+                .all(|line| line != inode(&pool) && line != inode(&part_file)),
+            "{listed}"
+        );
     }
 
     #[test]
-    fn numbers_of_standard_streams_are_not_handed_over() {
+    fn a_copy_for_a_child_avoids_the_standard_streams() {
         let copy = sys::copy_for_child(&file("p")).unwrap();
         assert!(copy.as_raw_fd() > 2);
     }

@@ -1,11 +1,14 @@
-//! One thread that knows when any child ends.
+//! One thread that reports when any child ends.
 //!
-//! Made once per session. The exit of a process is the truth about its death: a closed channel
-//! is only a hint, since a fork of the child may hold it open. Invariants: every watched child
-//! is told about exactly once, unless the watcher is stopped before; its exit status is taken
-//! (no zombie stays) unless the host took it first; the callback runs on the watcher's thread
-//! with no lock held, so it may call the watcher; if the program closes the descriptors that this
-//! thread waits on, an exit is reported at most a second late.
+//! Created once per session. Only the exit of a process proves its death: a closed channel is a
+//! hint, since a fork of the child may hold the channel open. Invariants:
+//!
+//! - The exit of every watched child is reported exactly once, unless the watcher is stopped
+//!   before.
+//! - The exit status is taken (no zombie remains), unless the host took it first.
+//! - The callback runs on the watcher's thread with no lock held, so it may call the watcher.
+//! - If the program closes the descriptors that this thread waits on, an exit is reported at most a
+//!   second late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,31 +18,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::sys::{Bell, ChildHandle, Reaped};
+use crate::sys::{ChildHandle, Reaped, Waker};
 
-/// How often a child is asked where the system does not tell by itself.
+/// The polling interval on systems that do not report exits.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often this thread checks whether the program has closed the descriptors that it waits on.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// At least this long for each child, so that the looks cost about a thousandth of a processor.
-const LOOK_INTERVAL_PER_CHILD: Duration = Duration::from_millis(10);
+const DESCRIPTOR_CHECK: Duration = Duration::from_secs(1);
+/// The smallest check interval per child, so that the checks cost about a thousandth of a
+/// processor.
+const DESCRIPTOR_CHECK_PER_CHILD: Duration = Duration::from_millis(10);
 
-/// The signal that ends a process at once, everywhere.
+/// The signal that kills a process at once, on every system.
 const KILL: i32 = 9;
 
-/// A child that is not watched, and why.
+/// A child that could not be watched, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch process {}: {error}", child.id())]
 pub struct WatchError {
-    /// The child, still the caller's.
+    /// The child, returned to the caller.
     pub child: Child,
-    /// Why.
+    /// The reason.
     #[source]
     pub error: io::Error,
 }
 
-/// Watches children, each under a key of the caller's.
+/// Watches children, each under a key that the caller chooses.
 #[derive(Debug)]
 pub struct ExitWatcher<K: Ord> {
     shared: Arc<WatcherState<K>>,
@@ -48,8 +52,8 @@ pub struct ExitWatcher<K: Ord> {
 
 #[derive(Debug)]
 struct WatcherState<K> {
-    /// Made again if the program has closed it.
-    bell: Mutex<Arc<Bell>>,
+    /// Recreated if the program has closed it.
+    bell: Mutex<Arc<Waker>>,
     state: Mutex<WatchedChildren<K>>,
 }
 
@@ -62,26 +66,36 @@ struct WatchedChildren<K> {
 #[derive(Debug)]
 struct Watched {
     child: Child,
-    /// Absent where the system has none; then the child is asked at intervals.
+    /// Absent where the system has none; then the child is polled.
     handle: Option<Arc<ChildHandle>>,
 }
 
 impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
-    /// Starts the thread. `on_exit` gets the key and the exit status, or `None` when somebody
-    /// else in this process took the status (`waitpid(-1)`, an ignored `SIGCHLD`).
+    /// Starts the thread. `on_exit` gets the key and the exit status, or `None` when other code in
+    /// this process took the status (`waitpid(-1)`, an ignored `SIGCHLD`).
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
+    /// When the system refuses a thread or descriptor.
     pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
-        let state = Mutex::new(WatchedChildren { children: BTreeMap::new(), stopped: false });
-        let shared = Arc::new(WatcherState { bell: Mutex::new(Arc::new(Bell::new()?)), state });
-        let theirs = Arc::clone(&shared);
-        let thread =
-            profiler_core::internal::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        let state = Mutex::new(WatchedChildren {
+            children: BTreeMap::new(),
+            stopped: false,
+        });
+        let shared = Arc::new(WatcherState {
+            bell: Mutex::new(Arc::new(Waker::new()?)),
+            state,
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = profiler_core::internal::sys::spawn_quiet("profiler-exits", move || {
+            for_thread.run(on_exit)
+        })?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
-    /// Watches a child from now on. Take its pipes before.
+    /// Watches a child from now on. Take its pipes before this call.
     ///
     /// # Errors
     /// `AlreadyExists` for a key that is being watched, `BrokenPipe` after [`Self::stop`].
@@ -93,7 +107,10 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
             _ => None,
         };
         if let Some(kind) = refused {
-            return Err(WatchError { child, error: kind.into() });
+            return Err(WatchError {
+                child,
+                error: kind.into(),
+            });
         }
         let handle = ChildHandle::open(&child).map(Arc::new);
         state.children.insert(key, Watched { child, handle });
@@ -102,10 +119,11 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         Ok(())
     }
 
-    /// Kills a child at once. `false` if the child is not here: never watched, ended, or taken.
+    /// Kills a child at once. `false` if the child is not watched here: never was, has ended, or
+    /// was taken.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn kill(&self, key: &K) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
@@ -116,7 +134,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// Sends a child a signal. `false` if it is not watched: never was, or has ended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn signal(&self, key: &K, signal: i32) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
@@ -125,16 +143,19 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     }
 
     /// Stops watching and ends the thread. If the callback makes this call, the thread ends after
-    /// the callback. Children that have not ended stay here, to be killed or signalled, until
+    /// the callback. Running children remain here, to be killed or signalled, until
     /// [`Self::take_children`].
     pub fn stop(&self) {
         self.end();
     }
 
-    /// The children that have not ended and are no longer watched.
+    /// Takes the children that have not ended and are no longer watched.
     pub fn take_children(&self) -> Vec<(K, Child)> {
         let children = std::mem::take(&mut self.shared.lock().children);
-        children.into_iter().map(|(key, watched)| (key, watched.child)).collect()
+        children
+            .into_iter()
+            .map(|(key, watched)| (key, watched.child))
+            .collect()
     }
 }
 
@@ -142,7 +163,14 @@ impl<K: Ord> ExitWatcher<K> {
     fn end(&self) {
         self.shared.lock().stopped = true;
         self.shared.bell().ring();
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(thread) = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        else {
+            return;
+        };
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join(); // its panics are caught on it
         }
@@ -150,7 +178,7 @@ impl<K: Ord> ExitWatcher<K> {
 }
 
 impl<K: Ord> Drop for ExitWatcher<K> {
-    /// Ends the thread. Children that still run are left to themselves.
+    /// Ends the thread. Children that still run continue unwatched.
     fn drop(&mut self) {
         self.end();
     }
@@ -161,15 +189,15 @@ impl<K> WatcherState<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn bell(&self) -> Arc<Bell> {
+    fn bell(&self) -> Arc<Waker> {
         Arc::clone(&self.bell.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The bell, or a new one if the program has closed it.
-    fn working_bell(&self) -> Arc<Bell> {
+    /// The waker, or a new one if the program has closed it.
+    fn working_bell(&self) -> Arc<Waker> {
         let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
         if !bell.is_ours()
-            && let Ok(new) = Bell::new()
+            && let Ok(new) = Waker::new()
         {
             *bell = Arc::new(new);
         }
@@ -187,34 +215,50 @@ struct Round<K> {
 impl<K: Clone + Ord> WatcherState<K> {
     fn run(&self, mut on_exit: impl FnMut(K, Option<ExitStatus>)) {
         loop {
-            // Before the list, so that a child that is added after the list rings this bell.
+            // Taken before the list, so that a child that is added after the list ends the wait.
             let bell = self.working_bell();
-            let Some(round) = self.to_wait_for() else { return };
+            let Some(round) = self.to_wait_for() else {
+                return;
+            };
             let woken = bell.wait(&round.handles, round.timeout);
             // If nothing happened, the program may have closed the descriptors of this wait.
             let is_overdue = !woken.rung && woken.children.is_empty();
-            let ready = woken.children.iter().filter_map(|place| round.keys.get(*place).cloned()).collect();
+            let ready = woken
+                .children
+                .iter()
+                .filter_map(|place| round.keys.get(*place).cloned())
+                .collect();
             drop(round);
             for (key, status) in self.take_ended(&ready, is_overdue) {
-                // A panic of the callback is the callback's loss, not that of all later exits.
+                // A panic of the callback must not lose later exits.
                 let _ = catch_unwind(AssertUnwindSafe(|| on_exit(key, status)));
             }
         }
     }
 
-    /// `None` once stopped.
+    /// The handles for the next wait; `None` once stopped.
     fn to_wait_for(&self) -> Option<Round<K>> {
         let state = self.lock();
-        let known = state.children.iter().filter_map(|(key, one)| Some((key.clone(), one.handle.clone()?)));
+        let known = state
+            .children
+            .iter()
+            .filter_map(|(key, one)| Some((key.clone(), one.handle.clone()?)));
         let (keys, handles): (Vec<K>, Vec<_>) = known.unzip();
         let all_known = handles.len() == state.children.len();
         let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
-        let look = LOOK_INTERVAL_PER_CHILD.saturating_mul(count).max(LOOK_INTERVAL);
-        let timeout = if all_known { look } else { ASK_INTERVAL };
-        (!state.stopped).then_some(Round { keys, handles, timeout })
+        let check = DESCRIPTOR_CHECK_PER_CHILD
+            .saturating_mul(count)
+            .max(DESCRIPTOR_CHECK);
+        let timeout = if all_known { check } else { ASK_INTERVAL };
+        (!state.stopped).then_some(Round {
+            keys,
+            handles,
+            timeout,
+        })
     }
 
-    /// Takes the children that have ended: of those that are ready or have no handle, or of all.
+    /// Removes and returns the children that have ended. Checks all children if `of_all`, otherwise
+    /// those that are ready or have no handle.
     fn take_ended(&self, ready: &BTreeSet<K>, of_all: bool) -> Vec<(K, Option<ExitStatus>)> {
         let mut ended = Vec::new();
         let mut state = self.lock();
@@ -236,7 +280,7 @@ impl<K: Clone + Ord> WatcherState<K> {
 }
 
 impl Watched {
-    /// Its handle; a new one if the program has closed the old one.
+    /// Returns its handle; a new one if the program has closed the old one.
     fn handle(&mut self) -> Option<&ChildHandle> {
         if self.handle.as_ref().is_some_and(|handle| !handle.is_ours()) {
             self.handle = ChildHandle::open(&self.child).map(Arc::new);

@@ -1,8 +1,7 @@
 //! The supervisor's thread: it passes events to the controller and carries out the commands.
 //!
-//! Started by [`super::Supervisor`]. What happens to processes that have ended is in
-//! [`super::dead_processes`]. Invariant: figures are published before a command that depends on them
-//! is carried out.
+//! Started by [`super::Supervisor`]. [`super::dead_processes`] handles processes that have ended.
+//! Invariant: figures are published before a command that depends on them is carried out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,15 +27,15 @@ use crate::process_table::{Process, ProcessState};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
-/// The part of the limit that a process may get at first.
+/// The divisor of the limit that gives the largest first allowance of a process.
 const FIRST_PART: u64 = 64;
-/// How often the pools of live processes are compared with what is booked.
+/// How often the pools of live processes are compared with their charged bytes.
 const POOL_CHECK: Duration = Duration::from_millis(500);
 
-/// Far more rounds of event and command than one event was ever seen to need.
+/// Limit on the rounds of event and command for one event: far more than any event has needed.
 const MOST_ROUNDS: usize = 100_000;
 
-/// What the supervisor's thread owns.
+/// The state of the supervisor's thread.
 pub(super) struct ControlLoop {
     pub(super) context: Arc<SupervisorContext>,
     controller: Controller,
@@ -44,11 +43,11 @@ pub(super) struct ControlLoop {
     local: Option<PoolId>,
     joining: BTreeMap<PoolId, Sender<Result<ByteLimit, Refusal>>>,
     pub(super) capture: Option<(GatherId, Sender<Input<PoolId>>)>,
-    /// The callers that wait until no more than the limit is held.
+    /// The callers that wait until at most the limit is held.
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
-    /// What all children measure.
+    /// The probes that all children measure.
     probes: Probes,
 }
 
@@ -56,12 +55,17 @@ impl ControlLoop {
     pub(super) fn new(context: Arc<SupervisorContext>) -> Self {
         let page = sys::page_size();
         let floor = FLOOR_PAGES.saturating_mul(page);
-        // On a busy machine it takes time until a process gives memory back.
+        // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
         let usual = Policy::new(floor, page);
-        // Under a large limit a process need not begin small: what it does not use is taken back.
+        // Under a large limit a process may begin with a large allowance: the unused part is taken
+        // back.
         let initial = usual.initial.max(context.params.limit.get() / FIRST_PART);
-        let policy = Policy { reserve, initial, ..usual };
+        let policy = Policy {
+            reserve,
+            initial,
+            ..usual
+        };
         let controller = Controller::new(context.params.limit, policy);
         Self {
             context,
@@ -80,7 +84,11 @@ impl ControlLoop {
     /// Runs until the session ends.
     pub(super) fn run(mut self, events: &Receiver<SupervisorEvent>) {
         let windowed = self.context.params.window_ns > 0;
-        let ticks = if windowed { crossbeam_channel::tick(WINDOW_CHECK) } else { crossbeam_channel::never() };
+        let ticks = if windowed {
+            crossbeam_channel::tick(WINDOW_CHECK)
+        } else {
+            crossbeam_channel::never()
+        };
         let checks = crossbeam_channel::tick(POOL_CHECK);
         loop {
             // `select!` chooses at random between two that are ready, so ticks also come in a busy
@@ -102,23 +110,32 @@ impl ControlLoop {
         match event {
             SupervisorEvent::Join { key, reply } => {
                 self.joining.insert(key, reply);
-                self.tell(Event::Join { key });
+                self.account(Event::Join { key });
             }
-            SupervisorEvent::Accounting(event) => self.tell(event),
+            SupervisorEvent::Accounting(event) => self.account(event),
             SupervisorEvent::LocalProcessStarted { key } => {
                 self.local = Some(key);
-                self.tell(Event::Connected { key });
+                self.account(Event::Connected { key });
             }
             SupervisorEvent::Connected { key, hello, sender } => {
-                // The child may have ended before its hello was handled.
-                if self.context.processes.change(key, |process| greet(process, &hello)) == Some(true) {
+                // The child may have ended before its `Hello` was handled.
+                if self
+                    .context
+                    .processes
+                    .change(key, |process| greet(process, &hello))
+                    == Some(true)
+                {
                     let mut link = Link::new(sender);
                     self.catch_up(key, &mut link);
                     self.links.insert(key, link);
-                    self.tell(Event::Connected { key });
+                    self.account(Event::Connected { key });
                 }
             }
-            SupervisorEvent::Message { key, message, in_flight } => {
+            SupervisorEvent::Message {
+                key,
+                message,
+                in_flight,
+            } => {
                 self.hear(key, message);
                 drop(in_flight);
             }
@@ -126,30 +143,49 @@ impl ControlLoop {
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
-                self.tell(Event::LimitChanged { limit });
+                self.account(Event::LimitChanged { limit });
             }
-            SupervisorEvent::Control { control, confirm, asked } => {
-                self.control_all(control, &confirm, &asked)
-            }
+            SupervisorEvent::Control {
+                control,
+                confirm,
+                asked,
+            } => self.control_all(control, &confirm, &asked),
             SupervisorEvent::Capture(order) => self.serve_capture(order),
             SupervisorEvent::Woken | SupervisorEvent::End => {}
         }
     }
 
-    /// Brings a child that has just connected to where the session is.
+    /// Brings a newly connected child to the session's state.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
         let probes = Some(Control::SetProbes(self.probes)).filter(|_| self.probes != Probes::NONE);
-        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, probes];
+        let all = [
+            Some(Control::EnsureStarted),
+            self.paused,
+            self.sampling_paused,
+            probes,
+        ];
         for control in all.into_iter().flatten() {
-            link.control(self.fit_for(key, control), None, &self.context.params, allowance);
+            link.control(
+                self.fit_for(key, control),
+                None,
+                &self.context.params,
+                allowance,
+            );
         }
     }
 
-    /// Removes what this child cannot do. Reading the processor clock of a thread is a system call,
-    /// for which a sandbox may kill the child. A child that may have a sandbox is not asked for it.
+    /// Removes the probes that this child cannot measure. Reading the processor clock of a thread
+    /// is a system call, for which a sandbox may kill the child. A child that may have a sandbox is
+    /// not asked for it.
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
-        let may_call = || self.context.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
+        let may_call = || {
+            self.context
+                .processes
+                .lock()
+                .get(&key)
+                .is_none_or(|process| process.is_trusted)
+        };
         match control {
             Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
                 Control::SetProbes(probes.without(Probes::CPU))
@@ -163,8 +199,13 @@ impl ControlLoop {
             Some(Worth::Asked) => self.act_on(key, message),
             Some(Worth::Unasked) | None => {}
             Some(Worth::Flood) => {
-                self.closed(key, &TransportError::PeerMisbehaved("answers that nobody asked for"));
-                self.context.processes.change(key, |process| process.hang_up());
+                self.closed(
+                    key,
+                    &TransportError::PeerMisbehaved("answers to no request"),
+                );
+                self.context
+                    .processes
+                    .change(key, |process| process.hang_up());
             }
         }
     }
@@ -180,12 +221,29 @@ impl ControlLoop {
             }
             ToParent::ChunkManagerUpdate(update) => self.hear_update(key, update),
             ToParent::Profile { id, outcome } => {
-                self.tell_capture(id, Input::Profile { child: key, outcome });
+                self.send_to_capture(
+                    id,
+                    Input::Profile {
+                        child: key,
+                        outcome,
+                    },
+                );
             }
-            ToParent::GatherProgress { id, proportion, location } => {
-                self.tell_capture(id, Input::Progress { child: key, proportion, location });
+            ToParent::GatherProgress {
+                id,
+                proportion,
+                location,
+            } => {
+                self.send_to_capture(
+                    id,
+                    Input::Progress {
+                        child: key,
+                        proportion,
+                        location,
+                    },
+                );
             }
-            // The pool holds everything, and the exit status says how the process ended.
+            // The pool holds all data, and the exit status says how the process ended.
             ToParent::ShutdownProfile { .. } => {}
         }
     }
@@ -195,9 +253,9 @@ impl ControlLoop {
             ManagerUpdate::None => {}
             ManagerUpdate::Changed(update) => {
                 let update = believable(update);
-                self.tell(Event::Update { key, update });
+                self.account(Event::Update { key, update });
             }
-            ManagerUpdate::Final => self.tell(Event::Disconnected { key }),
+            ManagerUpdate::Final => self.account(Event::Disconnected { key }),
         }
     }
 
@@ -223,16 +281,25 @@ impl ControlLoop {
 
     fn closed(&mut self, key: PoolId, error: &TransportError) {
         self.links.remove(&key);
-        self.tell(Event::Disconnected { key });
+        self.account(Event::Disconnected { key });
         let why = error.to_string();
         self.context.processes.change(key, |process| {
-            // The first reason is the true one; what comes after it follows from it.
-            if !matches!(process.state, ProcessState::Exited(_) | ProcessState::Disconnected(_)) {
+            // The first reason is the cause; later ones are its consequences.
+            if !matches!(
+                process.state,
+                ProcessState::Exited(_) | ProcessState::Disconnected(_)
+            ) {
                 process.state = ProcessState::Disconnected(why.clone());
             }
         });
         if let Some((_, inputs)) = &self.capture {
-            forward(inputs, Input::HungUp { child: key, message: why });
+            forward(
+                inputs,
+                Input::HungUp {
+                    child: key,
+                    message: why,
+                },
+            );
         }
     }
 
@@ -247,9 +314,15 @@ impl ControlLoop {
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
         for key in &keys {
-            let (allowance, control) = (self.allowance(*key), self.fit_for(*key, control));
+            let allowance = self.allowance(*key);
+            let control = self.fit_for(*key, control);
             if let Some(link) = self.links.get_mut(key) {
-                link.control(control, Some(confirm.clone()), &self.context.params, allowance);
+                link.control(
+                    control,
+                    Some(confirm.clone()),
+                    &self.context.params,
+                    allowance,
+                );
             }
         }
         let _ = asked.send(keys.len());
@@ -257,21 +330,36 @@ impl ControlLoop {
 
     fn serve_capture(&mut self, order: CaptureRequest) {
         match order {
-            CaptureRequest::Begin { id, spec, inputs, asked } => {
+            CaptureRequest::Begin {
+                id,
+                spec,
+                inputs,
+                asked,
+            } => {
                 self.capture = Some((id, inputs));
                 let writers = self.context.processes.writers();
-                let able = |key: &PoolId, link: &Link| link.gathering.is_none() && writers.contains(key);
+                let able =
+                    |key: &PoolId, link: &Link| link.gathering.is_none() && writers.contains(key);
                 let able = self.links.iter_mut().filter(|(key, link)| able(key, link));
                 let keys = able.map(|(key, link)| {
-                    link.send(&ToChild::GatherProfile { id, spec: spec.clone() });
+                    link.send(&ToChild::GatherProfile {
+                        id,
+                        spec: spec.clone(),
+                    });
                     *key
                 });
                 let _ = asked.send(keys.collect());
             }
-            CaptureRequest::Progress { id, key } => self.send(key, &ToChild::GetGatherProfileProgress { id }),
+            CaptureRequest::Progress { id, key } => {
+                self.send(key, &ToChild::GetGatherProfileProgress { id })
+            }
             CaptureRequest::Cancel { id, key } => self.send(key, &ToChild::CancelGather { id }),
             CaptureRequest::End { id } => {
-                if self.capture.as_ref().is_some_and(|(running, _)| *running == id) {
+                if self
+                    .capture
+                    .as_ref()
+                    .is_some_and(|(running, _)| *running == id)
+                {
                     self.capture = None;
                 }
             }
@@ -284,7 +372,7 @@ impl ControlLoop {
         }
     }
 
-    fn tell_capture(&self, id: GatherId, input: Input<PoolId>) {
+    fn send_to_capture(&self, id: GatherId, input: Input<PoolId>) {
         if let Some((_, inputs)) = self.capture.as_ref().filter(|(running, _)| *running == id) {
             forward(inputs, input);
         }
@@ -296,14 +384,14 @@ impl ControlLoop {
 
     /// Passes an event to the controller, and carries out its commands until there are no more. The
     /// loop is bounded: the sizes that dead pools claim to have freed are not trusted.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn account(&mut self, event: Event) {
         let mut events = vec![event];
         let mut commands = Vec::new();
         for _ in 0..MOST_ROUNDS {
             let Some(event) = events.pop() else { break };
             self.controller.handle(event, &mut commands);
             if !commands.is_empty() {
-                self.publish(); // before a process can hold what is granted
+                self.publish(); // before a process can use the grant
             }
             for command in std::mem::take(&mut commands) {
                 events.extend(self.carry_out(command));
@@ -316,14 +404,19 @@ impl ControlLoop {
         match command {
             Command::Admit { key, allowance } => self.answer_join(key, Ok(allowance)),
             Command::Refuse { key, why } => self.answer_join(key, Err(why)),
-            Command::Await { key, allowance } if self.local == Some(key) => session::set_allowance(allowance),
+            Command::Await { key, allowance } if self.local == Some(key) => {
+                session::set_allowance(allowance)
+            }
             Command::Await { key, allowance } => {
                 self.send(key, &ToChild::AwaitNextChunkManagerUpdate { allowance });
             }
             Command::Destroy { key, at_or_before } if self.local == Some(key) => {
                 session::destroy_released_chunks_at_or_before(at_or_before);
             }
-            Command::Destroy { key, at_or_before: timestamp } => {
+            Command::Destroy {
+                key,
+                at_or_before: timestamp,
+            } => {
                 self.send(key, &ToChild::DestroyReleasedChunksAtOrBefore { timestamp });
             }
             Command::DestroyDead { key, at_or_before } => {
@@ -344,13 +437,13 @@ impl ControlLoop {
         }
     }
 
-    /// Compares what the pools of live processes really occupy with what is booked.
+    /// Compares the bytes that the pools of live processes really occupy with the charged bytes.
     fn check_pools(&mut self) {
         let occupied = self.context.processes.occupied_by_the_living();
         for (key, true_bytes) in occupied {
             let figures = self.controller.figures(key);
-            if figures.is_some_and(|figures| figures.excess > 0 || true_bytes > figures.booked) {
-                self.tell(Event::Occupies { key, true_bytes });
+            if figures.is_some_and(|figures| figures.excess > 0 || true_bytes > figures.charged) {
+                self.account(Event::Occupies { key, true_bytes });
             }
         }
     }
@@ -374,16 +467,18 @@ impl ControlLoop {
 }
 
 /// Forwards to the capture without waiting for it. Progress messages may fill only half of the
-/// queue, so a child that floods with them cannot displace the answer of another child. Messages for
-/// which there is no room are dropped; the capture's timeouts make up for them.
+/// queue, so a child that floods with them cannot displace the answer of another child. Messages
+/// without room are dropped; the capture's timeouts make up for them.
 pub(super) fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
-    let is_crowded = inputs.capacity().is_some_and(|most| inputs.len() > most / 2);
+    let is_crowded = inputs
+        .capacity()
+        .is_some_and(|most| inputs.len() > most / 2);
     if !(is_crowded && matches!(input, Input::Progress { .. })) {
         let _ = inputs.try_send(input);
     }
 }
 
-/// An update with times that can be true: nothing was done in the future.
+/// Returns an update with plausible times: none lies in the future.
 fn believable(mut update: Update) -> Update {
     let now = Timestamp::now();
     update.oldest_done = update.oldest_done.map(|done| done.min(now));
@@ -393,7 +488,7 @@ fn believable(mut update: Update) -> Update {
     update
 }
 
-/// A process has said hello. Whether it still lives.
+/// Handles a process's `Hello`. Returns whether the process is still alive.
 fn greet(process: &mut Process, hello: &Hello) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;

@@ -1,4 +1,5 @@
-//! Processes that have ended: their pools are taken over, emptied by age, and closed.
+//! Handles processes that have ended: takes over their pools, destroys old data, and closes empty
+//! pools.
 //!
 //! Part of the supervisor's thread. Invariants: the entry counts of a process are kept when its
 //! pool is closed; the pools of dead processes use at most a quarter of the descriptors.
@@ -7,58 +8,79 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::grave::Grave;
+use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
 
 use super::control_loop::{ControlLoop, forward};
-use crate::controller::{DeadPool, Event};
+use crate::controller::{DeadPoolMemory, Event};
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
 use crate::process_table::{Process, ProcessState, Remains};
 
 impl ControlLoop {
-    /// A child has ended.
+    /// Handles the end of a child.
     pub(super) fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
         let died = Timestamp::now();
         self.links.remove(&key);
-        let buried = self.context.processes.change(key, |process| bury(process, status, died)).flatten();
+        let buried = self
+            .context
+            .processes
+            .change(key, |process| bury(process, status, died))
+            .flatten();
         if let Some(pool) = buried {
-            self.tell(Event::Died { key, pool });
+            self.account(Event::Died { key, pool });
         } else {
             self.context.processes.note_empty(key); // it never had a pool
         }
         if let Some((_, inputs)) = &self.capture {
-            forward(inputs, Input::Died { child: key, why: Why::ended(status) });
+            forward(
+                inputs,
+                Input::Died {
+                    child: key,
+                    why: Why::ended(status),
+                },
+            );
         }
         self.limit_dead_pools();
     }
 
-    /// The pool of a dead process costs a descriptor, of which the host has few. Beyond a share of
-    /// them the processes that died first lose their data, as if it were too old for the limit.
+    /// Limits the number of dead processes with a pool, because each pool uses a descriptor. Beyond
+    /// the limit, the processes that died first lose their data, as if it were too old for the
+    /// memory limit.
     fn limit_dead_pools(&mut self) {
         let mut dead: Vec<(Option<Timestamp>, PoolId)> = {
             let all = self.context.processes.lock();
-            let graves = all.iter().filter(|(_, process)| process.grave.is_some());
-            graves.map(|(key, process)| (process.died, *key)).collect()
+            let dead_pools = all
+                .iter()
+                .filter(|(_, process)| process.dead_pool.is_some());
+            dead_pools
+                .map(|(key, process)| (process.died, *key))
+                .collect()
         };
         let most = most_dead_pools();
         if dead.len() > most {
             dead.sort_unstable();
             for (_, key) in dead.iter().take(dead.len() - most) {
                 let held_bytes = self.destroy_dead(*key, Timestamp::MAX);
-                self.tell(Event::DeadDestroyed { key: *key, held_bytes });
+                self.account(Event::DeadDestroyed {
+                    key: *key,
+                    held_bytes,
+                });
             }
         }
     }
 
-    /// Destroys the chunks up to `at` in the pool of a dead process. Returns the bytes that are charged
-    /// for it now.
+    /// Destroys the chunks up to `at` in the pool of a dead process. Returns the bytes that are now
+    /// charged for the pool.
     pub(super) fn destroy_dead(&self, key: PoolId, at: Timestamp) -> u64 {
         let destroyed = self.context.processes.change(key, |process| {
-            let grave = process.grave.as_mut()?;
-            let held = grave.destroy_at_or_before(at).or_else(|_| grave.held_bytes()).ok()?;
+            let dead_pool = process.dead_pool.as_mut()?;
+            let held = dead_pool
+                .destroy_at_or_before(at)
+                .or_else(|_| dead_pool.held_bytes())
+                .ok()?;
             Some(process.charge(held))
         });
         destroyed.flatten().unwrap_or(0)
@@ -66,19 +88,32 @@ impl ControlLoop {
 
     /// Destroys data that has left the duration window in the pools of dead processes.
     pub(super) fn expire_dead_pools(&mut self) {
-        let ticks = self.context.time.converter().ticks_in(self.context.params.window_ns);
-        let Some(oldest) = Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw) else { return };
+        let ticks = self
+            .context
+            .time
+            .converter()
+            .ticks_in(self.context.params.window_ns);
+        let Some(oldest) = Timestamp::now()
+            .raw()
+            .checked_sub(ticks)
+            .map(Timestamp::from_raw)
+        else {
+            return;
+        };
         let dead: Vec<PoolId> = {
             let all = self.context.processes.lock();
-            all.iter().filter(|(_, process)| process.grave.is_some()).map(|(key, _)| *key).collect()
+            all.iter()
+                .filter(|(_, process)| process.dead_pool.is_some())
+                .map(|(key, _)| *key)
+                .collect()
         };
         for key in dead {
             let held_bytes = self.destroy_dead(key, oldest);
-            self.tell(Event::DeadDestroyed { key, held_bytes });
+            self.account(Event::DeadDestroyed { key, held_bytes });
         }
     }
 
-    /// Closes the pool of a dead process, in which nothing is left.
+    /// Closes the empty pool of a dead process.
     pub(super) fn drop_dead(&self, key: PoolId) {
         self.context.processes.change(key, drop_pool);
         self.context.groups.forget_reader(key);
@@ -87,37 +122,56 @@ impl ControlLoop {
     }
 }
 
-/// The most pools of dead processes that are kept: a quarter of all descriptors.
+/// The largest number of pools of dead processes that are kept: a quarter of all descriptors.
 fn most_dead_pools() -> usize {
-    usize::try_from(crate::sys::descriptor_limit() / 4).unwrap_or(usize::MAX).max(16)
+    usize::try_from(crate::sys::descriptor_limit() / 4)
+        .unwrap_or(usize::MAX)
+        .max(16)
 }
 
-/// A process has ended: takes its pool over, and returns what it left.
-fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
+/// Handles a process that has ended: takes over its pool, and returns the pool's content.
+fn bury(
+    process: &mut Process,
+    status: Option<ExitStatus>,
+    died: Timestamp,
+) -> Option<DeadPoolMemory> {
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
-    process.hang_up(); // its receive thread ends, though a fork of it may hold the channel
-    process.outbox = None;
-    let Remains::Pool(file) = &process.remains else { return None };
-    let grave = Grave::open(Arc::clone(file), died);
-    let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
-    let true_bytes = process.charge(file.get().map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)));
-    let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
+    process.hang_up(); // ends its receive thread; a fork may hold the channel
+    process.part_file = None;
+    let Remains::Pool(file) = &process.remains else {
+        return None;
+    };
+    let dead_pool = DeadPool::open(Arc::clone(file), died);
+    let dead_pool = dead_pool
+        .map_err(|error| process.damage = Some(error.to_string()))
+        .ok();
+    let true_bytes = process.charge(
+        file.get()
+            .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
+    );
+    let chunks = dead_pool.as_ref().map(DeadPool::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
-    process.grave = grave;
-    Some(DeadPool { true_bytes, unreleased_bytes: true_bytes.saturating_sub(in_chunks), chunks })
+    process.dead_pool = dead_pool;
+    Some(DeadPoolMemory {
+        true_bytes,
+        unreleased_bytes: true_bytes.saturating_sub(in_chunks),
+        chunks,
+    })
 }
 
 /// Keeps the entry counts of a dead process and closes its pool.
 fn drop_pool(process: &mut Process) {
-    process.grave = None;
+    process.dead_pool = None;
     if let Remains::Pool(file) = &process.remains {
         process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
         if let Err(error) = &snapshot {
             process.damage.get_or_insert_with(|| error.to_string());
         }
-        let counts = snapshot.map(|snapshot| snapshot.counts()).unwrap_or_default();
+        let counts = snapshot
+            .map(|snapshot| snapshot.counts())
+            .unwrap_or_default();
         process.remains = Remains::Expired(counts);
     }
 }

@@ -15,45 +15,71 @@ use super::listen::InFlight;
 use crate::controller::{Event, Refusal};
 use crate::gather::state::Input;
 
-/// Something for the supervisor to do or to know.
+/// A request or a notification for the supervisor.
 #[derive(Debug)]
 pub(crate) enum SupervisorEvent {
-    /// A process wants to join; the answer is its first allowance.
-    Join { key: PoolId, reply: Sender<Result<ByteLimit, Refusal>> },
-    /// An event for the controller, which needs nothing else.
+    /// A process asks to join; the reply is its first allowance.
+    Join {
+        key: PoolId,
+        reply: Sender<Result<ByteLimit, Refusal>>,
+    },
+    /// An event for the controller only.
     Accounting(Event),
-    /// This process records.
+    /// This process has started to record.
     LocalProcessStarted { key: PoolId },
-    /// A child has said hello.
-    Connected { key: PoolId, hello: Hello, sender: transport::Sender<ToChild> },
+    /// A child has sent `Hello`.
+    Connected {
+        key: PoolId,
+        hello: Hello,
+        sender: transport::Sender<ToChild>,
+    },
     /// A child has sent a message.
-    Message { key: PoolId, message: ToParent, in_flight: InFlight },
-    /// A child's channel has ended, or never began.
+    Message {
+        key: PoolId,
+        message: ToParent,
+        in_flight: InFlight,
+    },
+    /// A child's channel has ended, or was never opened.
     Closed { key: PoolId, error: TransportError },
     /// A child has ended.
-    Exited { key: PoolId, status: Option<ExitStatus> },
-    /// The limit changes; `obeyed` is sent to when no more than that is held.
-    SetLimit { limit: ByteLimit, obeyed: Sender<()> },
-    /// All connected children must do this.
-    Control { control: Control, confirm: Sender<()>, asked: Sender<usize> },
-    /// A capture asks for something.
+    Exited {
+        key: PoolId,
+        status: Option<ExitStatus>,
+    },
+    /// The limit changes. `obeyed` receives a message when at most the new limit is held.
+    SetLimit {
+        limit: ByteLimit,
+        obeyed: Sender<()>,
+    },
+    /// A command for all connected children.
+    Control {
+        control: Control,
+        confirm: Sender<()>,
+        asked: Sender<usize>,
+    },
+    /// A request of a capture.
     Capture(CaptureRequest),
-    /// The probes that are wanted may have changed, or this process's own chunk manager has an
-    /// update: the supervisor checks.
+    /// The wanted probes may have changed, or this process's own chunk manager may have an update:
+    /// the supervisor checks.
     Woken,
     /// The session is over.
     End,
 }
 
-/// What a capture asks of the supervisor.
+/// A request of a capture to the supervisor.
 #[derive(Debug)]
 pub(crate) enum CaptureRequest {
-    /// Ask all children that can answer for their parts; `asked` gets the list of them.
-    Begin { id: GatherId, spec: ProfileSpec, inputs: Sender<Input<PoolId>>, asked: Sender<Vec<PoolId>> },
+    /// Request the parts of all children that can answer; `asked` gets the list of them.
+    Begin {
+        id: GatherId,
+        spec: ProfileSpec,
+        inputs: Sender<Input<PoolId>>,
+        asked: Sender<Vec<PoolId>>,
+    },
     /// Ask a child for its progress.
     Progress { id: GatherId, key: PoolId },
     /// Make a child stop writing.
     Cancel { id: GatherId, key: PoolId },
-    /// Forward nothing more.
+    /// Stop forwarding.
     End { id: GatherId },
 }

@@ -1,10 +1,10 @@
-//! The supervisor's side of one child's channel: requests that are outstanding or wait.
+//! The supervisor's side of one child's channel: requests that are outstanding or waiting.
 //!
-//! Used by the supervisor alone. Invariants:
+//! Used only by the supervisor. Invariants:
 //!
-//! - At most one control request is outstanding; later ones are coalesced to those that still matter.
-//!   Of every other kind at most one message is unanswered. So a child that does not read can never
-//!   fill its socket, and thereby make the supervisor wait or lose its channel.
+//! - At most one control request is outstanding; later ones are coalesced to those that still
+//!   matter. At most one message of every other kind is unanswered. So a child that does not read
+//!   can never fill its socket, and thereby block the supervisor or lose its channel.
 //! - An answer counts only if it was requested. After a number of messages only an echo of a random
 //!   number counts, because a child could answer endlessly without reading.
 
@@ -18,31 +18,33 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
-/// Unrequested answers after which a child's channel is closed. A child of ours sends
-/// none; a few cost nothing.
+/// Limit on the unrequested answers of a child, which are ignored; one more closes its channel. A
+/// correct child sends none.
 const MAX_UNASKED: u32 = 64;
 
-/// Messages to a child after which it must show that it reads: by a number that it cannot know
-/// otherwise, since it may answer what it has not read. All of them fit the socket several times.
+/// Messages to a child after which it must show that it reads, by echoing an unpredictable number,
+/// since a child may answer messages that it has not read. The socket has room for several times
+/// this many.
 const MAX_UNREAD: u32 = 32;
-/// Requests that are kept for a child that reads nothing: one control request, and the latest captures.
+/// Requests that are kept for a child that reads nothing: one control request, and the latest
+/// captures.
 const MAX_LATE: usize = 16;
 
-/// What a message of a child is worth.
+/// The classification of a child's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// It was asked for, or needs no question.
+    /// It was requested, or needs no request.
     Asked,
     /// It was not requested, and is ignored.
     Unasked,
-    /// It was not requested, and there were too many of these.
+    /// It was not requested, and there were too many such messages.
     Flood,
 }
 
-/// What a child can be made to do.
+/// A command to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Record, keeping what is there if nothing changed.
+    /// Record; keep existing data if nothing changed.
     EnsureStarted,
     /// Stop recording.
     Stop,
@@ -56,18 +58,23 @@ pub(crate) enum Control {
     ResumeSampling,
     /// Confirm when every thread has been sampled once more.
     WaitOnePeriodicSampling,
-    /// Measure this of groups.
+    /// Measure these probes of groups.
     SetProbes(Probes),
 }
 
 impl Control {
-    /// Whether a later `other` makes this one pointless.
+    /// Whether a later `other` makes this command obsolete.
     const fn is_overtaken_by(self, other: Self) -> bool {
-        use Control::{EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, SetProbes, Stop};
+        use Control::{
+            EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, SetProbes, Stop,
+        };
         matches!(
             (self, other),
             (Pause | Resume, Pause | Resume)
-                | (PauseSampling | ResumeSampling, PauseSampling | ResumeSampling)
+                | (
+                    PauseSampling | ResumeSampling,
+                    PauseSampling | ResumeSampling
+                )
                 | (EnsureStarted | Stop, EnsureStarted | Stop)
                 | (SetProbes(_), SetProbes(_) | Stop)
                 | (Pause | Resume | PauseSampling | ResumeSampling, Stop)
@@ -75,6 +82,7 @@ impl Control {
     }
 }
 
+/// A command that is sent after the outstanding one is confirmed.
 #[derive(Debug)]
 struct Waiting {
     control: Control,
@@ -88,15 +96,15 @@ pub(super) struct Link {
     next: RequestId,
     outstanding: Option<(RequestId, Option<Sender<()>>)>,
     waiting: VecDeque<Waiting>,
-    /// The capture whose answer has not come, cancelled or not.
+    /// The capture whose answer is outstanding, cancelled or not.
     pub(super) gathering: Option<GatherId>,
     awaiting: bool,
     progress: bool,
     unasked: u32,
-    /// Messages that the child has not shown to have read.
+    /// Messages that the child may not have read yet.
     unread: u32,
     echo: Option<RequestId>,
-    /// The latest `Await`, until it has shown it.
+    /// The latest `Await`, until the child has shown that it reads.
     held: Option<ToChild>,
     /// Requests that are sent after the echo.
     late: VecDeque<ToChild>,
@@ -122,17 +130,19 @@ impl Link {
         }
     }
 
-    /// Sends a message, unless an earlier one of its kind is unanswered that says as much, or the child
-    /// has not shown that it reads.
+    /// Sends a message, unless an unanswered earlier message of its kind has the same effect, or
+    /// the child has not shown that it reads.
     pub(super) fn send(&mut self, message: &ToChild) {
         let is_known = matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress;
         if is_known {
             return;
         }
         if self.unread >= 2 * MAX_UNREAD {
-            return self.tell_later(message);
+            return self.send_later(message);
         }
-        if matches!(message, ToChild::AwaitNextChunkManagerUpdate { .. }) && self.unread >= MAX_UNREAD {
+        if matches!(message, ToChild::AwaitNextChunkManagerUpdate { .. })
+            && self.unread >= MAX_UNREAD
+        {
             self.held = Some(message.clone());
             return;
         }
@@ -148,8 +158,8 @@ impl Link {
         }
     }
 
-    /// Keeps a request until the child reads again, unless it is of a kind that is repeated anyway.
-    fn tell_later(&mut self, message: &ToChild) {
+    /// Keeps a request until the child reads again, unless its kind is repeated anyway.
+    fn send_later(&mut self, message: &ToChild) {
         let comes_again = matches!(
             message,
             ToChild::AwaitNextChunkManagerUpdate { .. }
@@ -168,18 +178,19 @@ impl Link {
         }
     }
 
-    /// Asks for an echo. Without randomness there is none, and nothing more is sent to the child.
+    /// Asks for an echo. Without randomness no echo is requested, and nothing more is sent to the
+    /// child.
     fn ask_for_echo(&mut self) {
-        let drawn = Token::generate()
-            .ok()
-            .and_then(|token| u64::from_str_radix(token.to_hex().get(..16).unwrap_or_default(), 16).ok());
+        let drawn = Token::generate().ok().and_then(|token| {
+            u64::from_str_radix(token.to_hex().get(..16).unwrap_or_default(), 16).ok()
+        });
         self.echo = drawn.map(RequestId::new);
         if let Some(request) = self.echo {
             self.send_now(&ToChild::Echo { request });
         }
     }
 
-    /// The child has read everything.
+    /// Handles the echo: the child has read everything.
     fn hear_echo(&mut self) {
         self.echo = None;
         self.unread = 0;
@@ -191,16 +202,17 @@ impl Link {
         }
     }
 
-    /// Judges what the child says, and notes that it has answered.
+    /// Classifies a message of the child, and notes the answer.
     pub(super) fn judge(&mut self, message: &ToParent) -> Worth {
         let is_asked = match message {
             ToParent::Done { request } if self.echo == Some(*request) => {
                 self.hear_echo();
                 true
             }
-            ToParent::Done { request } => {
-                self.outstanding.as_ref().is_some_and(|(asked, _)| asked == request)
-            }
+            ToParent::Done { request } => self
+                .outstanding
+                .as_ref()
+                .is_some_and(|(asked, _)| asked == request),
             ToParent::ChunkManagerUpdate(_) => std::mem::take(&mut self.awaiting),
             ToParent::GatherProgress { .. } => std::mem::take(&mut self.progress),
             ToParent::Profile { id, .. } => self.gathering.take_if(|asked| asked == id).is_some(),
@@ -214,7 +226,7 @@ impl Link {
         }
     }
 
-    /// Makes the child do something, now or when it has confirmed the request before.
+    /// Gives the child a command, now or after it has confirmed the previous request.
     pub(super) fn control(
         &mut self,
         control: Control,
@@ -222,15 +234,25 @@ impl Link {
         params: &SessionParams,
         allowance: ByteLimit,
     ) {
-        self.waiting
-            .retain(|waiting| !waiting.control.is_overtaken_by(control) && waiting.control != control);
+        self.waiting.retain(|waiting| {
+            !waiting.control.is_overtaken_by(control) && waiting.control != control
+        });
         self.waiting.push_back(Waiting { control, confirm });
         self.send_next(params, allowance);
     }
 
     /// A request was carried out.
-    pub(super) fn done(&mut self, request: RequestId, params: &SessionParams, allowance: ByteLimit) {
-        if self.outstanding.as_ref().is_some_and(|(outstanding, _)| *outstanding == request) {
+    pub(super) fn done(
+        &mut self,
+        request: RequestId,
+        params: &SessionParams,
+        allowance: ByteLimit,
+    ) {
+        if self
+            .outstanding
+            .as_ref()
+            .is_some_and(|(outstanding, _)| *outstanding == request)
+        {
             if let Some((_, Some(confirm))) = self.outstanding.take() {
                 let _ = confirm.try_send(());
             }
@@ -242,7 +264,9 @@ impl Link {
         if self.outstanding.is_some() {
             return;
         }
-        let Some(Waiting { control, confirm }) = self.waiting.pop_front() else { return };
+        let Some(Waiting { control, confirm }) = self.waiting.pop_front() else {
+            return;
+        };
         let request = self.next;
         self.next = request.next();
         self.outstanding = Some((request, confirm));
@@ -250,9 +274,18 @@ impl Link {
     }
 }
 
-fn message(control: Control, request: RequestId, params: &SessionParams, allowance: ByteLimit) -> ToChild {
+fn message(
+    control: Control,
+    request: RequestId,
+    params: &SessionParams,
+    allowance: ByteLimit,
+) -> ToChild {
     match control {
-        Control::EnsureStarted => ToChild::EnsureStarted { request, params: params.clone(), allowance },
+        Control::EnsureStarted => ToChild::EnsureStarted {
+            request,
+            params: params.clone(),
+            allowance,
+        },
         Control::Stop => ToChild::Stop { request },
         Control::Pause => ToChild::Pause { request },
         Control::Resume => ToChild::Resume { request },
@@ -284,31 +317,59 @@ mod tests {
         }
         assert_eq!(link.waiting.len(), 1);
         let first = child.receiver.recv().unwrap();
-        assert_eq!(first, ToChild::Pause { request: RequestId::new(0) });
+        assert_eq!(
+            first,
+            ToChild::Pause {
+                request: RequestId::new(0)
+            }
+        );
         link.done(RequestId::new(7), &params, allowance);
-        assert_eq!(link.waiting.len(), 1, "an answer to nothing changes nothing");
+        assert_eq!(
+            link.waiting.len(),
+            1,
+            "an unrequested answer changes nothing"
+        );
         link.done(RequestId::new(0), &params, allowance);
-        assert_eq!(child.receiver.recv().unwrap(), ToChild::Resume { request: RequestId::new(1) });
+        assert_eq!(
+            child.receiver.recv().unwrap(),
+            ToChild::Resume {
+                request: RequestId::new(1)
+            }
+        );
     }
 
     #[test]
-    fn a_stop_makes_what_was_asked_before_pointless() {
+    fn a_stop_replaces_the_waiting_commands() {
         let (parent, _child) = in_process::pair();
         let mut link = Link::new(parent.sender);
         let params = SessionParams::default();
-        for control in [Control::EnsureStarted, Control::Pause, Control::PauseSampling, Control::Stop] {
+        for control in [
+            Control::EnsureStarted,
+            Control::Pause,
+            Control::PauseSampling,
+            Control::Stop,
+        ] {
             link.control(control, None, &params, ByteLimit::new(0));
         }
-        assert_eq!(link.waiting.len(), 1, "only the stop waits behind the start that was sent");
+        assert_eq!(
+            link.waiting.len(),
+            1,
+            "only the stop waits behind the start that was sent"
+        );
     }
 
     #[test]
-    fn a_child_that_reads_nothing_gets_few_messages_whatever_is_asked() {
+    fn a_child_that_answers_nothing_gets_one_message_of_each_kind() {
         let (parent, mut child) = in_process::pair();
         let mut link = Link::new(parent.sender);
         let id = GatherId::new(1);
         for _ in 0..10_000 {
-            link.control(Control::Pause, None, &SessionParams::default(), ByteLimit::new(0));
+            link.control(
+                Control::Pause,
+                None,
+                &SessionParams::default(),
+                ByteLimit::new(0),
+            );
             link.send(&ToChild::GetGatherProfileProgress { id });
         }
         drop(link);
@@ -316,18 +377,38 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_once_and_only_if_it_was_asked_for() {
+    fn an_answer_counts_once_and_only_if_it_was_requested() {
         let (parent, _child) = in_process::pair();
         let mut link = Link::new(parent.sender);
         let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
         let id = GatherId::new(1);
-        let spec = ProfileSpec { later: Anchor::take(), since: None, categories: Vec::new() };
-        let progress = ToParent::GatherProgress { id, proportion: Proportion::ZERO, location: String::new() };
-        let profile = ToParent::Profile { id, outcome: GatherOutcome::Failed(String::new()) };
-        for answer in [&update, &progress, &profile, &ToParent::Done { request: RequestId::new(0) }] {
+        let spec = ProfileSpec {
+            later: Anchor::take(),
+            since: None,
+            categories: Vec::new(),
+        };
+        let progress = ToParent::GatherProgress {
+            id,
+            proportion: Proportion::ZERO,
+            location: String::new(),
+        };
+        let profile = ToParent::Profile {
+            id,
+            outcome: GatherOutcome::Failed(String::new()),
+        };
+        for answer in [
+            &update,
+            &progress,
+            &profile,
+            &ToParent::Done {
+                request: RequestId::new(0),
+            },
+        ] {
             assert_eq!(link.judge(answer), Worth::Unasked, "{answer:?}");
         }
-        link.send(&ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(0) });
+        link.send(&ToChild::AwaitNextChunkManagerUpdate {
+            allowance: ByteLimit::new(0),
+        });
         link.send(&ToChild::GetGatherProfileProgress { id });
         link.send(&ToChild::GatherProfile { id, spec });
         for answer in [update, progress, profile] {
@@ -337,49 +418,82 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_answers_that_nobody_asked_for_is_told_from_a_few() {
+    fn the_first_unrequested_answer_beyond_the_limit_is_a_flood() {
         let (parent, _child) = in_process::pair();
         let mut link = Link::new(parent.sender);
         let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
         let worth: Vec<Worth> = (0..=MAX_UNASKED).map(|_| link.judge(&update)).collect();
-        assert_eq!(worth.iter().filter(|worth| **worth == Worth::Flood).count(), 1);
+        assert_eq!(
+            worth.iter().filter(|worth| **worth == Worth::Flood).count(),
+            1
+        );
     }
 
     #[test]
-    fn a_request_to_a_child_that_reads_nothing_reaches_it_once_it_reads() {
+    fn a_request_is_kept_until_the_child_reads_again() {
         let (parent, mut child) = in_process::pair();
         let mut link = Link::new(parent.sender);
-        let end = ToChild::DestroyReleasedChunksAtOrBefore { timestamp: Timestamp::ZERO };
+        let end = ToChild::DestroyReleasedChunksAtOrBefore {
+            timestamp: Timestamp::ZERO,
+        };
         for _ in 0..10 * MAX_UNREAD {
             link.send(&end);
         }
-        link.control(Control::Pause, None, &SessionParams::default(), ByteLimit::new(0));
+        link.control(
+            Control::Pause,
+            None,
+            &SessionParams::default(),
+            ByteLimit::new(0),
+        );
         let mut echo = None;
         for _ in 0..2 * MAX_UNREAD {
             let message = child.receiver.recv().unwrap();
-            assert!(!matches!(message, ToChild::Pause { .. }), "the socket might be full");
+            assert!(
+                !matches!(message, ToChild::Pause { .. }),
+                "not sent, because the socket may be full"
+            );
             if let ToChild::Echo { request } = message {
                 echo = Some(request);
             }
         }
-        link.judge(&ToParent::Done { request: echo.expect("it is asked to show that it reads") });
-        assert_eq!(child.receiver.recv().unwrap(), ToChild::Pause { request: RequestId::new(0) });
+        link.judge(&ToParent::Done {
+            request: echo.expect("an echo is requested"),
+        });
+        assert_eq!(
+            child.receiver.recv().unwrap(),
+            ToChild::Pause {
+                request: RequestId::new(0)
+            }
+        );
     }
 
     #[test]
-    fn a_child_that_answers_and_reads_nothing_is_not_asked_for_ever() {
+    fn a_child_that_answers_without_reading_gets_a_limited_number_of_messages() {
         let (parent, mut child) = in_process::pair();
         let mut link = Link::new(parent.sender);
-        let ask = ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(0) };
+        let ask = ToChild::AwaitNextChunkManagerUpdate {
+            allowance: ByteLimit::new(0),
+        };
         for _ in 0..MAX_UNREAD * 100 {
             link.send(&ask);
             link.judge(&ToParent::ChunkManagerUpdate(ManagerUpdate::None));
         }
-        let sent: Vec<ToChild> = (0..=MAX_UNREAD).map(|_| child.receiver.recv().unwrap()).collect();
-        let Some(ToChild::Echo { request }) = sent.last() else { panic!("{:?}", sent.last()) };
+        let sent: Vec<ToChild> = (0..=MAX_UNREAD)
+            .map(|_| child.receiver.recv().unwrap())
+            .collect();
+        let Some(ToChild::Echo { request }) = sent.last() else {
+            panic!("{:?}", sent.last())
+        };
         link.judge(&ToParent::Done { request: *request });
-        assert_eq!(child.receiver.recv().unwrap(), ask, "it has read, so it is asked again");
+        assert_eq!(
+            child.receiver.recv().unwrap(),
+            ask,
+            "it has read, so it is asked again"
+        );
         drop(link);
-        assert!(child.receiver.recv().is_err(), "and nothing more");
+        assert!(
+            child.receiver.recv().is_err(),
+            "no further message was sent"
+        );
     }
 }

@@ -18,18 +18,20 @@ use crate::controller::Event;
 use crate::pools::PoolDirectory;
 use crate::process_table::{Process, ProcessState, Remains};
 
-/// Updates of the own chunk manager, folded until the supervisor takes them.
+/// Updates of this process's chunk manager, folded until the supervisor takes them.
 static LOCAL_UPDATES: Mutex<ManagerUpdate> = Mutex::new(ManagerUpdate::None);
 
-/// Why this process does not record.
+/// The reason why this process cannot record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalProcessError {
-    /// The memory limit does not hold even this process.
-    #[error("a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes")]
+    /// The memory limit is too small for this process alone.
+    #[error(
+        "a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes"
+    )]
     LimitTooSmall {
         /// The limit.
         limit: u64,
-        /// What is needed at least.
+        /// The minimum that is needed.
         needed: u64,
     },
     /// Recording could not start.
@@ -40,12 +42,16 @@ pub(crate) enum LocalProcessError {
     System(#[from] io::Error),
 }
 
-/// Takes what the own chunk manager has reported.
+/// Takes the updates of this process's own chunk manager.
 pub(super) fn take_updates() -> ManagerUpdate {
-    LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).take()
+    LOCAL_UPDATES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
 }
 
-/// Makes this process the first of the session. It is shown as `name` and records `features`.
+/// Makes this process the first of the session. Its display name is `name`, and it records
+/// `features`.
 pub(super) fn join(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
@@ -56,9 +62,17 @@ pub(super) fn join(
     let (reply, answer) = bounded(1);
     supervisor.send(SupervisorEvent::Join { key, reply });
     let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
-    let too_small = LocalProcessError::LimitTooSmall { limit: context.params.limit.get(), needed };
-    let Ok(Ok(allowance)) = answer.recv() else { return Err(too_small) };
-    let params = SessionParams { features, ..context.params.clone() };
+    let too_small = LocalProcessError::LimitTooSmall {
+        limit: context.params.limit.get(),
+        needed,
+    };
+    let Ok(Ok(allowance)) = answer.recv() else {
+        return Err(too_small);
+    };
+    let params = SessionParams {
+        features,
+        ..context.params.clone()
+    };
     let started = start(context, params, key, allowance, name);
     if started.is_ok() {
         listen(supervisor.waker()); // before the supervisor asks for updates
@@ -83,7 +97,10 @@ fn start(
         clock: Some(context.time.clock()),
         name: name.to_owned(),
         id: Some(key),
-        file: pools.map(PoolDirectory::parent_file).transpose()?.map(Arc::new),
+        file: pools
+            .map(PoolDirectory::parent_file)
+            .transpose()?
+            .map(Arc::new),
         pool_limit: Some(context.limit.most()),
     };
     session::start(params, options)?;
@@ -94,11 +111,15 @@ fn start(
     Ok(())
 }
 
-/// Folds the updates of the own chunk manager from now on, and notifies the supervisor of each.
+/// Folds the updates of this process's chunk manager from now on, and notifies the supervisor of
+/// each.
 fn listen(supervisor: Waker) {
     *LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
     session::set_chunk_listener(Some(Box::new(move |update| {
-        LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).fold(update);
+        LOCAL_UPDATES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fold(update);
         supervisor.wake();
     })));
 }

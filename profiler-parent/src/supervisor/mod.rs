@@ -2,14 +2,14 @@
 //!
 //! Everything that happens in a session arrives here as a [`SupervisorEvent`]: messages of
 //! children, deaths, updates of this process's own chunk manager, requests of the session and of
-//! captures. Invariants: only the supervisor sends to children, at most one request of each kind is
-//! outstanding per child, and it never waits for anything else.
+//! captures. Invariants: only the supervisor sends to children; at most one request of each kind is
+//! outstanding per child; it never waits for anything except events.
 //!
 //! ```text
 //! receive thread ──┐                                 ┌─▶ children (requests coalesced per child)
 //! exit watcher ────┼─▶ bounded channel ─▶ supervisor ─┼─▶ own process (direct calls)
-//! own manager ─────┤                                 ├─▶ graves (dead pools)
-//! session, capture ┘                                 └─▶ the capture that waits
+//! own manager ─────┤                                 ├─▶ dead_pools (dead pools)
+//! session, capture ┘                                 └─▶ the running capture
 //! ```
 
 mod control_loop;
@@ -49,34 +49,36 @@ pub(crate) use local_process::LocalProcessError;
 pub(crate) use spawn::Trust;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
-/// Events that may wait for the supervisor; few of each child's, see [`listen`]. Senders wait when
-/// it is full.
+/// Capacity of the event queue. Each child contributes only a few events, see [`listen`]. Senders
+/// wait when the queue is full.
 const QUEUE: usize = 4096;
 
-/// What the supervisor and the start of children work with.
+/// State shared by the supervisor and the code that starts children.
 #[derive(Debug)]
 pub(crate) struct SupervisorContext {
-    /// What children record.
+    /// The recording parameters of children.
     pub(crate) params: SessionParams,
     pub(crate) time: SessionTime,
-    /// The limit in force; that of `params` is the first one.
+    /// The limit in force; `params` holds the initial limit.
     pub(crate) limit: Arc<MemoryLimit>,
     pub(crate) processes: Arc<ProcessTable>,
-    /// Where pools are kept that outlive all processes; otherwise they are in memory.
+    /// The directory for pools that outlive all processes. `None`: pools are in memory.
     pub(crate) pools: Option<Arc<PoolDirectory>>,
-    /// Keeps readers of pools, which it must forget when a pool goes.
+    /// Keeps readers of pools, which it must forget when a pool is closed.
     pub(crate) groups: Arc<SnapshotReader>,
-    /// What children measure of groups.
+    /// The probes that children measure.
     pub(crate) probes: Arc<ProbeRegistry>,
 }
 
 impl SupervisorContext {
-    /// Makes the pool of a child.
+    /// Creates the pool of a child.
     fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
-        self.pools.as_ref().map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+        self.pools
+            .as_ref()
+            .map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
     }
 
-    /// The pool of this child is not needed any more.
+    /// Forgets the pool of this child.
     fn forget_pool(&self, key: PoolId) {
         if let Some(pools) = &self.pools {
             pools.forget(key);
@@ -84,7 +86,7 @@ impl SupervisorContext {
     }
 }
 
-/// Sends events to the supervisor, and knows the threads that serve it.
+/// Sends events to the supervisor, and holds the threads that serve it.
 #[derive(Clone, Debug)]
 pub(crate) struct SupervisorHandle {
     events: Sender<SupervisorEvent>,
@@ -93,8 +95,8 @@ pub(crate) struct SupervisorHandle {
     processes: Arc<ProcessTable>,
 }
 
-/// Makes the supervisor check which probes are wanted, and whether this process has an update. Keeps
-/// nothing of the session, and never waits.
+/// Makes the supervisor check which probes are wanted, and whether this process has an update.
+/// Holds no resources of the session, and never waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waker(Sender<SupervisorEvent>);
 
@@ -121,7 +123,7 @@ impl Supervisor {
     /// Starts the supervisor, the exit watcher and the receive thread.
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
+    /// When the system refuses a thread or descriptor.
     pub(crate) fn start(context: SupervisorContext) -> io::Result<Self> {
         let context = Arc::new(context);
         let (events, queue) = bounded(QUEUE);
@@ -131,24 +133,40 @@ impl Supervisor {
         })?);
         let receivers = Arc::new(ChildReceivers::start(events.clone())?);
         let processes = Arc::clone(&context.processes);
-        let handle = SupervisorHandle { events, watcher, receivers, processes };
-        let theirs = Arc::clone(&context);
-        let thread = spawn_quiet("profiler-supervisor", move || run_to_the_end(&theirs, &queue))?;
-        Ok(Self { context, handle, thread: Some(thread) })
+        let handle = SupervisorHandle {
+            events,
+            watcher,
+            receivers,
+            processes,
+        };
+        let for_thread = Arc::clone(&context);
+        let thread = spawn_quiet("profiler-supervisor", move || {
+            run_to_the_end(&for_thread, &queue)
+        })?;
+        Ok(Self {
+            context,
+            handle,
+            thread: Some(thread),
+        })
     }
 
-    /// Makes this process the first of the session. It is shown as `name` and records `features`.
+    /// Makes this process the first of the session. Its display name is `name`, and it records
+    /// `features`.
     ///
     /// # Errors
     /// [`LocalProcessError`].
-    pub(crate) fn join_local_process(&self, name: &str, features: Features) -> Result<(), LocalProcessError> {
+    pub(crate) fn join_local_process(
+        &self,
+        name: &str,
+        features: Features,
+    ) -> Result<(), LocalProcessError> {
         local_process::join(&self.context, &self.handle, name, features)
     }
 
     /// Starts a child, profiled if the limit allows.
     ///
     /// # Errors
-    /// [`SpawnError`]; then no process runs.
+    /// [`SpawnError`]; no process runs then.
     pub(crate) fn spawn(
         &self,
         name: &str,
@@ -159,18 +177,21 @@ impl Supervisor {
     }
 }
 
-/// Runs the supervisor. If it panics, processes continue to record and can be recovered, but nothing
-/// controls them, and a thread that waits for a child still learns of its end.
+/// Runs the supervisor. If it panics, processes continue to record and can be recovered, but
+/// nothing controls them; a thread that waits for a child still learns of its end.
 fn run_to_the_end(context: &Arc<SupervisorContext>, queue: &Receiver<SupervisorEvent>) {
     let control_loop = ControlLoop::new(Arc::clone(context));
     if catch_unwind(AssertUnwindSafe(|| control_loop.run(queue))).is_err() {
-        let until_the_end = queue.iter().take_while(|event| !matches!(event, SupervisorEvent::End));
+        let until_the_end = queue
+            .iter()
+            .take_while(|event| !matches!(event, SupervisorEvent::End));
         until_the_end.for_each(|event| answer_without_supervisor(&context.processes, event));
     }
 }
 
-/// A caller that wants something carried out learns that no child confirms. All else is dropped,
-/// and with it the channel for the answer, so no caller waits for one.
+/// Answers events after a panic of the supervisor. The sender of a control command learns that no
+/// child confirms. All other events are dropped together with their answer channels, so no caller
+/// waits.
 fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
     match event {
         SupervisorEvent::Exited { key, status } => {
@@ -189,24 +210,26 @@ fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
-        // child waits for the child itself from now on.
+        // child now waits for the child itself.
         self.handle.watcher.stop();
         self.handle.send(SupervisorEvent::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         self.handle.receivers.stop();
-        self.context.processes.release(|| self.handle.watcher.take_children());
+        self.context
+            .processes
+            .release(|| self.handle.watcher.take_children());
     }
 }
 
 impl SupervisorHandle {
-    /// Sends an event; nothing happens after the end of the session.
+    /// Sends an event. Has no effect after the end of the session.
     pub(crate) fn send(&self, event: SupervisorEvent) {
         let _ = self.events.send(event);
     }
 
-    /// Wakes the supervisor, and keeps nothing of the session.
+    /// Wakes the supervisor; holds no resources of the session.
     pub(crate) fn waker(&self) -> Waker {
         Waker::new(self.events.clone())
     }
@@ -219,12 +242,16 @@ impl SupervisorHandle {
         &self.watcher
     }
 
-    /// Makes every connected child carry something out, and waits for all of them, for at most
-    /// `patience`. Returns how many have not confirmed.
+    /// Sends a command to every connected child, and waits for all of them, for at most `patience`.
+    /// Returns how many have not confirmed.
     pub(crate) fn control(&self, control: Control, patience: Duration) -> usize {
         let (confirm, confirmations) = bounded(QUEUE);
         let (reply, asked) = bounded(1);
-        self.send(SupervisorEvent::Control { control, confirm, asked: reply });
+        self.send(SupervisorEvent::Control {
+            control,
+            confirm,
+            asked: reply,
+        });
         let asked = match asked.recv_timeout(patience) {
             Ok(asked) => asked,
             Err(RecvTimeoutError::Timeout) => return self.processes.connected(),
@@ -247,29 +274,37 @@ impl SupervisorHandle {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::losses::EntryCounts;
+    use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::*;
     use crate::process_table::{Process, Remains};
 
     #[test]
-    fn an_exit_is_heard_although_the_hub_is_gone_and_nobody_else_waits_for_an_answer() {
-        let (processes, key) = (ProcessTable::default(), PoolId::new(7));
+    fn exits_are_handled_and_callers_do_not_wait_after_a_panic_of_the_supervisor() {
+        let processes = ProcessTable::default();
+        let key = PoolId::new(7);
         let remains = Remains::Expired(EntryCounts::default());
-        processes.add(key, Process::new("child", ProcessId::new(1), ProcessState::Connected, remains));
+        processes.add(
+            key,
+            Process::new("child", ProcessId::new(1), ProcessState::Connected, remains),
+        );
         let (confirm, confirmed) = bounded(1);
         let (asked, number) = bounded(1);
         answer_without_supervisor(
             &processes,
-            SupervisorEvent::Control { control: Control::Pause, confirm, asked },
+            SupervisorEvent::Control {
+                control: Control::Pause,
+                confirm,
+                asked,
+            },
         );
-        assert_eq!(number.recv(), Ok(1), "one should do it");
-        assert!(confirmed.recv().is_err(), "and nobody does");
+        assert_eq!(number.recv(), Ok(1), "one child is connected");
+        assert!(confirmed.recv().is_err(), "no child confirms");
         answer_without_supervisor(&processes, SupervisorEvent::Exited { key, status: None });
         assert_eq!(processes.wait_for_end(key), None);
         assert_eq!(processes.reports()[0].state, ProcessState::Exited(None));
         let (reply, answer) = bounded(1);
         answer_without_supervisor(&processes, SupervisorEvent::Join { key, reply });
-        assert!(answer.recv().is_err(), "dropped, not kept");
+        assert!(answer.recv().is_err(), "the reply channel is dropped");
     }
 }

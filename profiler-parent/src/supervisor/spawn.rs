@@ -1,8 +1,8 @@
-//! Starting a child of the session, and listening to it.
+//! Starts a child of the session, and adds it to the listener.
 //!
-//! The child joins the controller before it exists, so its pool is inside the limit from its first
-//! byte. `listen` receives its messages. When the child ends, the exit watcher's event makes the
-//! supervisor hang up its channel.
+//! Called by the session. The child joins the controller before it exists, so its pool is inside
+//! the limit from its first byte. `listen` receives its messages. When the child ends, the exit
+//! watcher's event makes the supervisor hang up its channel.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,26 +21,26 @@ use profiler_core::internal::sys::OwnFile;
 use super::listen::PendingChild;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
-use crate::outbox::{Outbox, OutboxError};
+use crate::part_file::{PartFile, PartFileError};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
-/// Pause between two tries of joining while memory is being freed: doubled each time, up to the
-/// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
+/// Pause between two tries to join while memory is being freed: doubled each time, up to the
+/// longest. All tries together take about two seconds, which suffices on a loaded machine.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const JOIN_TRIES: u32 = 44;
 
-/// Why a child could not be started.
+/// The reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
     /// A file could not be passed to the child.
-    #[error("cannot hand the {what} over to the child: {source}")]
+    #[error("cannot pass the {what} to the child: {source}")]
     HandOver {
         /// Which file.
         what: &'static str,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The program could not be started.
@@ -48,19 +48,19 @@ pub enum SpawnError {
     Start {
         /// The program.
         program: OsString,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file for the child's part of a profile cannot be made.
+    /// The file for the child's part of a profile cannot be created.
     #[error(transparent)]
-    Outbox(#[from] OutboxError),
+    PartFile(#[from] PartFileError),
     /// The channel could not be prepared.
     #[error("cannot prepare the channel to the child: {0}")]
     Channel(#[from] TransportError),
-    /// The system gave no randomness.
+    /// The system refused random bytes.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
-    /// The system gave no memory, thread or descriptor.
+    /// The system refused memory, a thread or a descriptor.
     #[error("cannot start a child: {0}")]
     System(#[from] io::Error),
 }
@@ -88,40 +88,45 @@ pub struct ProfiledChild {
     pub stdout: Option<ChildStdout>,
     /// The child's standard error, if the command asked for a pipe.
     pub stderr: Option<ChildStderr>,
-    /// While it is there, the session remembers how the child ended.
+    /// While it exists, the session remembers how the child ended.
     _alive: Arc<()>,
 }
 
 impl ProfiledChild {
-    /// The child's process number.
+    /// The child's process id in the system.
     pub const fn id(&self) -> ProcessId {
         self.pid
     }
 
-    /// Whether it got a pool. Without one it runs all the same.
+    /// Whether the child has a pool. A child without a pool runs, but is not profiled.
     pub const fn is_profiled(&self) -> bool {
         self.is_profiled
     }
 
-    /// Sends the child signals, from any thread, while this handle waits for it.
+    /// Returns a handle to send the child signals, from any thread, also while this one waits.
     pub fn signals(&self) -> ChildSignals {
-        ChildSignals { supervisor: self.supervisor.clone(), key: self.key }
+        ChildSignals {
+            supervisor: self.supervisor.clone(),
+            key: self.key,
+        }
     }
 
-    /// Whether the child's program took what it was given to record with: it called
+    /// Whether the child's program has taken over its recording resources: it called
     /// `profiler_child::init()`, or recorded something.
     pub fn has_begun(&self) -> bool {
         self.processes.has_begun(self.key)
     }
 
-    /// Waits for the child to end and returns its exit status. Closes the child's standard input first,
-    /// as `std::process::Child` does.
+    /// Waits for the child to end and returns its exit status. Closes the child's standard input
+    /// first, as `std::process::Child` does.
     ///
     /// # Errors
     /// If other code in this process took the exit status.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
-        self.processes.wait_for_end(self.key).ok_or_else(status_is_gone)
+        self.processes
+            .wait_for_end(self.key)
+            .ok_or_else(status_is_gone)
     }
 
     /// The exit status of the child, if it has ended. Does not wait.
@@ -132,7 +137,10 @@ impl ProfiledChild {
         if !self.has_ended() {
             return Ok(None);
         }
-        self.processes.wait_for_end(self.key).ok_or_else(status_is_gone).map(Some)
+        self.processes
+            .wait_for_end(self.key)
+            .ok_or_else(status_is_gone)
+            .map(Some)
     }
 
     /// Whether the child has ended; then [`wait`](Self::wait) returns at once.
@@ -143,7 +151,7 @@ impl ProfiledChild {
     /// Kills the child. Does nothing if it has ended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn kill(&mut self) -> io::Result<()> {
         // In this order: the end of a session moves the child from the watcher to the processes.
         if self.supervisor.watcher().kill(&self.key)? {
@@ -153,12 +161,13 @@ impl ProfiledChild {
     }
 }
 
-/// The error of a wait for a process that is not there.
+/// The error of a wait for a nonexistent process.
 fn status_is_gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ECHILD)
 }
 
-/// Sends signals to one child of the session, and never to a later process of the same number.
+/// Sends signals to one child of the session, and never to a later process with the same process
+/// id.
 #[derive(Clone, Debug)]
 pub struct ChildSignals {
     supervisor: SupervisorHandle,
@@ -166,21 +175,21 @@ pub struct ChildSignals {
 }
 
 impl ChildSignals {
-    /// Sends a signal. `false` if the child has ended, or the session has.
+    /// Sends a signal. `false` if the child or the session has ended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn send(&self, signal: i32) -> io::Result<bool> {
         self.supervisor.watcher().signal(&self.key, signal)
     }
 }
 
-/// What the host thinks of a child.
+/// The host's trust in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// It speaks over ipc-channel.
+    /// It communicates over ipc-channel.
     Trusted,
-    /// It speaks over a socket that holds against a hostile peer.
+    /// It communicates over a socket that is safe against a hostile peer.
     Untrusted,
 }
 
@@ -203,7 +212,7 @@ pub(super) fn spawn_child(
                     return spawn_unprofiled(context, supervisor, key, name, command, why);
                 }
             };
-            let spawned = spawn_profiled(context, supervisor, key, pool, (name, trust), command);
+            let spawned = spawn_profiled(context, supervisor, key, pool, name, trust, command);
             if spawned.is_err() {
                 context.forget_pool(key);
                 supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
@@ -234,7 +243,7 @@ fn make_pool(
     context.make_pool(&spec).map(|file| Arc::new(file.into()))
 }
 
-/// Asks for an allowance, patiently while memory is being freed for it.
+/// Asks for an allowance; retries while memory is being freed for it.
 fn join(supervisor: &SupervisorHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
     let mut last = Refusal::NotYet { missing: 0 };
     let mut pause = FIRST_PAUSE;
@@ -257,13 +266,14 @@ fn spawn_profiled(
     supervisor: &SupervisorHandle,
     key: PoolId,
     pool: Arc<OwnFile>,
-    (name, trust): (&str, Trust),
+    name: &str,
+    trust: Trust,
     command: Command,
 ) -> Result<ProfiledChild, SpawnError> {
-    // A child that is not trusted could fill the disk with it: its part is always read from its
+    // An untrusted child could fill the disk through a part file: its part is always read from its
     // pool.
-    let outbox = match trust {
-        Trust::Trusted => Some(Arc::new(Outbox::create()?)),
+    let part_file = match trust {
+        Trust::Trusted => Some(Arc::new(PartFile::create()?)),
         Trust::Untrusted => None,
     };
     let token = Token::generate()?;
@@ -271,24 +281,34 @@ fn spawn_profiled(
         Trust::Trusted => Listener::named()?,
         Trust::Untrusted => Listener::inherited()?,
     };
-    let abandon = listener.abandon_handle();
-    let child_file = outbox.as_ref().map(|outbox| outbox.child_file());
+    let abandon = listener.cancel_handle();
+    let child_file = part_file.as_ref().map(|part_file| part_file.child_file());
     let resources = ChildResources {
         pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),
-        outbox: child_file,
+        part_file: child_file,
         token: token.clone(),
         server: &line,
     };
     let mut child = spawn(command, &resources)?;
-    drop(line); // only the child has its end now, so that ends with the child
+    drop(line); // only the child holds its end now, so the channel ends with it
     let pid = ProcessId::new(child.id());
-    let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
-    process.outbox = outbox;
+    let mut process = Process::new(
+        name,
+        pid,
+        ProcessState::Starting,
+        Remains::Pool(Arc::clone(&pool)),
+    );
+    process.part_file = part_file;
     process.in_file = context.pools.is_some();
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
     context.processes.add(key, process);
-    if let Err(error) = supervisor.receivers().add_child(PendingChild { key, pid, listener, token }) {
+    if let Err(error) = supervisor.receivers().add_child(PendingChild {
+        key,
+        pid,
+        listener,
+        token,
+    }) {
         end_unwatched(context, key, &mut child);
         return Err(error.into());
     }
@@ -305,15 +325,20 @@ fn spawn_unprofiled(
 ) -> Result<ProfiledChild, SpawnError> {
     command.env_remove(VARIABLE);
     let program = command.get_program().to_owned();
-    let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;
+    let child = command
+        .spawn()
+        .map_err(|source| SpawnError::Start { program, source })?;
     let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
-    context.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
+    context.processes.add(
+        key,
+        Process::new(name, pid, ProcessState::Starting, remains),
+    );
     Ok(adopt(context, supervisor, key, child, false)?)
 }
 
-/// Ends a child that cannot be part of the session. The caller gets an error, so the child must
-/// not run.
+/// Ends a child that cannot be part of the session. The caller gets an error, so the child must not
+/// run.
 fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
     context.processes.change(key, |process| process.hang_up()); // ends its channel
@@ -321,7 +346,7 @@ fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::proc
     context.groups.forget_reader(key);
 }
 
-/// From now on the session watches the child and takes its exit status.
+/// Makes the session watch the child and take its exit status.
 fn adopt(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
@@ -329,14 +354,18 @@ fn adopt(
     mut child: std::process::Child,
     is_profiled: bool,
 ) -> io::Result<ProfiledChild> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
     let pid = ProcessId::new(child.id());
     if let Err(mut refused) = supervisor.watcher().watch(key, child) {
         end_unwatched(context, key, &mut refused.child);
         return Err(refused.error);
     }
     let alive = Arc::new(());
-    context.processes.change(key, |process| process.handle = Arc::downgrade(&alive));
+    context
+        .processes
+        .change(key, |process| process.handle = Arc::downgrade(&alive));
     Ok(ProfiledChild {
         processes: Arc::clone(&context.processes),
         supervisor: supervisor.clone(),

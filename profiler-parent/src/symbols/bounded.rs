@@ -1,23 +1,23 @@
-//! JSON of a bounded length: whoever asks decides how long an answer would be, and we how long it may be.
+//! Writes JSON of bounded length, because a client could otherwise request an answer of any length.
 //!
-//! Used by [`super::server_api`] and by the view's answer of somebody who has no symbols.
+//! Used by [`super::server_api`] and by the view's answer without symbols.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Longest answer in bytes.
+/// Limit on the length of an answer, in bytes.
 pub(crate) const LONGEST_ANSWER: usize = 128 << 20;
-/// Longest name of a library in a question; the answer repeats it for every address.
+/// Limit on the length of a library name in a request; the answer repeats it for every address.
 pub(crate) const LONGEST_NAME: usize = 4096;
 
-/// Takes bytes up to a length.
-struct Bounded {
+/// A writer that accepts a limited number of bytes.
+struct BoundedJson {
     bytes: Vec<u8>,
     most: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedJson {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len().saturating_add(bytes.len()) > self.most {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -31,10 +31,13 @@ impl Write for Bounded {
     }
 }
 
-/// A value as JSON; `None` if that takes more than `most` bytes. It is made piece by piece: of what is too long no more
-/// than that is ever in memory.
+/// Serializes a value as JSON; `None` if the text has more than `most` bytes. The text is written
+/// piece by piece, so at most `most` bytes of it are in memory.
 pub(crate) fn to_json(value: &impl Serialize, most: usize) -> Option<String> {
-    let mut out = Bounded { bytes: Vec::new(), most };
+    let mut out = BoundedJson {
+        bytes: Vec::new(),
+        most,
+    };
     serde_json::to_writer(&mut out, value).ok()?;
     String::from_utf8(out.bytes).ok()
 }
@@ -44,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_longer_than_it_may_be_is_given_up_early() {
+    fn serialization_stops_at_the_limit() {
         let endless = std::iter::repeat_n("text", usize::MAX);
         struct Endless<I>(std::cell::Cell<Option<I>>);
         impl<I: Iterator<Item = &'static str>> Serialize for Endless<I> {

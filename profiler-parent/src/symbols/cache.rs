@@ -1,8 +1,8 @@
 //! Results of earlier look-ups, for later captures.
 //!
-//! Owned by [`super::Symbols`]. Invariants: results are kept per build id, so that a file under two names is one; a file
-//! without a build id is another one when it was changed; no more bytes are kept than the limit says,
-//! by about, and the modules that were asked for least recently go first.
+//! Owned by [`super::Symbols`]. Invariants: results are keyed by build id, so one file under two
+//! names has one entry; without a build id, a changed file gets a new entry; the size of all
+//! results is at most about the limit, and the least recently used modules are evicted first.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -13,20 +13,20 @@ use super::locate;
 use super::place::Place;
 use super::report::ModuleReport;
 
-/// About how many bytes an address takes besides its place.
+/// Approximate bytes per address, not counting its place.
 const BYTES_PER_ADDRESS: u64 = 32;
 
-/// Modules that are remembered, with their reports.
+/// Limit on the remembered modules and their reports.
 const MOST_MODULES: usize = 1 << 14;
 
-/// What makes two files the same.
+/// The identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
-    /// The linker's word.
+    /// The build id from the linker.
     BuildId(Vec<u8>),
-    /// A file without one, whatever it is called.
+    /// The stamp of a file without a build id.
     File(FileStamp),
-    /// What is at a path is no file, or not to be seen.
+    /// The path, if it does not name a readable file.
     Path(String),
 }
 
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// The same for all names of a file, and another when it was changed.
+/// A stamp of a file: equal for all its names, and different after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileStamp {
     device: u64,
@@ -56,12 +56,12 @@ pub(super) struct FileStamp {
     changed: Option<SystemTime>,
 }
 
-/// Results of one module.
+/// The results of one module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) places: HashMap<u64, Arc<Place>>,
     pub(super) report: ModuleReport,
-    /// About how many bytes the places take.
+    /// Approximate size of the places in bytes.
     pub(super) bytes: u64,
     used: u64,
 }
@@ -69,12 +69,13 @@ pub(super) struct Module {
 impl Module {
     /// Adds results.
     pub(super) fn add(&mut self, addresses: &[u64], places: &[Arc<Place>], bytes: u64) {
-        self.places.extend(addresses.iter().copied().zip(places.iter().cloned()));
+        self.places
+            .extend(addresses.iter().copied().zip(places.iter().cloned()));
         self.bytes += bytes + BYTES_PER_ADDRESS * places.len() as u64;
     }
 }
 
-/// All results that are kept.
+/// All cached results.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     modules: HashMap<Identity, Module>,
@@ -82,7 +83,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The results of a module, which becomes the one used last.
+    /// Returns the results of a module, and marks it as the most recently used.
     pub(super) fn module(&mut self, identity: &Identity) -> &mut Module {
         self.turn += 1;
         let module = self.modules.entry(identity.clone()).or_default();
@@ -98,7 +99,8 @@ impl Cache {
         self.modules.values().map(|module| &module.report)
     }
 
-    /// Forgets results until no more bytes are kept than this. Reports stay, as long as they are not too many.
+    /// Evicts results until at most `limit` bytes are kept. Reports are kept, up to
+    /// [`MOST_MODULES`].
     pub(super) fn shrink(&mut self, limit: u64) {
         if self.modules.len() > MOST_MODULES {
             let mut turns: Vec<u64> = self.modules.values().map(|module| module.used).collect();
@@ -107,7 +109,11 @@ impl Cache {
             self.modules.retain(|_, module| module.used > oldest);
         }
         let mut bytes = self.bytes();
-        let mut oldest: Vec<_> = self.modules.values_mut().filter(|module| module.bytes > 0).collect();
+        let mut oldest: Vec<_> = self
+            .modules
+            .values_mut()
+            .filter(|module| module.bytes > 0)
+            .collect();
         oldest.sort_unstable_by_key(|module| module.used);
         for module in oldest {
             if bytes <= limit {
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_least_recently_is_forgotten_first() {
+    fn the_least_recently_used_module_is_evicted_first() {
         let ids: Vec<_> = (0..3_u8).map(|id| Identity::BuildId(vec![id])).collect();
         let mut cache = Cache::default();
         for id in &ids {
@@ -135,14 +141,19 @@ mod tests {
         assert_eq!(cache.bytes(), 3000);
         cache.shrink(2000);
         assert_eq!(cache.bytes(), 2000);
-        assert!(cache.module(&ids[1]).places.is_empty(), "the second was used least recently");
-        assert!(!cache.module(&ids[0]).places.is_empty() && !cache.module(&ids[2]).places.is_empty());
+        assert!(
+            cache.module(&ids[1]).places.is_empty(),
+            "the second was used least recently"
+        );
+        assert!(
+            !cache.module(&ids[0]).places.is_empty() && !cache.module(&ids[2]).places.is_empty()
+        );
         cache.shrink(0);
         assert_eq!(cache.bytes(), 0);
     }
 
     #[test]
-    fn a_file_under_two_names_is_one_and_a_changed_one_is_another() {
+    fn two_names_of_a_file_have_one_identity_and_a_changed_file_another() {
         assert_eq!(Identity::of("/a", &[1]), Identity::of("/b", &[1]));
         assert_ne!(Identity::of("/a", &[1]), Identity::of("/a", &[2]));
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -158,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_without_end_are_forgotten_the_oldest_first() {
+    fn the_number_of_modules_is_limited_and_the_oldest_are_evicted() {
         let mut cache = Cache::default();
         for number in 0..MOST_MODULES as u64 * 3 {
             cache.module(&Identity::BuildId(number.to_ne_bytes().to_vec()));
@@ -166,6 +177,10 @@ mod tests {
         }
         assert!(cache.modules.len() <= MOST_MODULES);
         let last = MOST_MODULES as u64 * 3 - 1;
-        assert!(cache.modules.contains_key(&Identity::BuildId(last.to_ne_bytes().to_vec())));
+        assert!(
+            cache
+                .modules
+                .contains_key(&Identity::BuildId(last.to_ne_bytes().to_vec()))
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Readable names of what compilers call functions.
+//! Demangles function names.
 //!
-//! Used by [`super::module`] and [`super::texts`], on the stack of [`super::stack`]. The file
-//! decides how deep a name nests, and the demanglers recurse as deep. Invariants: accepts any
-//! bytes; the result has at most [`LONGEST`] bytes; a name that nests deeper than [`PARSE_DEPTH`]
-//! or [`PRINT_DEPTH`] is not changed; no accepted name needs more than an eighth of
+//! Used by [`super::module`] and [`super::texts`], on the stack of [`super::stack`]. A name in a
+//! file may nest to any depth, and the demanglers recurse to the same depth. Invariants: accepts
+//! any bytes; the result has at most [`LONGEST`] bytes; a name that nests deeper than
+//! [`PARSE_DEPTH`] or [`PRINT_DEPTH`] is not changed; no accepted name needs more than an eighth of
 //! [`super::stack::STACK`] (measured: 0.5 MiB; 4 MiB, half of it, if the demanglers are built
 //! without optimisation).
 
@@ -11,22 +11,22 @@ use std::fmt::{self, Write};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 
-/// Longest readable name; longer ones end in an ellipsis.
+/// Limit on a demangled name; longer ones end in an ellipsis.
 const LONGEST: usize = 4096;
-/// Longest mangled name that is demangled.
+/// Limit on a mangled name; longer ones are not demangled.
 const LONGEST_MANGLED: usize = 1 << 14;
-/// The most pieces that a name is printed in: empty pieces take no room, and a name can have any
-/// number of them.
+/// Limit on the pieces in which a name is printed: empty pieces take no room, and a name can have
+/// any number of them.
 const MOST_PIECES: usize = 1 << 16;
-/// How deep a C++ name may nest while it is parsed, and while it is printed. `rustc_demangle` has
-/// its own limit of 500 levels, each of which needs a tenth as much stack.
+/// Limits on the nesting of a C++ name while it is parsed, and while it is printed.
+/// `rustc_demangle` has its own limit of 500 levels, each of which needs a tenth as much stack.
 const PARSE_DEPTH: u32 = 96;
 const PRINT_DEPTH: u32 = 128;
 
-/// The most `new` expressions in a C++ name: each doubles the time.
+/// Limit on the `new` expressions in a C++ name: each doubles the time.
 const MOST_NEW_EXPRESSIONS: usize = 12;
 
-/// Text that takes no more than [`LONGEST`] bytes, in no more than [`MOST_PIECES`].
+/// A text of at most [`LONGEST`] bytes, written in at most [`MOST_PIECES`] pieces.
 #[derive(Default)]
 struct Limited(String, usize);
 
@@ -41,14 +41,17 @@ impl Write for Limited {
             self.0.push_str(text);
             return Ok(());
         }
-        let fitting = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let fitting = (0..=room)
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
         self.0.push_str(text.get(..fitting).unwrap_or_default());
         self.0.push('…');
         Err(fmt::Error)
     }
 }
 
-/// The readable form of a name; the name itself if it is none of a compiler's.
+/// The demangled name; the name itself if it is not mangled.
 pub(super) fn readable(raw: &[u8]) -> String {
     let raw = String::from_utf8_lossy(raw);
     let mangled = Some(&*raw).filter(|raw| raw.len() <= LONGEST_MANGLED);
@@ -60,14 +63,14 @@ pub(super) fn readable(raw: &[u8]) -> String {
     })
 }
 
-/// Whether a name is one that a compiler made of a longer one.
+/// Whether a name is mangled.
 pub(super) fn is_mangled(raw: &[u8]) -> bool {
     raw.starts_with(b"_Z") || raw.starts_with(b"_R")
 }
 
-/// Rust's two forms, without the hash.
+/// Demangles both forms of Rust names, without the hash.
 fn rust(raw: &str) -> Option<String> {
-    // The older form is also C++'s; only the hash tells them apart.
+    // The older form is also a C++ form; only the hash distinguishes them.
     let is_old = raw.starts_with("_ZN") && raw.contains("17h");
     if !is_old && !raw.starts_with("_R") {
         return None;
@@ -76,12 +79,15 @@ fn rust(raw: &str) -> Option<String> {
     written(|out| write!(out, "{name:#}"))
 }
 
-/// Whether a C++ name may have so many `new` expressions that parsing it takes practically forever:
+/// Whether a C++ name may contain too many `new` expressions to be parsed in acceptable time:
 /// `cpp_demangle` parses each twice, including everything within it. Letters of identifiers count
-/// as well, because only a parser can tell them apart.
+/// as well, because only a parser can distinguish them.
 fn has_too_many_new_expressions(raw: &str) -> bool {
     let pairs = raw.as_bytes().windows(2);
-    pairs.filter(|pair| *pair == b"nw" || *pair == b"na").count() > MOST_NEW_EXPRESSIONS
+    pairs
+        .filter(|pair| *pair == b"nw" || *pair == b"na")
+        .count()
+        > MOST_NEW_EXPRESSIONS
 }
 
 fn cpp(raw: &str) -> Option<String> {
@@ -94,7 +100,7 @@ fn cpp(raw: &str) -> Option<String> {
     written(|out| symbol.structured_demangle(out, &depth))
 }
 
-/// What was written, if it came to its end or to the limit.
+/// Returns the text if it was written completely, or up to the limit.
 fn written(write: impl FnOnce(&mut Limited) -> fmt::Result) -> Option<String> {
     let mut out = Limited::default();
     let whole = write(&mut out).is_ok();

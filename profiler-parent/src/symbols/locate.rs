@@ -1,8 +1,8 @@
-//! Finding files: the module's own, and those with its debug information.
+//! Finds the file of a module, and the files with its debug information.
 //!
-//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so that no path can make
-//! this process wait (a FIFO) or touch a device; a debug file is used only if its build id or its checksum
-//! says that it belongs to the module.
+//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so no path can
+//! block this process (a FIFO) or access a device; a debug file is used only if its build id or its
+//! checksum matches the module.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -15,27 +15,34 @@ use super::image::Image;
 use super::problem::Problem;
 use super::reading::Reading;
 
-/// An open file and where it is.
+/// An open file and its path.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) source: Source,
 }
 
-/// What came of looking for a module's file.
+/// The file of a module.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) file: Opened,
-    /// Nothing proves that it is the right one.
+    /// The file cannot be verified to be the one that the process ran.
     pub(super) unverified: bool,
 }
 
-/// The file that the process ran.
+/// Finds the file that the process ran.
 pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<Found, Problem> {
     if path == "[vdso]" {
-        let image = crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
+        let image =
+            crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
         let source = Source::memory(image, options.file_limit, &options.budget);
-        return verified(Opened { path: path.into(), source }, build_id);
+        return verified(
+            Opened {
+                path: path.into(),
+                source,
+            },
+            build_id,
+        );
     }
     let path = on_disk(path);
     let own = open(path, options).and_then(|file| verified(file, build_id));
@@ -44,27 +51,34 @@ pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<F
     }
     own.or_else(|problem| {
         let inside = path.strip_prefix("/").unwrap_or(path);
-        let elsewhere = |root: &PathBuf| verified(open(&root.join(inside), options).ok()?, build_id).ok();
+        let elsewhere =
+            |root: &PathBuf| verified(open(&root.join(inside), options).ok()?, build_id).ok();
         options.roots.iter().find_map(elsewhere).ok_or(problem)
     })
 }
 
-/// Where a module's file is, or was: the kernel marks one that has no name any more. Another may have it by now.
+/// The current or former path of a module's file: the kernel marks a file that was unlinked. The
+/// path may name another file by now.
 pub(super) fn on_disk(path: &str) -> &Path {
     Path::new(path.strip_suffix(" (deleted)").unwrap_or(path))
 }
 
-/// Holds a file against the build id that the process had.
+/// Checks the build id of a file against that of the process.
 fn verified(file: Opened, build_id: &[u8]) -> Result<Found, Problem> {
-    let image = Image::parse(file.source.bytes())
-        .map_err(|error| Problem::NotElf { path: file.path.clone(), reason: error.to_string() })?;
+    let image = Image::parse(file.source.bytes()).map_err(|error| Problem::NotElf {
+        path: file.path.clone(),
+        reason: error.to_string(),
+    })?;
     if image.build_id() != build_id {
         return Err(Problem::Replaced(file.path));
     }
-    Ok(Found { file, unverified: build_id.is_empty() })
+    Ok(Found {
+        file,
+        unverified: build_id.is_empty(),
+    })
 }
 
-/// The separate file with the debug information of `image`.
+/// Finds the separate file with the debug information of `image`.
 pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let build_id = image.build_id();
     by_build_id(build_id, options).or_else(|| {
@@ -73,30 +87,45 @@ pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &Reading) -> Op
         let folder = own.parent()?;
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         let near = [folder.join(&name), folder.join(".debug").join(&name)];
-        let far = options.debug_roots.iter().map(|root| root.join(inside).join(&name));
-        near.into_iter().chain(far).filter(|path| path != own).find_map(|path| {
-            let file = open(&path, options).ok()?;
-            let image = Image::parse(file.source.bytes()).ok()?;
-            let same = image.build_id() == build_id && checksum(&path, options).ok()? == link.proof;
-            same.then_some(file)
-        })
+        let far = options
+            .debug_roots
+            .iter()
+            .map(|root| root.join(inside).join(&name));
+        near.into_iter()
+            .chain(far)
+            .filter(|path| path != own)
+            .find_map(|path| {
+                let file = open(&path, options).ok()?;
+                let image = Image::parse(file.source.bytes()).ok()?;
+                let same =
+                    image.build_id() == build_id && checksum(&path, options).ok()? == link.proof;
+                same.then_some(file)
+            })
     })
 }
 
-/// The file with what several debug files have in common.
+/// Finds the file shared by several debug files.
 pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let link = image.shared_link()?;
     let beside = own.parent()?.join(as_path(link.name));
-    let has_id =
-        |file: &Opened| Image::parse(file.source.bytes()).is_ok_and(|image| image.build_id() == link.proof);
-    open(&beside, options).ok().filter(has_id).or_else(|| by_build_id(link.proof, options))
+    let has_id = |file: &Opened| {
+        Image::parse(file.source.bytes()).is_ok_and(|image| image.build_id() == link.proof)
+    };
+    open(&beside, options)
+        .ok()
+        .filter(has_id)
+        .or_else(|| by_build_id(link.proof, options))
 }
 
 /// `ROOT/.build-id/xx/yyyy.debug`.
 fn by_build_id(build_id: &[u8], options: &Reading) -> Option<Opened> {
-    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let (first, rest) = build_id
+        .split_first()
+        .filter(|(_, rest)| !rest.is_empty())?;
     let mut name = format!(".build-id/{first:02x}/");
-    rest.iter().try_for_each(|byte| write!(name, "{byte:02x}")).ok()?;
+    rest.iter()
+        .try_for_each(|byte| write!(name, "{byte:02x}"))
+        .ok()?;
     name.push_str(".debug");
     options.debug_roots.iter().find_map(|root| {
         let file = open(&root.join(&name), options).ok()?;
@@ -105,10 +134,13 @@ fn by_build_id(build_id: &[u8], options: &Reading) -> Option<Opened> {
     })
 }
 
-/// Opens a file for reading if it is a regular one.
+/// Opens a regular file for reading.
 pub(super) fn open(path: &Path, options: &Reading) -> Result<Opened, Problem> {
     let file = open_regular(path)?;
-    Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit, &options.budget) })
+    Ok(Opened {
+        path: path.to_owned(),
+        source: Source::file(file, options.file_limit, &options.budget),
+    })
 }
 
 fn open_regular(path: &Path) -> Result<ForeignFile, Problem> {
@@ -120,10 +152,13 @@ fn open_regular(path: &Path) -> Result<ForeignFile, Problem> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem::Unreadable { path: path.to_owned(), reason: error.kind() }
+    Problem::Unreadable {
+        path: path.to_owned(),
+        reason: error.kind(),
+    }
 }
 
-/// The checksum of a whole file, as debug links have it.
+/// The checksum of a whole file, as used in debug links.
 fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
     let file = open_regular(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut file = file.take(options.file_limit);
@@ -139,7 +174,7 @@ fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
     }
 }
 
-/// A path as a file has it.
+/// The path from bytes in a file.
 pub(super) fn as_path(name: &[u8]) -> PathBuf {
     crate::sys::path_of(name)
 }

@@ -1,7 +1,9 @@
-//! Names for code addresses: functions, also inlined ones, files and lines, once for all processes.
+//! Looks up names for code addresses: functions, inlined functions, files and lines, once for all
+//! processes.
 //!
-//! Whoever writes a profile with names in it calls [`Symbols::resolve`] or, for all modules of a profile at once,
-//! [`Symbols::resolve_all`]; `profiler view` answers the viewer's questions with [`server_api`].
+//! Writers of profiles with names call [`Symbols::resolve`] or, for all modules of a profile at
+//! once, [`Symbols::resolve_all`]; `profiler view` answers the viewer's requests with
+//! [`server_api`].
 //!
 //! ```no_run
 //! # use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols};
@@ -13,14 +15,14 @@
 //! }
 //! ```
 //!
-//! Addresses are relative to the module: as its file has them. A return address is the address after a call;
-//! who wants the call's line gives the address minus one.
+//! Addresses are relative to the module, as in its file. A return address is the address after a
+//! call; to get the line of the call, pass the address minus one. Pass all addresses of a module in
+//! one call: each call reads the file once.
 //!
-//! Invariants: a file whose build id is not the one that the process had gives no names; nothing
-//! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
-//! results are kept for later captures up to a limit, files and parsed debug information are not;
-//! files are always read on a thread with a large stack ([`stack`]).
-//! Give all addresses of a module in one call: each call reads the file once.
+//! Invariants: a file whose build id differs from that of the process gives no names; no content of
+//! a file makes a look-up fail, panic, or take unbounded time or memory: problems are reported in a
+//! [`ModuleReport`]; results are kept for later captures up to a limit, files and parsed debug
+//! information are not; files are always read on a thread with a large stack ([`stack`]).
 
 pub(crate) mod bounded;
 mod bytes;
@@ -41,7 +43,6 @@ pub(crate) mod stack;
 mod store;
 mod table;
 mod texts;
-mod xz;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,22 +60,25 @@ use self::module::Outcome;
 use self::reading::Reading;
 use self::stack::{SymbolStackError, on_symbol_stack};
 
-/// Which file is meant.
+/// Identifies a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleKey<'a> {
-    /// Where the process saw it.
+    /// The path in the process.
     pub path: &'a str,
-    /// The linker's identity of its contents, as the process had it in memory; empty if it has none.
+    /// The build id in the process's memory; empty if there is none.
     pub build_id: &'a [u8],
 }
 
 impl<'a> From<&'a ModuleDefinition> for ModuleKey<'a> {
     fn from(module: &'a ModuleDefinition) -> Self {
-        Self { path: &module.path, build_id: &module.build_id }
+        Self {
+            path: &module.path,
+            build_id: &module.build_id,
+        }
     }
 }
 
-/// Addresses of a module that are to be named.
+/// The addresses of a module to look up.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     /// The module.
@@ -83,22 +87,22 @@ pub struct Wanted<'a> {
     pub addresses: Vec<u64>,
 }
 
-/// How far a look-up is, told before each module and after the last.
+/// The progress of a look-up, reported before each module and after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolProgress<'a> {
-    /// Modules that are done.
+    /// Finished modules.
     pub modules_done: usize,
-    /// Of so many.
+    /// All modules.
     pub modules: usize,
-    /// Addresses that are done.
+    /// Finished addresses.
     pub addresses_done: usize,
-    /// Of so many.
+    /// All addresses.
     pub addresses: usize,
-    /// The module that comes next; empty after the last.
+    /// The path of the next module; empty after the last.
     pub next: &'a str,
 }
 
-/// Looks up names, and keeps them.
+/// Looks up names, and caches them.
 #[derive(Debug, Default)]
 pub struct Symbols {
     options: SymbolOptions,
@@ -106,23 +110,27 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Nothing is looked up yet.
+    /// Creates an empty cache.
     pub fn new(options: SymbolOptions) -> Self {
-        Self { options, cache: Cache::default() }
+        Self {
+            options,
+            cache: Cache::default(),
+        }
     }
 
-    /// What is known of each address, in the order of `addresses`.
+    /// Looks up addresses; the result is in the order of `addresses`.
     pub fn resolve(&mut self, module: ModuleKey<'_>, addresses: &[u64]) -> Vec<Arc<Place>> {
         let mut left = self.options.sum_limit;
         self.resolve_within(module, addresses, &mut left)
     }
 
-    /// How many bytes may be read of all files for one capture.
+    /// Limit on the bytes read of all files for one capture.
     pub(crate) const fn sum_limit(&self) -> u64 {
         self.options.sum_limit
     }
 
-    /// The same, when no more bytes than `left` may be read; then fewer are left.
+    /// Like [`Self::resolve`], but reads at most `left` bytes, and subtracts the bytes that were
+    /// read.
     pub(crate) fn resolve_within(
         &mut self,
         module: ModuleKey<'_>,
@@ -132,14 +140,16 @@ impl Symbols {
         let identity = Identity::of(module.path, module.build_id);
         let found = self.look_up(module, &identity, addresses, left);
         let nothing = Arc::default();
-        let places = addresses.iter().map(|address| Arc::clone(found.get(address).unwrap_or(&nothing)));
+        let places = addresses
+            .iter()
+            .map(|address| Arc::clone(found.get(address).unwrap_or(&nothing)));
         let places = places.collect();
         self.cache.shrink(self.options.cache_limit);
         places
     }
 
-    /// What is known of each address of each of `wanted`. The same file is read once, also if it is wanted more
-    /// than once, for several processes.
+    /// Looks up the addresses of each of `wanted`. Each file is read once, even if several
+    /// processes need it.
     pub fn resolve_all(
         &mut self,
         wanted: &[Wanted<'_>],
@@ -156,16 +166,32 @@ impl Symbols {
             }
         }
         let addresses = wanted.iter().map(|one| one.addresses.len()).sum();
-        let start =
-            SymbolProgress { modules_done: 0, modules: groups.len(), addresses_done: 0, addresses, next: "" };
+        let start = SymbolProgress {
+            modules_done: 0,
+            modules: groups.len(),
+            addresses_done: 0,
+            addresses,
+            next: "",
+        };
         let mut left = self.options.sum_limit;
-        let (mut done, mut results) = (start, vec![Vec::new(); wanted.len()]);
+        let mut done = start;
+        let mut results = vec![Vec::new(); wanted.len()];
         for (identity, members) in &groups {
-            let members: Vec<(usize, &Wanted<'_>)> =
-                members.iter().filter_map(|at| Some((*at, wanted.get(*at)?))).collect();
-            let Some((_, first)) = members.first() else { continue };
-            progress(SymbolProgress { next: first.module.path, ..done });
-            let all: Vec<u64> = members.iter().flat_map(|(_, one)| one.addresses.iter().copied()).collect();
+            let members: Vec<(usize, &Wanted<'_>)> = members
+                .iter()
+                .filter_map(|at| Some((*at, wanted.get(*at)?)))
+                .collect();
+            let Some((_, first)) = members.first() else {
+                continue;
+            };
+            progress(SymbolProgress {
+                next: first.module.path,
+                ..done
+            });
+            let all: Vec<u64> = members
+                .iter()
+                .flat_map(|(_, one)| one.addresses.iter().copied())
+                .collect();
             let found = self.look_up(first.module, identity, &all, &mut left);
             let nothing = Arc::default();
             for (at, one) in &members {
@@ -185,19 +211,19 @@ impl Symbols {
         results
     }
 
-    /// What became of every module that was asked for, by path.
+    /// The reports of all modules that were looked up, sorted by path.
     pub fn reports(&self) -> Vec<ModuleReport> {
         let mut reports: Vec<_> = self.cache.reports().cloned().collect();
         reports.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         reports
     }
 
-    /// About how many bytes of results are kept.
+    /// Approximate size of the cached results in bytes.
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
     }
 
-    /// Makes sure that the results of a module have all of `addresses`, as far as they can be had.
+    /// Adds the missing results for `addresses` to those of a module, as far as possible.
     fn look_up(
         &mut self,
         key: ModuleKey<'_>,
@@ -206,8 +232,11 @@ impl Symbols {
         left: &mut u64,
     ) -> &HashMap<u64, Arc<Place>> {
         let module = self.cache.module(identity);
-        let mut missing: Vec<u64> =
-            addresses.iter().copied().filter(|address| !module.places.contains_key(address)).collect();
+        let mut missing: Vec<u64> = addresses
+            .iter()
+            .copied()
+            .filter(|address| !module.places.contains_key(address))
+            .collect();
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
@@ -219,7 +248,11 @@ impl Symbols {
                 source: found.source,
                 debug_file: found.debug_file,
                 addresses: (module.places.len() + unread) as u64,
-                named: module.places.values().filter(|place| place.is_named()).count() as u64,
+                named: module
+                    .places
+                    .values()
+                    .filter(|place| place.is_named())
+                    .count() as u64,
                 problems: found.problems,
             };
         }
@@ -228,7 +261,12 @@ impl Symbols {
 }
 
 /// Reads the files of a module, on a stack that is large enough for any content.
-fn look_into(key: ModuleKey<'_>, missing: &[u64], options: &SymbolOptions, left: &mut u64) -> Outcome {
+fn look_into(
+    key: ModuleKey<'_>,
+    missing: &[u64],
+    options: &SymbolOptions,
+    left: &mut u64,
+) -> Outcome {
     let looked = on_symbol_stack(|| {
         let reading = Reading::new(options, *left);
         let found = module::look_up(key.path, key.build_id, missing, &reading);
@@ -239,12 +277,17 @@ fn look_into(key: ModuleKey<'_>, missing: &[u64], options: &SymbolOptions, left:
             *left = rest;
             found
         }
-        Err(SymbolStackError::NoThread(error)) => Outcome::nothing(vec![Problem::NoThread(error.kind())]),
-        Err(SymbolStackError::Panicked(_)) => Outcome::nothing(vec![Problem::Panicked(key.path.into())]),
+        Err(SymbolStackError::NoThread(error)) => {
+            Outcome::nothing(vec![Problem::NoThread(error.kind())])
+        }
+        Err(SymbolStackError::Panicked(_)) => {
+            Outcome::nothing(vec![Problem::Panicked(key.path.into())])
+        }
     }
 }
 
-/// Looks up addresses, in order, in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
+/// Looks up sorted addresses in an image in memory. Public for the fuzzer, which checks that no
+/// image causes a panic.
 #[doc(hidden)]
 pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     let mut addresses = addresses.to_vec();
@@ -258,8 +301,8 @@ pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     }
 }
 
-/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the
-/// stack for symbols.
+/// Demangles a function's name. Public for the fuzzer, which checks that no name causes a panic or
+/// overflows the stack.
 #[doc(hidden)]
 pub fn readable_name(raw: &[u8]) -> String {
     match on_symbol_stack(|| demangle::readable(raw)) {

@@ -1,9 +1,10 @@
-//! All that is known of some addresses of one module, from the best source that there is.
+//! Looks up some addresses of one module in its best available sources.
 //!
-//! Called by [`super::Symbols`] for addresses that are not in its cache. Sources in order: debug information in the file,
-//! in a separate file, the symbol tables of both, one that is packed into a stripped file. Invariants: a file that is not the one that the process ran gives
-//! no names; nothing that is wrong with a file is more than a [`Problem`]; every file that was opened is
-//! closed again, and what was read of it is forgotten.
+//! Called by [`super::Symbols`] for addresses that are not in its cache. The sources, in order:
+//! debug information in the file or in a separate file, the symbol tables of both, the symbol table
+//! packed into a stripped file. Invariants: a file that is not the one that the process ran gives
+//! no names; a defect of a file is only reported as a [`Problem`]; every opened file is closed
+//! again, and its data is dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,42 +24,66 @@ use super::report::NameSource;
 use super::table::SymbolTable;
 use super::texts::Texts;
 
-/// What a look-up came to.
+/// The result of a look-up.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// For each address; empty if the file cannot be used at all.
+    /// One per address; empty if the file cannot be used at all.
     pub(super) places: Vec<Arc<Place>>,
     pub(super) source: NameSource,
     /// The file with the debug information, if it is not the module's own.
     pub(super) debug_file: Option<PathBuf>,
     pub(super) problems: Vec<Problem>,
-    /// About how many bytes the places take.
+    /// Approximate size of the places in bytes.
     pub(super) bytes: u64,
 }
 
 impl Outcome {
     pub(super) fn nothing(problems: Vec<Problem>) -> Self {
-        Self { places: Vec::new(), source: NameSource::Nothing, debug_file: None, problems, bytes: 0 }
+        Self {
+            places: Vec::new(),
+            source: NameSource::Nothing,
+            debug_file: None,
+            problems,
+            bytes: 0,
+        }
     }
 }
 
-/// Looks up `addresses`, which are in order and without repetitions.
-pub(super) fn look_up(path: &str, build_id: &[u8], addresses: &[u64], reading: &Reading) -> Outcome {
+/// Looks up the addresses, which are sorted and distinct.
+pub(super) fn look_up(
+    path: &str,
+    build_id: &[u8],
+    addresses: &[u64],
+    reading: &Reading,
+) -> Outcome {
     match locate::module(path, build_id, reading) {
         Ok(found) => in_file(&found, addresses, reading),
-        // What cannot be read any more looks damaged.
-        Err(_) if reading.budget.left() == 0 => Outcome::nothing(vec![Problem::NotRead(path.into())]),
+        // A file beyond the budget looks damaged.
+        Err(_) if reading.budget.left() == 0 => {
+            Outcome::nothing(vec![Problem::NotRead(path.into())])
+        }
         Err(problem) => Outcome::nothing(vec![problem]),
     }
 }
 
-/// Looks up addresses in an image that is in memory, and nowhere else: for the fuzzer and for tests.
+/// Looks up addresses in an image in memory only. Used by the fuzzer and by tests.
 pub(super) fn in_image(image: Vec<u8>, addresses: &[u64], options: &SymbolOptions) -> Outcome {
-    let options = SymbolOptions { debug_roots: Vec::new(), roots: Vec::new(), ..options.clone() };
+    let options = SymbolOptions {
+        debug_roots: Vec::new(),
+        roots: Vec::new(),
+        ..options.clone()
+    };
     let reading = Reading::new(&options, options.sum_limit);
     let source = Source::memory(image, options.file_limit, &reading.budget);
     let path = PathBuf::from("/nowhere/image");
-    in_file(&Found { file: Opened { path, source }, unverified: false }, addresses, &reading)
+    in_file(
+        &Found {
+            file: Opened { path, source },
+            unverified: false,
+        },
+        addresses,
+        &reading,
+    )
 }
 
 fn in_file(found: &Found, addresses: &[u64], reading: &Reading) -> Outcome {
@@ -70,43 +95,79 @@ fn in_file(found: &Found, addresses: &[u64], reading: &Reading) -> Outcome {
     let Some(image) = parsed(own, &mut problems) else {
         return Outcome::nothing(problems);
     };
-    let separate = if image.has_debug_info() { None } else { locate::debug_file(&image, &own.path, reading) };
-    let separate_image = separate.as_ref().and_then(|file| parsed(file, &mut problems));
+    let separate = if image.has_debug_info() {
+        None
+    } else {
+        locate::debug_file(&image, &own.path, reading)
+    };
+    let separate_image = separate
+        .as_ref()
+        .and_then(|file| parsed(file, &mut problems));
     let debug = match (&separate, &separate_image) {
-        (Some(file), Some(image)) => Debug { image, path: &file.path, program: &own.path },
-        _ => Debug { image: &image, path: &own.path, program: &own.path },
+        (Some(file), Some(image)) => Debug {
+            image,
+            path: &file.path,
+            program: &own.path,
+        },
+        _ => Debug {
+            image: &image,
+            path: &own.path,
+            program: &own.path,
+        },
     };
     let mut texts = Texts::default();
-    // First, because they are small: debug information may use up what may be read.
+    // Tables are read first because they are small: debug information may use up the budget.
     let mut tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
-    let packed =
-        if tables.is_full { None } else { minidebug::unpacked(&image, &own.path, reading, &mut problems) };
-    let packed = packed.as_ref().and_then(|source| parsed_bytes(source, &own.path, &mut problems));
+    let packed = if tables.is_full {
+        None
+    } else {
+        minidebug::unpacked(&image, &own.path, reading, &mut problems)
+    };
+    let packed = packed
+        .as_ref()
+        .and_then(|source| parsed_bytes(source, &own.path, &mut problems));
     if let Some(packed) = &packed {
-        // It has what the dynamic table does not have, and nothing else.
-        tables.all.insert(0, table(packed, (".symtab", ".strtab"), &own.path, &mut problems));
+        // It contains only symbols that the dynamic table does not have.
+        tables
+            .all
+            .insert(0, table(packed, SYMTAB, &own.path, &mut problems));
     }
     let tables = tables.all;
     let located = debug.locate(addresses, reading, &mut texts, &mut problems);
     let source = source_of(&located, &tables);
     let (places, bytes) = compose(addresses, located, &tables, &mut texts);
     if texts.left_out() > 0 {
-        let (path, what, count) = (own.path.clone(), "names", texts.left_out());
+        let path = own.path.clone();
+        let what = "names";
+        let count = texts.left_out();
         problems.push(Problem::LeftOut { path, what, count });
     }
     let debug_file = separate.as_ref().map(|file| file.path.clone());
-    Outcome { places, source, debug_file, problems, bytes }
+    Outcome {
+        places,
+        source,
+        debug_file,
+        problems,
+        bytes,
+    }
 }
 
 fn parsed<'f>(file: &'f Opened, problems: &mut Vec<Problem>) -> Option<Image<'f>> {
     parsed_bytes(&file.source, &file.path, problems)
 }
 
-fn parsed_bytes<'f>(source: &'f Source, path: &Path, problems: &mut Vec<Problem>) -> Option<Image<'f>> {
+fn parsed_bytes<'f>(
+    source: &'f Source,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Image<'f>> {
     match Image::parse(source.bytes()) {
         Ok(image) => Some(image),
         Err(error) => {
-            problems.push(Problem::NotElf { path: path.to_owned(), reason: error.to_string() });
+            problems.push(Problem::NotElf {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            });
             None
         }
     }
@@ -116,9 +177,10 @@ fn section_problem(path: &Path, error: &SectionError) -> Problem {
     let path = path.to_owned();
     match error {
         SectionError::TooMuch => Problem::TooMuch(path),
-        SectionError::BadPacking | SectionError::Damaged(_) => {
-            Problem::BadDebugInformation { path, reason: error.to_string() }
-        }
+        SectionError::BadPacking | SectionError::Damaged(_) => Problem::BadDebugInformation {
+            path,
+            reason: error.to_string(),
+        },
     }
 }
 
@@ -126,7 +188,7 @@ fn section_problem(path: &Path, error: &SectionError) -> Problem {
 struct Debug<'d> {
     image: &'d Image<'d>,
     path: &'d Path,
-    /// The file that runs.
+    /// The program that the process ran.
     program: &'d Path,
 }
 
@@ -151,7 +213,9 @@ impl Debug<'_> {
         };
         let shared_file = locate::shared_file(self.image, self.path, options);
         let shared_image = shared_file.as_ref().and_then(|file| parsed(file, problems));
-        let shared = shared_image.as_ref().and_then(|image| Sections::load(image).ok());
+        let shared = shared_image
+            .as_ref()
+            .and_then(|image| Sections::load(image).ok());
         let package_file = dwarf::open_package(self.program, options);
         let package = package_file.as_ref().and_then(dwarf::package_sections);
         let files = DebugFiles {
@@ -166,12 +230,30 @@ impl Debug<'_> {
     }
 }
 
-/// The symbol tables, the fullest first.
+/// The symbol tables, the most complete first.
 struct Tables<'d> {
     all: Vec<SymbolTable<'d>>,
     /// Whether one of them has all functions.
     is_full: bool,
 }
+
+/// The names of the two sections of a symbol table.
+#[derive(Clone, Copy)]
+struct SymbolSections {
+    rows: &'static str,
+    texts: &'static str,
+}
+
+/// The full table, which linkers can strip.
+const SYMTAB: SymbolSections = SymbolSections {
+    rows: ".symtab",
+    texts: ".strtab",
+};
+/// The table of the dynamic linker: exported symbols only.
+const DYNSYM: SymbolSections = SymbolSections {
+    rows: ".dynsym",
+    texts: ".dynstr",
+};
 
 fn tables<'d>(
     image: &Image<'d>,
@@ -180,26 +262,44 @@ fn tables<'d>(
     problems: &mut Vec<Problem>,
 ) -> Tables<'d> {
     let mut of = |image: Option<&Image<'d>>, names| {
-        image.map_or_else(SymbolTable::default, |image| table(image, names, path, problems))
+        image.map_or_else(SymbolTable::default, |image| {
+            table(image, names, path, problems)
+        })
     };
-    let full = of(Some(image), (".symtab", ".strtab"));
-    let full = if full.is_empty() { of(separate, (".symtab", ".strtab")) } else { full };
+    let full = of(Some(image), SYMTAB);
+    let full = if full.is_empty() {
+        of(separate, SYMTAB)
+    } else {
+        full
+    };
     let is_full = !full.is_empty();
-    let dynamic = if is_full { SymbolTable::default() } else { of(Some(image), (".dynsym", ".dynstr")) };
-    Tables { all: [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect(), is_full }
+    let dynamic = if is_full {
+        SymbolTable::default()
+    } else {
+        of(Some(image), DYNSYM)
+    };
+    Tables {
+        all: [full, dynamic]
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .collect(),
+        is_full,
+    }
 }
 
-/// The table in two sections: rows, and the texts they refer to.
+/// Reads the table in two sections: its rows and its strings.
 fn table<'d>(
     image: &Image<'d>,
-    (rows, texts): (&str, &str),
+    names: SymbolSections,
     path: &Path,
     problems: &mut Vec<Problem>,
 ) -> SymbolTable<'d> {
-    match image.symbols(rows, texts) {
+    match image.symbols(names.rows, names.texts) {
         Ok(raw) => {
             if raw.left_out > 0 {
-                let (path, what, count) = (path.to_owned(), "symbols", raw.left_out);
+                let path = path.to_owned();
+                let what = "symbols";
+                let count = raw.left_out;
                 problems.push(Problem::LeftOut { path, what, count });
             }
             SymbolTable::new(raw)
@@ -221,7 +321,7 @@ fn source_of(located: &[Located], tables: &[SymbolTable<'_>]) -> NameSource {
     }
 }
 
-/// Puts debug information and symbol tables together; equal places are one.
+/// Combines debug information and symbol tables. Equal places share one allocation.
 fn compose(
     addresses: &[u64],
     located: Vec<Located>,
@@ -246,12 +346,19 @@ fn compose(
     (places, bytes + texts.bytes())
 }
 
-/// Adds what the symbol table knows better, or alone.
+/// Adds the name and the code range from the symbol table if they are missing or more complete
+/// there.
 fn complete(located: &mut Located, name: &[u8], code: CodeRange, texts: &mut Texts) {
-    let is_same = located.function.is_none_or(|function| function.start == code.start);
+    let is_same = located
+        .function
+        .is_none_or(|function| function.start == code.start);
     match located.frames.last_mut() {
         None => {
-            located.frames.push(RawFrame { function: Some(texts.name(name)), file: None, line: 0 });
+            located.frames.push(RawFrame {
+                function: Some(texts.name(name)),
+                file: None,
+                line: 0,
+            });
         }
         Some(outer) if outer.function.is_none() => outer.function = Some(texts.name(name)),
         Some(outer) if located.is_short_name && is_same && demangle::is_mangled(name) => {
@@ -268,5 +375,8 @@ fn place(located: &Located, texts: &Texts) -> Place {
         file: raw.file.and_then(|file| texts.get(file)),
         line: raw.line,
     };
-    Place { frames: located.frames.iter().map(frame).collect(), function: located.function }
+    Place {
+        frames: located.frames.iter().map(frame).collect(),
+        function: located.function,
+    }
 }

@@ -1,25 +1,26 @@
-//! Where symbols are looked for, and how much they may cost.
+//! The directories in which symbols are looked up, and the limits on the cost.
 
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
 
-/// Settings of [`super::Symbols`].
+/// Options of [`super::Symbols`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolOptions {
     /// Directories of separate debug files, by build id (`.build-id/xx/yyyy.debug`) and by name.
     pub debug_roots: Vec<PathBuf>,
-    /// Directories that a module's path is also tried in, if its own place has no such file or another one: roots
-    /// of containers, copies of another machine's files. Only with a build id, which tells the right file from a wrong one.
+    /// Directories that a module's path is also looked up in, if the path itself has no file or a
+    /// different one: roots of containers, copies of another machine's files. They are used only
+    /// with a build id, which identifies the right file.
     pub roots: Vec<PathBuf>,
-    /// Largest sum of bytes that is read of one file, before and after decompression together. More
-    /// debug information than this is not used; the symbol table, which is small, then still is.
+    /// Limit on the bytes read of one file, before and after decompression together. Debug
+    /// information beyond it is not used; the symbol table, which is small, still is.
     pub file_limit: u64,
-    /// Largest sum of bytes that is read of all files of one capture, or one call, before and after decompression
-    /// together. Files that come when it is used up are not read, which their reports say.
+    /// Limit on the bytes read of all files of one capture, or one call, before and after
+    /// decompression together. Files beyond it are not read, and their reports say so.
     pub sum_limit: u64,
-    /// About how many bytes of results are kept for later captures.
+    /// Approximate limit on the bytes of results kept for later captures.
     pub cache_limit: u64,
 }
 
@@ -36,14 +37,14 @@ impl Default for SymbolOptions {
 }
 
 impl SymbolOptions {
-    /// Also looks for separate debug files here, before all other places.
+    /// Adds a directory of separate debug files, searched before all other places.
     #[must_use]
     pub fn debug_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.debug_roots.insert(0, root.into());
         self
     }
 
-    /// Also looks for modules here; see [`Self::roots`].
+    /// Adds a directory of modules; see [`Self::roots`].
     #[must_use]
     pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
         self.roots.push(root.into());

@@ -1,11 +1,11 @@
-//! Why addresses of a module have no names, or fewer than they could.
+//! The reasons why addresses of a module have no names, or fewer than possible.
 //!
-//! Told per module in [`super::ModuleReport`]; none of it fails a capture.
+//! Reported per module in [`super::ModuleReport`]. Invariant: no problem fails a capture.
 
 use std::io;
 use std::path::PathBuf;
 
-/// One reason.
+/// A reason for missing names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -14,64 +14,64 @@ pub enum Problem {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         reason: io::ErrorKind,
     },
-    /// What the process had is no regular file.
-    #[error("{0:?} is no regular file")]
+    /// The process's file is not a regular file.
+    #[error("{0:?} is not a regular file")]
     NotAFile(PathBuf),
-    /// The file is not the one that the process had: its build id is another.
-    #[error("{0:?} is not what the process ran: it was replaced")]
+    /// The build id of the file differs from that of the process.
+    #[error("{0:?} is not the file that the process ran: it was replaced")]
     Replaced(PathBuf),
-    /// The process's file had no build id, so it cannot be known whether this is the same.
+    /// The process's file had no build id, so it is unknown whether this is the same file.
     #[error("{0:?} has no build id: it may have been replaced")]
     Unverified(PathBuf),
-    /// No executable file that we can read.
-    #[error("{path:?} is damaged or no ELF file: {reason}")]
+    /// The file is not a readable executable.
+    #[error("{path:?} is damaged or not an ELF file: {reason}")]
     NotElf {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// Debug information that does not add up; what was read before that is used.
+    /// The debug information is inconsistent; the part read before the defect is used.
     #[error("debug information of {path:?} is damaged: {reason}")]
     BadDebugInformation {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// More than the limits allow; what was read before that is used.
-    #[error("{0:?} has more debug information than is allowed to be read")]
+    /// The debug information exceeds the limits; the part read before that is used.
+    #[error("{0:?} has more debug information than the limit allows")]
     TooMuch(PathBuf),
-    /// The files before it were more than may be read in one capture, or one call: see
+    /// The earlier files used up the limit for one capture, or one call: see
     /// [`sum_limit`](super::SymbolOptions::sum_limit).
-    #[error("{0:?} is not read: the files before it were more than is allowed to be read at once")]
+    #[error("{0:?} was not read: earlier files used up the limit on bytes read")]
     NotRead(PathBuf),
-    /// More of something than is ever told of one file, or kept of it; what is left has been told.
+    /// The number of items exceeds the limit per file; the items within the limit are used.
     #[error("{path:?} has too many {what}: {count} are left out")]
     LeftOut {
         /// The file.
         path: PathBuf,
-        /// Of what.
+        /// The kind of the items.
         what: &'static str,
-        /// How many, at least.
+        /// The number of items left out, at least.
         count: u64,
     },
     /// The system cannot start a thread, or has no memory for its stack.
-    #[error("no thread to look up names on: {0}")]
+    #[error("cannot start a thread to look up names: {0}")]
     NoThread(io::ErrorKind),
     /// A defect of the profiler: it panicked on this file.
-    #[error("looking up names in {0:?} panicked")]
+    #[error("the look-up of names in {0:?} panicked")]
     Panicked(PathBuf),
-    /// The program was built to have its debug information in a file of its own, which is not there.
-    #[error("no debug information {0:?}")]
+    /// The program refers to a split file with its debug information, and that file is missing.
+    #[error("the file {0:?} with debug information is missing")]
     NoSplitFile(PathBuf),
 }
 
 impl Problem {
-    /// Whether something that is there was not told, because it would have been too much.
+    /// Whether existing information was left out because of a limit or a failure of the profiler.
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! One look-up: where it may look, and how much it may still read of all files together.
+//! The options of one look-up, and its remaining read budget over all files.
 //!
-//! Made by [`super::Symbols`], handed to whatever opens a file. Invariant: however many files are named, and however large
-//! they are, no more than [`SymbolOptions::sum_limit`] is read of them, and unpacked, before the look-up ends.
+//! Created by [`super::Symbols`], passed to all code that opens a file. Invariant: a look-up reads
+//! and unpacks at most [`SymbolOptions::sum_limit`] bytes, for any number and size of files.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::options::SymbolOptions;
 
-/// Bytes that may still be read.
+/// The remaining bytes that may be read.
 #[derive(Clone, Debug)]
 pub(super) struct Budget(Rc<Cell<u64>>);
 
@@ -22,7 +22,8 @@ impl Budget {
         self.0.get()
     }
 
-    /// Whether that much may still be read; then it counts as read. One that asks for more has used it up.
+    /// Charges a read of `bytes` bytes. Returns whether the budget allows it; if not, the budget
+    /// becomes 0.
     pub(super) fn take(&self, bytes: u64) -> bool {
         let rest = self.left().checked_sub(bytes);
         self.0.set(rest.unwrap_or(0));
@@ -30,7 +31,7 @@ impl Budget {
     }
 }
 
-/// See the [module](self).
+/// The options and the budget of one look-up.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     options: SymbolOptions,
@@ -39,7 +40,10 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(options: &SymbolOptions, left: u64) -> Self {
-        Self { options: options.clone(), budget: Budget::new(left) }
+        Self {
+            options: options.clone(),
+            budget: Budget::new(left),
+        }
     }
 }
 

@@ -1,15 +1,15 @@
-//! How the look-up of a module's addresses went, for people.
+//! The result of looking up a module's addresses, for users.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::problem::Problem;
 
-/// Where names came from.
+/// The source of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameSource {
-    /// From nowhere: addresses stay addresses.
+    /// None: addresses have no names.
     #[default]
     Nothing,
     /// The symbol table: functions, but no files, lines and inlined functions.
@@ -28,28 +28,40 @@ impl fmt::Display for NameSource {
     }
 }
 
-/// What became of one module's addresses.
+/// The result for the addresses of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModuleReport {
-    /// The module's file, as the process saw it.
+    /// The path of the module's file in the process.
     pub path: String,
-    /// Where the names came from.
+    /// The source of the names.
     pub source: NameSource,
     /// The separate file with the debug information, if there is one.
     pub debug_file: Option<PathBuf>,
-    /// Distinct addresses that were asked for and are not forgotten.
+    /// Distinct addresses that were looked up, not counting evicted ones.
     pub addresses: u64,
-    /// Those of them that have a name.
+    /// Number of these addresses with a name.
     pub named: u64,
-    /// What stood in the way of more.
+    /// The reasons for missing names.
     pub problems: Vec<Problem>,
 }
 
 impl fmt::Display for ModuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, source, addresses, named, problems, .. } = self;
-        write!(f, "{path}: {named} of {addresses} addresses named ({source})")?;
-        problems.iter().try_for_each(|problem| write!(f, "; {problem}"))
+        let Self {
+            path,
+            source,
+            addresses,
+            named,
+            problems,
+            ..
+        } = self;
+        write!(
+            f,
+            "{path}: {named} of {addresses} addresses named ({source})"
+        )?;
+        problems
+            .iter()
+            .try_for_each(|problem| write!(f, "; {problem}"))
     }
 }

@@ -1,10 +1,11 @@
-//! Answers to the viewer's question for names: `/symbolicate/v5` of a symbol server.
+//! Answers the viewer's requests for names: `/symbolicate/v5` of a symbol server.
 //!
-//! A pure function of the request's text, used by `profiler view` for profiles whose addresses have no names yet. The
-//! viewer names a library by its debug name and breakpad id, as the profile's `libs` have them, and gives
-//! addresses relative to it. Invariants: any text may come; only libraries that the profile names are looked at, whatever
-//! the request asks for; the answer has one frame for every frame of the request; it is as long as
-//! [`LONGEST_ANSWER`] at most, and is made from the results without a second form in memory.
+//! A pure function of the request's text, used by `profiler view` for profiles whose addresses have
+//! no names yet. The viewer identifies a library by its debug name and breakpad id, as in the
+//! profile's `libs`, and sends addresses relative to it. Invariants: accepts any text; only
+//! libraries named in the profile are read, for any content of the request; the answer has one
+//! frame for every frame of the request; it has at most [`LONGEST_ANSWER`] bytes, and is written
+//! from the results without a second form in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
 
-/// Most addresses in one request.
+/// Limit on the addresses in one request.
 const MOST_ADDRESSES: usize = 4 << 20;
 
-/// A library that a profile names.
+/// A library in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Library {
     /// `debugName`.
@@ -26,12 +27,12 @@ pub struct Library {
     pub breakpad_id: String,
     /// `path`.
     pub path: String,
-    /// `codeId`, which is the build id in hexadecimal, as bytes; empty if it has none.
+    /// `codeId`, the build id in hexadecimal, decoded; empty if the library has none.
     pub build_id: Vec<u8>,
 }
 
 impl Library {
-    /// A row of a profile's `libs`; `code_id` is empty if the row has none.
+    /// Creates a library from a row of a profile's `libs`; `code_id` is empty if the row has none.
     pub fn new(debug_name: &str, breakpad_id: &str, path: &str, code_id: &str) -> Self {
         Self {
             debug_name: debug_name.to_owned(),
@@ -42,36 +43,43 @@ impl Library {
     }
 }
 
-/// Bytes in hexadecimal; `None` if it is none.
+/// Decodes hexadecimal; `None` if the text is invalid.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect();
     if rest.is_empty() { bytes } else { None }
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It is none.
+    /// The text is not a valid request.
     #[error("not a request for names: {0}")]
     Malformed(#[from] serde_json::Error),
     /// A frame refers to a library that the job does not list.
     #[error("a frame refers to library {0}, which is not in its job's memory map")]
     NoSuchLibrary(i64),
-    /// More than anybody shows.
+    /// The request has too many addresses.
     #[error("more than {MOST_ADDRESSES} addresses")]
     TooMuch,
-    /// No library has such a name, and every frame of the answer would repeat it.
+    /// A library name is too long: every frame of the answer would repeat it.
     #[error("the name of a library has {0} bytes, more than {LONGEST_NAME}")]
     LongName(usize),
-    /// More than anybody reads.
+    /// The answer would be too long.
     #[error("the answer would have more than {LONGEST_ANSWER} bytes")]
     LongAnswer,
 }
 
-/// The request: several jobs, or one that stands alone.
+/// The request: several jobs, or a single one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Request {
@@ -84,7 +92,7 @@ enum Request {
 struct Job {
     /// Debug name and breakpad id.
     memory_map: Vec<(String, String)>,
-    /// Library, by its place in the map, and address. Library -1: an address in none.
+    /// Index of the library in the map, and address. Index -1: an address in no library.
     stacks: Vec<Vec<(i64, u64)>>,
 }
 
@@ -96,14 +104,14 @@ struct Answer<'r> {
 #[derive(Serialize)]
 struct JobAnswer<'r> {
     stacks: Stacks<'r>,
-    /// By `debugName/breakpadId`; true if there is anything known of it.
+    /// By `debugName/breakpadId`; true if any name was found in the library.
     found_modules: HashMap<String, bool>,
 }
 
-/// All stacks of a job, answered while they are written.
+/// All stacks of a job, computed during serialization.
 struct Stacks<'r>(&'r Job, &'r Known<'r>);
 
-/// One of them.
+/// One stack.
 struct Stack<'r>(&'r Stacks<'r>, &'r [(i64, u64)]);
 
 impl Serialize for Stacks<'_> {
@@ -118,7 +126,12 @@ impl Serialize for Stack<'_> {
         to.collect_seq(frames.iter().enumerate().map(|(at, (library, address))| {
             let key = library_of(job, *library);
             let place = key.and_then(|key| known.get(&key)?.get(address));
-            answer_frame(at, key.map_or("", |(name, _)| name), *address, place.map(|place| &**place))
+            answer_frame(
+                at,
+                key.map_or("", |(name, _)| name),
+                *address,
+                place.map(|place| &**place),
+            )
         }))
     }
 }
@@ -152,19 +165,26 @@ struct InlineAnswer<'r> {
     line: Option<u32>,
 }
 
-/// What is known of addresses, by debug name, breakpad id and address.
+/// The results by debug name, breakpad id and address.
 type Known<'r> = HashMap<(&'r str, &'r str), HashMap<u64, Arc<Place>>>;
 
-/// The answer to a request, as JSON.
+/// Answers a request with JSON.
 ///
 /// # Errors
-/// [`RequestError`]: the request makes no sense; an HTTP server says so with status 400.
-pub fn answer(request: &str, libraries: &[Library], symbols: &mut Symbols) -> Result<String, RequestError> {
+/// [`RequestError`]: the request is invalid; an HTTP server answers with status 400.
+pub fn answer(
+    request: &str,
+    libraries: &[Library],
+    symbols: &mut Symbols,
+) -> Result<String, RequestError> {
     let jobs = match serde_json::from_str(request)? {
         Request::Several { jobs } => jobs,
         Request::One(job) => vec![job],
     };
-    let texts = jobs.iter().flat_map(|job| &job.memory_map).flat_map(|(name, id)| [name, id]);
+    let texts = jobs
+        .iter()
+        .flat_map(|job| &job.memory_map)
+        .flat_map(|(name, id)| [name, id]);
     if let Some(long) = texts.map(String::len).find(|len| *len > LONGEST_NAME) {
         return Err(RequestError::LongName(long));
     }
@@ -173,7 +193,7 @@ pub fn answer(request: &str, libraries: &[Library], symbols: &mut Symbols) -> Re
     to_json(&Answer { results }, LONGEST_ANSWER).ok_or(RequestError::LongAnswer)
 }
 
-/// Looks up the addresses of all jobs, a library at a time.
+/// Looks up the addresses of all jobs, one library at a time.
 fn look_up<'r>(
     jobs: &'r [Job],
     libraries: &[Library],
@@ -185,9 +205,15 @@ fn look_up<'r>(
         for (name, id) in &job.memory_map {
             asked.entry((name, id)).or_default();
         }
-        for (library, address) in job.stacks.iter().flatten().filter(|(library, _)| *library != -1) {
+        for (library, address) in job
+            .stacks
+            .iter()
+            .flatten()
+            .filter(|(library, _)| *library != -1)
+        {
             count += 1;
-            let (name, id) = library_of(job, *library).ok_or(RequestError::NoSuchLibrary(*library))?;
+            let (name, id) =
+                library_of(job, *library).ok_or(RequestError::NoSuchLibrary(*library))?;
             asked.entry((name, id)).or_default().push(*address);
         }
     }
@@ -195,19 +221,31 @@ fn look_up<'r>(
         return Err(RequestError::TooMuch);
     }
     let library = |(name, id): (&str, &str)| {
-        libraries.iter().find(|library| library.debug_name == name && library.breakpad_id == id)
+        libraries
+            .iter()
+            .find(|library| library.debug_name == name && library.breakpad_id == id)
     };
     let (keys, wanted): (Vec<_>, Vec<_>) = asked
         .into_iter()
         .filter_map(|(key, addresses)| {
             let Library { path, build_id, .. } = library(key)?;
-            Some((key, Wanted { module: ModuleKey { path, build_id }, addresses }))
+            Some((
+                key,
+                Wanted {
+                    module: ModuleKey { path, build_id },
+                    addresses,
+                },
+            ))
         })
         .unzip();
     let places = symbols.resolve_all(&wanted, &mut |_| {});
-    let of =
-        |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| wanted.addresses.into_iter().zip(places).collect();
-    Ok(keys.into_iter().zip(wanted.into_iter().zip(places).map(of)).collect())
+    let of = |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| {
+        wanted.addresses.into_iter().zip(places).collect()
+    };
+    Ok(keys
+        .into_iter()
+        .zip(wanted.into_iter().zip(places).map(of))
+        .collect())
 }
 
 fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
@@ -218,13 +256,22 @@ fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
 fn answer_job<'r>(job: &'r Job, known: &'r Known<'r>) -> JobAnswer<'r> {
     let found = job.memory_map.iter().map(|(name, id)| {
         let places = known.get(&(name.as_str(), id.as_str()));
-        let any = places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
+        let any =
+            places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
         (format!("{name}/{id}"), any)
     });
-    JobAnswer { found_modules: found.collect(), stacks: Stacks(job, known) }
+    JobAnswer {
+        found_modules: found.collect(),
+        stacks: Stacks(job, known),
+    }
 }
 
-fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r Place>) -> FrameAnswer<'r> {
+fn answer_frame<'r>(
+    at: usize,
+    module: &'r str,
+    address: u64,
+    place: Option<&'r Place>,
+) -> FrameAnswer<'r> {
     let frames = place.and_then(|place| place.frames.split_last());
     let outer = frames.map(|(outer, _)| outer);
     let code = place.and_then(|place| place.function);
@@ -239,13 +286,21 @@ fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r 
         module,
         module_offset: format!("{address:#x}"),
         function,
-        // The viewer takes a name only together with this.
-        function_offset: function
-            .map(|_| format!("{:#x}", code.map_or(0, |code| address.saturating_sub(code.start)))),
-        function_size: code.filter(|code| code.size > 0).map(|code| format!("{:#x}", code.size)),
+        // The viewer ignores a name without this field.
+        function_offset: function.map(|_| {
+            format!(
+                "{:#x}",
+                code.map_or(0, |code| address.saturating_sub(code.start))
+            )
+        }),
+        function_size: code
+            .filter(|code| code.size > 0)
+            .map(|code| format!("{:#x}", code.size)),
         file: outer.and_then(|outer| outer.file.as_deref()),
         line: outer.map(|outer| outer.line).filter(|line| *line > 0),
-        inlines: frames.map(|(_, inlined)| inlined.iter().map(inline).collect()).unwrap_or_default(),
+        inlines: frames
+            .map(|(_, inlined)| inlined.iter().map(inline).collect())
+            .unwrap_or_default(),
     }
 }
 
@@ -254,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_id_is_the_build_id_and_rubbish_is_none() {
+    fn a_code_id_is_decoded_and_an_invalid_one_gives_no_build_id() {
         let of = |code_id| Library::new("name", "id", "/path", code_id).build_id;
         assert_eq!(of("00ffA1"), [0, 0xff, 0xa1]);
         assert!(of("").is_empty());

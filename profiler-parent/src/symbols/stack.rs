@@ -1,12 +1,12 @@
-//! The stack that symbol work runs on.
+//! The stack for symbol work.
 //!
-//! A host may call the profiler on any thread, also on one with a stack of 64 KiB. The content of
-//! symbol files decides how deep the work recurses when names are demangled, debug information is
-//! read and profiles are captured. So this work never runs on the caller's stack: all code that
-//! reads a symbol file goes through [`on_symbol_stack`]. Called by [`super::Symbols`], by captures
-//! and by the server of `profiler view`. Invariants: symbol work has [`STACK`] bytes of stack; no
-//! accepted name needs more than an eighth of them, which a test of [`super::demangle`] checks; a
-//! panic is returned as an error and does not end the caller's thread.
+//! A host may call the profiler on any thread, also on one with a stack of 64 KiB. The depth of
+//! recursion when names are demangled and debug information is read depends on the content of
+//! symbol files. So this work never runs on the caller's stack: all code that reads a symbol file
+//! goes through [`on_symbol_stack`]. Called by [`super::Symbols`], by captures and by the server of
+//! `profiler view`. Invariants: symbol work has [`STACK`] bytes of stack; no accepted name needs
+//! more than an eighth of them, which a test of [`super::demangle`] checks; a panic is returned as
+//! an error and does not end the caller's thread.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,18 +15,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use profiler_core::internal::sys::run_quiet;
 
-/// Bytes of the stack. Only the pages that are used take memory.
+/// Size of the stack in bytes. Only the used pages take memory.
 pub(crate) const STACK: usize = 8 << 20;
 
 thread_local! {
     static IS_SYMBOL_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The reason why some work has no result.
+/// The reason why symbol work has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SymbolStackError {
     /// The work was not started.
-    #[error("no thread to look up names on: {0}")]
+    #[error("cannot start a thread to look up names: {0}")]
     NoThread(#[from] io::Error),
     /// The work panicked with this payload.
     #[error("the look-up of names panicked")]
@@ -35,7 +35,9 @@ pub(crate) enum SymbolStackError {
 
 /// Runs `body` with [`STACK`] bytes of stack and waits for it: on a new thread, or directly if this
 /// is such a thread.
-pub(crate) fn on_symbol_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, SymbolStackError> {
+pub(crate) fn on_symbol_stack<T: Send>(
+    body: impl FnOnce() -> T + Send,
+) -> Result<T, SymbolStackError> {
     if IS_SYMBOL_STACK.get() {
         return catch_unwind(AssertUnwindSafe(body)).map_err(SymbolStackError::Panicked);
     }
@@ -61,7 +63,10 @@ mod tests {
     #[test]
     fn a_panic_of_symbol_work_is_an_error_of_its_caller() {
         let panics = || -> u32 { panic!("this is a test") };
-        assert!(matches!(on_symbol_stack(panics), Err(SymbolStackError::Panicked(_))));
+        assert!(matches!(
+            on_symbol_stack(panics),
+            Err(SymbolStackError::Panicked(_))
+        ));
         let nested = on_symbol_stack(|| on_symbol_stack(panics).is_err());
         assert!(nested.unwrap());
     }

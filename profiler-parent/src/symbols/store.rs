@@ -1,13 +1,13 @@
 //! The symbols of a session, shared by its captures.
 //!
-//! Invariant: the names that one capture looks up are kept for the next, within the limits of
+//! Invariant: the names looked up for one capture are kept for the next, within the limits of
 //! [`super::SymbolOptions`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Symbols;
 
-/// See the head of this file.
+/// The symbol cache of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SymbolStore(Arc<Mutex<Symbols>>);
 

@@ -1,7 +1,8 @@
-//! Symbol tables: the function that an address lies in.
+//! Symbol tables: the function that contains an address.
 //!
-//! Used by [`super::module`]. Where several symbols name the same code, always the same one is chosen: a function
-//! before what only might be one, a global name before others, the name with fewer underscores in front.
+//! Used by [`super::module`]. Invariant: of several symbols for the same code, the choice is
+//! deterministic: functions before untyped symbols, global names before others, then the name with
+//! fewer leading underscores.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -9,27 +10,29 @@ use std::cmp::Reverse;
 use super::image::{RawSymbol, RawTable};
 use super::place::CodeRange;
 
-/// So many symbols before an address are looked at for one that reaches to it.
+/// Number of symbols before an address that are checked for containing it.
 const LOOK_BACK: usize = 16;
-/// Longest name that is read.
+/// Limit on the bytes of a name.
 const LONGEST_NAME: usize = 1 << 14;
-/// So much of two names is compared.
+/// Bytes of two names that are compared.
 const COMPARED: usize = 256;
-/// How far a symbol without a size reaches at most.
+/// Limit on the extent of a symbol without a size.
 const LONGEST_UNSIZED: u64 = 1 << 20;
 
 /// The functions of a file by address.
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable<'d> {
-    /// In order, one for each address.
+    /// Sorted, one for each address.
     symbols: Vec<RawSymbol>,
     texts: Cow<'d, [u8]>,
 }
 
 impl<'d> SymbolTable<'d> {
-    /// Sorted in its own place: a file decides how long its table is.
+    /// Sorts in place, because the file decides the length of its table.
     pub(super) fn new(raw: RawTable<'d>) -> Self {
-        let RawTable { mut symbols, texts, .. } = raw;
+        let RawTable {
+            mut symbols, texts, ..
+        } = raw;
         let first = |name: u32| texts.get(name as usize).copied().unwrap_or(0);
         symbols.retain(|row| !matches!(first(row.name), 0 | b'$'));
         symbols.sort_unstable_by_key(|row| row.address);
@@ -48,16 +51,27 @@ impl<'d> SymbolTable<'d> {
         self.symbols.is_empty()
     }
 
-    /// The innermost function around an address: its name as the linker knows it, and its code.
+    /// The innermost function around an address: its linkage name and its code range.
     pub(super) fn find(&self, address: u64) -> Option<(&[u8], CodeRange)> {
-        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
-        let mut next = self.symbols.get(after).map_or(u64::MAX, |next| next.address);
+        let after = self
+            .symbols
+            .partition_point(|symbol| symbol.address <= address);
+        let mut next = self
+            .symbols
+            .get(after)
+            .map_or(u64::MAX, |next| next.address);
         let before = self.symbols.get(..after)?.iter().rev().take(LOOK_BACK);
         for symbol in before {
-            let reach =
-                if symbol.size == 0 { LONGEST_UNSIZED.min(next - symbol.address) } else { symbol.size };
+            let reach = if symbol.size == 0 {
+                LONGEST_UNSIZED.min(next - symbol.address)
+            } else {
+                symbol.size
+            };
             if address - symbol.address < reach {
-                let code = CodeRange { start: symbol.address, size: symbol.size };
+                let code = CodeRange {
+                    start: symbol.address,
+                    size: symbol.size,
+                };
                 return Some((name_at(&self.texts, symbol.name)?, code));
             }
             next = symbol.address;
@@ -66,17 +80,24 @@ impl<'d> SymbolTable<'d> {
     }
 }
 
-/// Which of several symbols with one address is chosen: the least.
+/// The order of symbols with one address; the least is chosen.
 fn rank<'t>(row: &RawSymbol, texts: &'t [u8]) -> impl Ord + use<'t> {
     let rest = texts.get(row.name as usize..).unwrap_or_default();
-    // Enough to tell names apart: a file may have millions of long ones that are all but equal.
+    // A prefix suffices: a file may have millions of long names that are almost equal.
     let name = rest.get(..COMPARED).unwrap_or(rest);
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
-    (!row.is_function, !row.is_global, underscores, Reverse(row.size), name, row.name)
+    (
+        !row.is_function,
+        !row.is_global,
+        underscores,
+        Reverse(row.size),
+        name,
+        row.name,
+    )
 }
 
-/// The text at an offset, without the version that some linkers append.
+/// The text at an offset, without the version suffix that some linkers append.
 fn name_at(texts: &[u8], offset: u32) -> Option<&[u8]> {
     let rest = texts.get(offset as usize..)?;
     let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
@@ -94,20 +115,35 @@ mod tests {
     const TEXTS: &[u8] = b"\0write\0__write\0local\0$x\0old@@V1\0";
 
     fn symbol(name: &str, address: u64, size: u64) -> RawSymbol {
-        let at = TEXTS.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
-        RawSymbol { name: u32::try_from(at).unwrap(), is_function: true, is_global: true, address, size }
+        let at = TEXTS
+            .windows(name.len())
+            .position(|window| window == name.as_bytes())
+            .unwrap();
+        RawSymbol {
+            name: u32::try_from(at).unwrap(),
+            is_function: true,
+            is_global: true,
+            address,
+            size,
+        }
     }
 
     fn table(symbols: Vec<RawSymbol>) -> SymbolTable<'static> {
-        SymbolTable::new(RawTable { symbols, texts: Cow::Borrowed(TEXTS), left_out: 0 })
+        SymbolTable::new(RawTable {
+            symbols,
+            texts: Cow::Borrowed(TEXTS),
+            left_out: 0,
+        })
     }
 
     fn name(table: &SymbolTable<'_>, address: u64) -> Option<String> {
-        table.find(address).map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+        table
+            .find(address)
+            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
     }
 
     #[test]
-    fn of_several_names_the_plainest_is_chosen_in_any_order() {
+    fn the_plainest_of_several_names_is_chosen_in_any_order() {
         let symbols = vec![symbol("__write", 16, 8), symbol("write", 16, 8)];
         for order in [symbols.clone(), symbols.into_iter().rev().collect()] {
             let table = table(order);
@@ -119,21 +155,40 @@ mod tests {
     }
 
     #[test]
-    fn after_a_symbol_within_a_function_the_function_goes_on() {
+    fn an_address_after_a_nested_symbol_is_in_the_outer_function() {
         let table = table(vec![symbol("write", 16, 100), symbol("local", 32, 4)]);
         assert_eq!(name(&table, 33).as_deref(), Some("local"));
-        assert_eq!(table.find(40).unwrap(), (&b"write"[..], CodeRange { start: 16, size: 100 }));
+        assert_eq!(
+            table.find(40).unwrap(),
+            (
+                &b"write"[..],
+                CodeRange {
+                    start: 16,
+                    size: 100
+                }
+            )
+        );
     }
 
     #[test]
-    fn a_symbol_without_size_reaches_to_the_next() {
-        let table = table(vec![symbol("local", 16, 0), symbol("write", 32, 4), symbol("$x", 20, 0)]);
-        assert_eq!(table.find(31).unwrap(), (&b"local"[..], CodeRange { start: 16, size: 0 }));
+    fn a_symbol_without_size_extends_to_the_next() {
+        let table = table(vec![
+            symbol("local", 16, 0),
+            symbol("write", 32, 4),
+            symbol("$x", 20, 0),
+        ]);
+        assert_eq!(
+            table.find(31).unwrap(),
+            (&b"local"[..], CodeRange { start: 16, size: 0 })
+        );
         assert_eq!(name(&table, 36), None);
     }
 
     #[test]
-    fn the_version_is_no_part_of_a_name() {
-        assert_eq!(name(&table(vec![symbol("old@@V1", 16, 4)]), 16).as_deref(), Some("old"));
+    fn the_version_is_not_part_of_a_name() {
+        assert_eq!(
+            name(&table(vec![symbol("old@@V1", 16, 4)]), 16).as_deref(),
+            Some("old")
+        );
     }
 }

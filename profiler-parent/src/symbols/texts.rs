@@ -1,24 +1,25 @@
-//! Names and paths, each kept once per module.
+//! Names and paths, each stored once per module.
 //!
-//! Used by [`super::dwarf`] and [`super::module`]. Names are made readable when they are first seen. Invariant: all texts
-//! together take no more than [`MOST_BYTES`]; what is more is [`LEFT_OUT`], and counted.
+//! Used by [`super::dwarf`] and [`super::module`]. Names are demangled when they are first added.
+//! Invariant: all texts together take at most [`MOST_BYTES`]; further texts are replaced by
+//! [`LEFT_OUT`] and counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::demangle;
 
-/// Longest path.
+/// Limit on the bytes of a path.
 const LONGEST_PATH: usize = 4096;
-/// Longest name before it is made readable.
+/// Limit on the bytes of a name before demangling.
 const LONGEST_NAME: usize = 1 << 14;
 
-/// Bytes of all texts of a look-up, in both forms.
+/// Limit on the bytes of all texts of a look-up, in both forms.
 const MOST_BYTES: u64 = 32 << 20;
-/// What stands for a text that found no room.
+/// Replaces a text beyond the limit.
 const LEFT_OUT: &str = "(name left out: too many)";
 
-/// A text of [`Texts`].
+/// The id of a text in [`Texts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TextId(u32);
 
@@ -34,7 +35,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// The readable form of a function's name.
+    /// Adds a function's name, and demangles it.
     pub(super) fn name(&mut self, raw: &[u8]) -> TextId {
         let raw = raw.get(..LONGEST_NAME).unwrap_or(raw);
         if let Some(known) = self.names.get(raw) {
@@ -48,7 +49,7 @@ impl Texts {
         id
     }
 
-    /// A path.
+    /// Adds a path.
     pub(super) fn file(&mut self, path: &[u8]) -> TextId {
         let path = path.get(..LONGEST_PATH).unwrap_or(path);
         if let Some(known) = self.files.get(path) {
@@ -66,12 +67,12 @@ impl Texts {
         self.all.get(id.0 as usize).cloned()
     }
 
-    /// How many bytes all of them take.
+    /// Size of all texts in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How often there was no room for a text.
+    /// Number of texts left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -100,14 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_without_end_take_bounded_memory_and_are_counted() {
+    fn memory_is_bounded_and_texts_that_do_not_fit_are_counted() {
         let mut texts = Texts::default();
         let first = texts.name(b"first");
         for number in 0..10_000_u32 {
             texts.name(format!("{number}{}", "x".repeat(LONGEST_NAME)).as_bytes());
             texts.file(format!("/{number}/{}", "x".repeat(LONGEST_PATH)).as_bytes());
         }
-        assert!(texts.bytes() <= MOST_BYTES + (LONGEST_NAME + (1 << 13)) as u64, "{}", texts.bytes());
+        assert!(
+            texts.bytes() <= MOST_BYTES + (LONGEST_NAME + (1 << 13)) as u64,
+            "{}",
+            texts.bytes()
+        );
         assert_eq!(texts.left_out() + texts.all.len() as u64, 20_000 + 2);
         assert_eq!(texts.name(b"first"), first);
         let last = texts.name(b"last");

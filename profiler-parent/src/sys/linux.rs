@@ -1,4 +1,4 @@
-//! Linux: inherited descriptors, pidfds, and a bell that wakes a thread out of `poll`.
+//! The implementation for Linux: inherited descriptors, pidfds, and a waker that ends a `poll`.
 
 use std::fs::File;
 use std::io;
@@ -19,37 +19,46 @@ use super::{Reaped, Woken};
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = true;
 
-/// Reads at a position, leaving the file's offset alone.
+/// Reads at a position, without moving the file's offset.
 pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, room, position)
 }
 
-/// How many descriptors this process may have.
+/// Limit on the descriptors of this process.
 pub(crate) fn descriptor_limit() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+    rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
 }
 
-/// Whether a child is on its way out: its files may be closed already, but its exit status is not there yet, or was
-/// taken just now. Not one whose main thread alone has ended.
+/// Whether a child is exiting: its files may be closed already, but its exit status is not
+/// available yet, or was taken a moment ago. A child of which only the main thread has ended is not
+/// exiting.
 pub(crate) fn is_ending(pid: u32) -> bool {
     match is_exiting(&format!("/proc/{pid}/stat")) {
         Some(false) => false,
         Some(true) => {
-            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten()
+                .flatten();
             let mut stats = tasks.map(|task| task.path().join("stat").display().to_string());
             stats.all(|stat| is_exiting(&stat) != Some(false))
         }
         None => {
-            // It is gone; or there is no `/proc` to tell.
+            // The process is gone, or `/proc` is not available.
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+            pid.is_some_and(|pid| {
+                rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+            })
         }
     }
 }
 
-/// Whether a thread ends, by its `stat`.
+/// Whether a thread is exiting, according to its `stat`. `None` if that cannot be read.
 fn is_exiting(stat: &str) -> Option<bool> {
-    /// `PF_EXITING` of the kernel's `sched.h`, set before anything of a thread is given up.
+    /// `PF_EXITING` of the kernel's `sched.h`, which is set before the thread releases any
+    /// resource.
     const EXITING: u64 = 4;
     let stat = std::fs::read_to_string(stat).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -57,27 +66,28 @@ fn is_exiting(stat: &str) -> Option<bool> {
     Some(flags & EXITING != 0)
 }
 
-/// A copy of an open file whose number is above the standard streams', so that `Command` does
-/// not put one of them in its place.
+/// Copies an open file to a descriptor above those of the standard streams, so that `Command` does
+/// not replace it by one of them.
 pub(crate) fn copy_for_child(file: &File) -> io::Result<File> {
     Ok(rustix::io::fcntl_dupfd_cloexec(file, 3)?.into())
 }
 
-/// Makes the child that `command` starts inherit `files`, and no other process.
-/// The numbers stay taken as long as `command` lives.
+/// Makes the child that `command` starts inherit `files`. No other process inherits them. The
+/// descriptors stay open until `command` is dropped.
 #[allow(unsafe_code)]
 pub(crate) fn inherit(command: &mut Command, files: Vec<File>) -> io::Result<()> {
     let clear = move || files.iter().try_for_each(clear_close_on_exec);
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are
-    // allowed. It makes one fcntl per file, reads a vector that was filled before the fork and
-    // allocates, locks and drops nothing; an error is a bare number.
+    // allowed. It makes one fcntl call per file, and reads a vector that was filled before the
+    // fork. It does not allocate, lock or drop anything; an error contains only a number.
     unsafe { command.pre_exec(clear) };
     Ok(())
 }
 
 #[allow(unsafe_code)]
 fn clear_close_on_exec(file: &File) -> io::Result<()> {
-    // SAFETY: takes plain numbers, the first of an open file; touches no memory.
+    // SAFETY: fcntl with F_SETFD takes plain numbers and accesses no memory; the descriptor is
+    // open, because `file` owns it.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -85,7 +95,7 @@ fn clear_close_on_exec(file: &File) -> io::Result<()> {
 }
 
 /// An unambiguous reference to a child process: it never refers to a later process with the same
-/// number, or to a file that the program has put in the place of our descriptor.
+/// id, or to a file of the program that reuses the descriptor.
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     descriptor: OwnDescriptor<OwnedFd>,
@@ -93,36 +103,46 @@ pub(crate) struct ChildHandle {
 }
 
 impl ChildHandle {
-    /// The handle of a child that nobody has waited for. `None` on kernels without pidfds.
+    /// Opens the handle of a child whose exit status has not been taken. `None` on kernels without
+    /// pidfds.
     pub(crate) fn open(child: &Child) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
         let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        Some(Self { descriptor: OwnDescriptor::new(descriptor), pid: child.id() })
+        Some(Self {
+            descriptor: OwnDescriptor::new(descriptor),
+            pid: child.id(),
+        })
     }
 
-    /// Whether the program has not closed it.
+    /// Whether the descriptor is still this handle's: the program may have closed it.
     pub(crate) fn is_ours(&self) -> bool {
         self.get().is_ok()
     }
 
-    /// Before Linux 6.9 all handles have the same inode; then the descriptor is asked for its
-    /// process.
+    /// The descriptor, if it is still this handle's. Before Linux 6.9 all pidfds have the same
+    /// inode, so the process id is compared as well.
     fn get(&self) -> io::Result<&OwnedFd> {
         let descriptor = self.descriptor.get()?;
         let is_known = *HANDLES_HAVE_INODES || names_process(descriptor.as_raw_fd(), self.pid);
-        if is_known { Ok(descriptor) } else { Err(DescriptorLost.into()) }
+        if is_known {
+            Ok(descriptor)
+        } else {
+            Err(DescriptorLost.into())
+        }
     }
 
-    /// Sends it a signal. An error if it has ended already.
+    /// Sends a signal to the process. Fails if the process has ended.
     pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_send_signal(self.get()?, signal)?)
     }
 
-    /// Takes its exit status, if it has ended.
+    /// Takes the exit status of the process, if it has ended.
     pub(crate) fn reap(&self) -> Reaped {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let Ok(descriptor) = self.get() else { return Reaped::Running }; // asked again with another handle
+        let Ok(descriptor) = self.get() else {
+            return Reaped::Running;
+        }; // the next call uses a new handle
         match rustix::process::waitid(WaitId::PidFd(descriptor.as_fd()), options) {
             Ok(None) | Err(rustix::io::Errno::INTR | rustix::io::Errno::BADF) => Reaped::Running,
             Ok(Some(status)) => exit_status(&status).map_or(Reaped::Elsewhere, Reaped::Ended),
@@ -136,67 +156,81 @@ static HANDLES_HAVE_INODES: LazyLock<bool> = LazyLock::new(|| {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
     let identity = |number: &OwnedFd| FileIdentity::of_number(number.as_raw_fd()).ok();
-    // An `eventfd` has the inode that all files without one of their own share.
+    // An `eventfd` has the inode that all files without their own inode share.
     own.is_ok_and(|own| bell.is_ok_and(|bell| identity(&own) != identity(&bell)))
 });
 
-/// Whether the descriptor is a handle of this process.
+/// Whether a descriptor is a pidfd of the process `pid`.
 fn names_process(number: i32, pid: u32) -> bool {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
     let named = about.lines().find_map(|line| line.strip_prefix("Pid:"));
     named.is_some_and(|named| named.trim().parse() == Ok(pid))
 }
 
-/// The same in the form that `wait` uses: signal in the low bits, or code in the high ones.
+/// Converts a status to the form of `wait`: the signal in the low bits, or the exit code in the
+/// high bits.
 fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
     const CORE_DUMPED: i32 = 0x80;
     let core = if status.dumped() { CORE_DUMPED } else { 0 };
     let code = status.exit_status().map(|code| (code & 0xff) << 8);
-    code.or_else(|| status.terminating_signal().map(|signal| signal | core)).map(ExitStatus::from_raw)
+    code.or_else(|| status.terminating_signal().map(|signal| signal | core))
+        .map(ExitStatus::from_raw)
 }
 
-/// Wakes the one thread that waits on it. A pipe, because its inode distinguishes it from all other
-/// files.
+/// Wakes the thread that waits on it. It is a pipe, because a pipe has its own inode, which
+/// distinguishes it from all other files.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     heard: OwnDescriptor<OwnedFd>,
     rung: OwnDescriptor<OwnedFd>,
 }
 
-impl Bell {
-    /// A bell that has not been rung.
+impl Waker {
+    /// Creates a waker that has not been rung.
     pub(crate) fn new() -> io::Result<Self> {
         let (heard, rung) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(Self { heard: OwnDescriptor::new(heard), rung: OwnDescriptor::new(rung) })
+        Ok(Self {
+            heard: OwnDescriptor::new(heard),
+            rung: OwnDescriptor::new(rung),
+        })
     }
 
-    /// Ends the present wait, or the next.
+    /// Ends the current wait, or the next one.
     pub(crate) fn ring(&self) {
         if let Ok(rung) = self.rung.get() {
-            let _ = rustix::io::write(rung, &[1]); // full: it has been rung often enough
+            let _ = rustix::io::write(rung, &[1]); // a full pipe ends the wait, too
         }
     }
 
-    /// Whether the program has not closed it. A closed bell does not ring.
+    /// Whether both descriptors are still this waker's: the program may have closed them. A closed
+    /// waker wakes no thread.
     pub(crate) fn is_ours(&self) -> bool {
         self.heard.is_ours() && self.rung.is_ours()
     }
 
-    /// Waits until the bell rings, one of the children may have ended, or the time is over. Returns
-    /// which children.
+    /// Waits until the waker is rung, a child may have ended, or the time is over. Returns the
+    /// indices of these children.
     pub(crate) fn wait(&self, children: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
         let timeout = Timespec::try_from(timeout).ok();
-        // It is harmless to wait for a file of the program that has reused the number.
+        // Waiting for a file of the program that reuses the descriptor is harmless.
         let handles = children.iter().map(|child| child.descriptor.unchecked());
         let heard = self.heard.get().ok();
-        let mut polled: Vec<PollFd<'_>> = handles.chain(heard).map(|fd| readable(fd.as_fd())).collect();
-        let _ = rustix::event::poll(&mut polled, timeout.as_ref()); // interrupted: the caller looks again
-        let ready = polled.iter().enumerate().filter(|(_, polled)| !polled.revents().is_empty());
-        let (children, bell): (Vec<usize>, Vec<usize>) =
-            ready.map(|(place, _)| place).partition(|place| *place < children.len());
+        let mut polled: Vec<PollFd<'_>> = handles
+            .chain(heard)
+            .map(|fd| readable(fd.as_fd()))
+            .collect();
+        // After an interruption the caller waits again.
+        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
+        let ready = polled
+            .iter()
+            .enumerate()
+            .filter(|(_, polled)| !polled.revents().is_empty());
+        let (children, bell): (Vec<usize>, Vec<usize>) = ready
+            .map(|(place, _)| place)
+            .partition(|place| *place < children.len());
         let rung = !bell.is_empty();
         if rung && let Ok(heard) = self.heard.get() {
-            let _ = rustix::io::read(heard, &mut [0; 64]); // what is left rings again
+            let _ = rustix::io::read(heard, &mut [0; 64]); // remaining bytes ring again
         }
         Woken { rung, children }
     }
@@ -206,9 +240,9 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Opens a file for reading if it is a regular file. Checks that before it opens: opening a FIFO
-/// waits, opening a device may do anything, and a file that the program has locked must not be
-/// opened a second time. A file on which another process holds a lease is an error, not a wait.
+/// Opens a file for reading if it is a regular file. Checks the type first: opening a FIFO waits,
+/// opening a device may have side effects, and a file that the program has locked must not be
+/// opened a second time. Fails, without waiting, if another process holds a lease on the file.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
     // A descriptor with `O_PATH` does not release locks when it is closed.
@@ -225,7 +259,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     Ok(Some(file.into()))
 }
 
-/// A path as a file on disk has it.
+/// Converts the bytes of a path.
 pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into()
 }
@@ -234,11 +268,14 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
 pub(crate) fn is_stopped(pid: profiler_core::ids::ProcessId) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name, in brackets, may be any bytes.
-    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    let state = stat
+        .iter()
+        .rposition(|byte| *byte == b')')
+        .and_then(|end| stat.get(end + 2));
     matches!(state, Some(b'T' | b't'))
 }
 
-/// What a process uses now.
+/// The current resource usage of a process.
 #[cfg(feature = "live")]
 pub(crate) fn usage(pid: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -246,29 +283,44 @@ pub(crate) fn usage(pid: profiler_core::ids::ProcessId) -> Option<super::Usage> 
     usage_in(std::str::from_utf8(stat.get(end + 1..)?).ok()?)
 }
 
-/// The fields after the name.
+/// Parses the fields of `stat` after the name.
 #[cfg(feature = "live")]
 fn usage_in(fields: &str) -> Option<super::Usage> {
-    let mut fields = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
+    let mut fields = fields
+        .split_ascii_whitespace()
+        .skip(11)
+        .map(|field| field.parse::<u64>().ok());
     let ticks = fields.next()??.checked_add(fields.next()??)?;
     let pages = fields.nth(8)??;
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let cpu_ns = ticks.saturating_mul(1_000_000_000 / per_second);
     let resident_bytes = pages.saturating_mul(u64::try_from(rustix::param::page_size()).ok()?);
-    Some(super::Usage { cpu_ns, resident_bytes })
+    Some(super::Usage {
+        cpu_ns,
+        resident_bytes,
+    })
 }
 
-/// The code that the kernel gives every process, read out of this one.
+/// The image of the vDSO, which the kernel maps into every process, read from this process.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
-    /// Far more than it has; nothing that is larger is it.
+    /// Limit on its size: far more than the actual size.
     const LARGEST: u64 = 1 << 20;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let range = maps.lines().filter(|line| line.ends_with("[vdso]")).find_map(|line| {
-        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    });
+    let range = maps
+        .lines()
+        .filter(|line| line.ends_with("[vdso]"))
+        .find_map(|line| {
+            let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+            Some((
+                u64::from_str_radix(start, 16).ok()?,
+                u64::from_str_radix(end, 16).ok()?,
+            ))
+        });
     let (start, end) = range.ok_or(io::ErrorKind::NotFound)?;
-    let len = end.checked_sub(start).filter(|len| *len <= LARGEST).ok_or(io::ErrorKind::InvalidData)?;
+    let len = end
+        .checked_sub(start)
+        .filter(|len| *len <= LARGEST)
+        .ok_or(io::ErrorKind::InvalidData)?;
     let mut image = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?];
     let memory = File::open("/proc/self/mem")?;
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start)?;
@@ -280,14 +332,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_uses_stands_in_its_stat() {
-        let fields =
-            " S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";
+    fn the_usage_of_a_process_is_parsed_from_its_stat() {
+        let fields = " S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";
         let usage = usage_in(fields).unwrap();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         assert_eq!(usage.cpu_ns, 12 * tick);
-        assert_eq!(usage.resident_bytes, 250 * rustix::param::page_size() as u64);
+        assert_eq!(
+            usage.resident_bytes,
+            250 * rustix::param::page_size() as u64
+        );
         assert_eq!(usage_in(" S 1 2"), None);
-        assert!(super::usage(profiler_core::internal::sys::process_id()).unwrap().resident_bytes > 0);
+        assert!(
+            super::usage(profiler_core::internal::sys::process_id())
+                .unwrap()
+                .resident_bytes
+                > 0
+        );
     }
 }

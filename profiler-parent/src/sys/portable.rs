@@ -1,4 +1,4 @@
-//! Every other system: nothing is inherited, and children are asked at intervals.
+//! The implementation for other systems: files are not inherited, and children are polled.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::{Reaped, Woken};
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
 
-/// Reads at a position, leaving the file's offset alone.
+/// Reads at a position, without moving the file's offset.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, room, position)
@@ -24,32 +24,36 @@ pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result
     std::os::windows::fs::FileExt::seek_read(file, room, position)
 }
 
-/// How many open files this process may have, at least.
+/// A number of open files that this process may have on every system.
 pub(crate) const fn descriptor_limit() -> u64 {
     256
 }
 
-/// Not known here: a process that is on its way out is one that runs.
+/// Not known on this system: an exiting process counts as running.
 pub(crate) const fn is_ending(_: u32) -> bool {
     false
 }
 
-/// Descriptors are not inherited here.
+/// Descriptors are not inherited on this system.
 pub(crate) fn copy_for_child(_: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Descriptors are not inherited here.
+/// Descriptors are not inherited on this system.
 pub(crate) fn inherit(_: &mut Command, files: Vec<File>) -> io::Result<()> {
-    if files.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+    if files.is_empty() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
-/// Never made here: children are asked through the standard library.
+/// Never created on this system: children are polled through the standard library.
 #[derive(Debug)]
 pub(crate) enum ChildHandle {}
 
 impl ChildHandle {
-    /// None.
+    /// Always returns `None`.
     pub(crate) fn open(_: &Child) -> Option<Self> {
         None
     }
@@ -70,20 +74,20 @@ impl ChildHandle {
     }
 }
 
-/// Wakes the one thread that waits on it.
+/// Wakes the thread that waits on it.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     rung: Mutex<bool>,
     change: Condvar,
 }
 
-impl Bell {
-    /// A bell that has not been rung.
+impl Waker {
+    /// Creates a waker that has not been rung.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self::default())
     }
 
-    /// Ends the present wait, or the next.
+    /// Ends the current wait, or the next one.
     pub(crate) fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.change.notify_one();
@@ -94,17 +98,22 @@ impl Bell {
         true
     }
 
-    /// Waits until the bell rings or the time is over. Never reports that a child has ended.
+    /// Waits until the waker is rung or the time is over. Never reports that a child has ended.
     pub(crate) fn wait(&self, _: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.change.wait_timeout_while(rung, timeout, |rung| !*rung);
         let mut rung = waited.unwrap_or_else(PoisonError::into_inner).0;
-        Woken { rung: std::mem::take(&mut *rung), children: Vec::new() }
+        Woken {
+            rung: std::mem::take(&mut *rung),
+            children: Vec::new(),
+        }
     }
 }
 
-/// Opens a file for reading if it is a regular one. Never waits for the writer of a FIFO.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::internal::sys::ForeignFile>> {
+/// Opens a file for reading if it is a regular file. Never waits for the writer of a FIFO.
+pub(crate) fn open_regular(
+    path: &Path,
+) -> io::Result<Option<profiler_core::internal::sys::ForeignFile>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
     }
@@ -118,23 +127,23 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::inte
     Ok(is_file.then(|| file.into()))
 }
 
-/// A path as a file on disk has it.
+/// Converts the bytes of a path.
 pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     String::from_utf8_lossy(name).into_owned().into()
 }
 
-/// Not known here.
+/// Not known on this system.
 pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
     false
 }
 
-/// Not known here.
+/// Not known on this system.
 #[cfg(feature = "live")]
 pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     None
 }
 
-/// Other systems have none.
+/// Other systems have no vDSO.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,8 +1,9 @@
-//! Whether a file is a profile that the viewer can open.
+//! Checks whether a file is a profile that the viewer can open.
 //!
-//! Called before anything is served, so that the command reports a wrong file, and not the browser. A
-//! file of moderate size is read to its end; of a large one only the beginning and the last bytes are
-//! read, so that the user does not wait for gigabytes. Nothing is kept of either.
+//! Called before the server starts, so that the command reports a wrong file instead of the
+//! browser. A file of moderate size is read to its end; of a large file only the beginning and the
+//! last bytes are read, so that the user does not wait for gigabytes. Invariant: no content of the
+//! file is kept.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,42 +15,42 @@ use crate::reading::text::{is_compressed, text};
 use crate::reading::{Meta, PartId, Visit, walk};
 use crate::sys;
 
-/// Files up to this number of bytes are read to their end.
+/// Files of at most this many bytes are read to their end.
 const WHOLE: u64 = 16 << 20;
-/// Bytes of text that are read of other files.
+/// Bytes of text read from larger files.
 const HEAD: u64 = 1 << 20;
 
 /// The form of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As Gecko writes it: one object per process.
+    /// The Gecko form: one object per process.
     Gecko,
-    /// As the viewer keeps it: shared tables.
+    /// The viewer's own form: shared tables.
     Processed,
-    /// What tells them apart is behind the part that was read.
+    /// The distinguishing key is not in the part that was read.
     Unknown,
 }
 
-/// Why a file is no profile.
+/// The reason why a file is not a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAProfile {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// A directory, a device, a pipe.
+    /// It is a directory, a device, or a pipe.
     #[error("it is not a file")]
     NotAFile,
-    /// It has no text.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// It is no JSON, or not to its end.
+    /// It is not JSON, or ends too early.
     #[error("{0}")]
     Damaged(serde_json::Error),
-    /// It is JSON, and something else.
+    /// It is JSON without a required key.
     #[error("it has no {0}")]
     Lacks(&'static str),
-    /// It is cut off.
+    /// It is truncated.
     #[error("it ends too early")]
     CutOff,
 }
@@ -77,8 +78,15 @@ pub fn check(file: &File) -> Result<Kind, NotAProfile> {
 /// Reads the keys of the outermost object.
 fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
     let mut outline = Outline::default();
-    let read = walk(text.take(if is_whole { u64::MAX } else { HEAD }), &mut outline);
-    let Outline { is_known, has_threads, kind } = outline;
+    let read = walk(
+        text.take(if is_whole { u64::MAX } else { HEAD }),
+        &mut outline,
+    );
+    let Outline {
+        is_known,
+        has_threads,
+        kind,
+    } = outline;
     match read {
         Err(error) if error.is_eof() && is_known == Some(true) => {
             if is_whole {
@@ -93,12 +101,16 @@ fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
     }
 }
 
-/// Whether the last byte that is not white space closes an object.
+/// Whether the last byte other than white space closes an object.
 fn ends_an_object(file: &File, length: u64) -> io::Result<bool> {
     let mut tail = [0; 64];
     let position = length.saturating_sub(tail.len() as u64);
     let read = sys::read_at(file, &mut tail, position)?;
-    Ok(tail.get(..read).unwrap_or_default().trim_ascii_end().ends_with(b"}"))
+    Ok(tail
+        .get(..read)
+        .unwrap_or_default()
+        .trim_ascii_end()
+        .ends_with(b"}"))
 }
 
 /// The first keys that a profile may have.
@@ -117,10 +129,10 @@ const KEYS: [&str; 12] = [
     "profileGatheringLog",
 ];
 
-/// What the outermost object has contained so far.
+/// The keys of the outermost object so far.
 #[derive(Debug, Default)]
 struct Outline {
-    /// Whether the first key is one of a profile's; `None` before it.
+    /// Whether the first key belongs to a profile; `None` before it was read.
     is_known: Option<bool>,
     has_threads: bool,
     kind: Option<Kind>,
@@ -132,12 +144,21 @@ impl Visit for Outline {
         self.has_threads |= part == PartId::default() && key == "threads";
     }
 
-    fn value<'de, D: Deserializer<'de>>(&mut self, at: PartId, key: &str, from: D) -> Result<(), D::Error> {
+    fn value<'de, D: Deserializer<'de>>(
+        &mut self,
+        at: PartId,
+        key: &str,
+        from: D,
+    ) -> Result<(), D::Error> {
         if key != "meta" || at != PartId::default() {
             return IgnoredAny::deserialize(from).map(drop);
         }
         let is_processed = Meta::deserialize(from)?.is_processed();
-        self.kind = Some(if is_processed { Kind::Processed } else { Kind::Gecko });
+        self.kind = Some(if is_processed {
+            Kind::Processed
+        } else {
+            Kind::Gecko
+        });
         Ok(())
     }
 }
@@ -151,27 +172,39 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_are_profiles_wherever_meta_stands() {
-        assert_eq!(whole(r#"{"processes":[],"threads":[{}],"meta":{"version":31}}"#), Ok(Kind::Gecko));
+    fn both_forms_are_profiles_for_any_position_of_meta() {
+        assert_eq!(
+            whole(r#"{"processes":[],"threads":[{}],"meta":{"version":31}}"#),
+            Ok(Kind::Gecko)
+        );
         let processed = r#"{"meta":{"preprocessedProfileVersion":60,"x":[1]},"threads":[]}"#;
         assert_eq!(whole(processed), Ok(Kind::Processed));
     }
 
     #[test]
-    fn what_else_is_json_or_not_is_no_profile() {
+    fn other_json_and_invalid_json_are_not_profiles() {
         assert_eq!(whole(r#"{"meta":{}}"#), Err("it has no threads".to_owned()));
         assert_eq!(whole(r#"{"threads":[]}"#), Err("it has no meta".to_owned()));
         assert!(whole(r#"{"meta":{},"threads":[{]"#).is_err());
-        assert_eq!(whole(r#"{"meta":{},"threads":["#), Err("it ends too early".to_owned()));
-        for wrong in
-            ["", "[]", "7", "hello", "{} {}", r#"{"meta":3,"threads":[]}"#, r#"{"meta":{},"threads":{}}"#]
-        {
+        assert_eq!(
+            whole(r#"{"meta":{},"threads":["#),
+            Err("it ends too early".to_owned())
+        );
+        for wrong in [
+            "",
+            "[]",
+            "7",
+            "hello",
+            "{} {}",
+            r#"{"meta":3,"threads":[]}"#,
+            r#"{"meta":{},"threads":{}}"#,
+        ] {
             assert!(whole(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn of_a_large_one_the_beginning_decides() {
+    fn only_the_beginning_of_a_large_file_is_checked() {
         let long = format!(r#"{{"meta":{{}},"threads":["{}"#, "x".repeat(2 << 20));
         assert!(matches!(outline(long.as_bytes(), false), Ok(Kind::Gecko)));
         let other = format!(r#"{{"traceEvents":["{}"#, "x".repeat(2 << 20));

@@ -1,12 +1,13 @@
-//! Showing a profile: a small server on loopback that the Firefox Profiler's page reads a file from.
+//! Shows a profile: a small server on loopback, from which the Firefox Profiler's page reads a
+//! file.
 //!
 //! Called by `profiler view`. [`Server::start`] checks that the file is a profile, listens, and
 //! serves three things below a random token: the file, the answers to the page's requests for
-//! symbols, and the preflights that browsers send first. Invariants: it listens on 127.0.0.1 only; a
-//! client that does not know the token (128 random bits) learns nothing, not even that there is one;
-//! a page of another site cannot reach the server under a name of its own (the `Host` header is
-//! checked); memory, threads and time per request are bounded ([`crate::http`]); the file that is
-//! served is the file that was checked.
+//! symbols, and the preflights that browsers send first. Invariants: it listens on 127.0.0.1 only;
+//! a client without the token (128 random bits) gets the same answer for every path; a page of
+//! another site cannot reach the server under its own host name (the `Host` header is checked);
+//! memory, threads and time per request are bounded ([`crate::http`]); the file that is served is
+//! the file that was checked.
 //!
 //! ```text
 //! browser ──▶ crate::http: one thread ──▶ routes ─┬─▶ the file

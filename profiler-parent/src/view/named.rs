@@ -1,7 +1,7 @@
-//! Answers to the viewer's requests for symbols, from the debug information on this machine.
+//! Answers the viewer's requests for symbols, from the debug information on this machine.
 //!
-//! Used by `profiler view`. Only the libraries that the served file names are read, whatever a request
-//! names.
+//! Used by `profiler view`. Invariant: only libraries named in the served file are read, for any
+//! content of a request.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,22 +16,26 @@ use crate::reading::{Lib, PartId, Visit, text, walk};
 use crate::symbols::server_api::{Library, answer};
 use crate::symbols::{SymbolOptions, Symbols};
 
-/// Answers with names, files, lines and inlined functions. The libraries of the served file are read
-/// at the first request, and names that were looked up are kept. A file that cannot be read has none.
+/// Answers with names, files, lines and inlined functions. The libraries of the served file are
+/// read at the first request, and looked-up names are kept. If the file cannot be read, the list of
+/// libraries is empty.
 pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<Symbolicate> {
     let known: OnceLock<Vec<Library>> = OnceLock::new();
     let symbols = Mutex::new(Symbols::new(options));
     Box::new(move |file, question| {
         let known = known.get_or_init(|| libraries(file).unwrap_or_default());
         let mut symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        answer(question, known, &mut symbols).ok().or_else(|| no_symbols(file, question))
+        answer(question, known, &mut symbols)
+            .ok()
+            .or_else(|| no_symbols(file, question))
     })
 }
 
-/// All libraries of all processes of a profile, each once. Of gigabytes only these rows are kept.
+/// All libraries of all processes of a profile, without duplicates. Only these rows are kept in
+/// memory, also of a file of gigabytes.
 ///
 /// # Errors
-/// When the file cannot be read, or is no profile.
+/// When the file cannot be read, or is not a profile.
 pub fn libraries(file: &File) -> io::Result<Vec<Library>> {
     let mut all = Libraries::default();
     walk(text(file)?, &mut all).map_err(io::Error::from)?;
@@ -42,7 +46,12 @@ pub fn libraries(file: &File) -> io::Result<Vec<Library>> {
 struct Libraries(BTreeSet<Library>);
 
 impl Visit for Libraries {
-    fn value<'de, D: Deserializer<'de>>(&mut self, _: PartId, key: &str, from: D) -> Result<(), D::Error> {
+    fn value<'de, D: Deserializer<'de>>(
+        &mut self,
+        _: PartId,
+        key: &str,
+        from: D,
+    ) -> Result<(), D::Error> {
         if key != "libs" {
             return IgnoredAny::deserialize(from).map(drop);
         }
@@ -50,7 +59,8 @@ impl Visit for Libraries {
             let code_id = lib.code_id.unwrap_or_default();
             Library::new(&lib.debug_name, &lib.breakpad_id, &lib.path, &code_id)
         };
-        self.0.extend(Vec::deserialize(from)?.into_iter().map(library));
+        self.0
+            .extend(Vec::deserialize(from)?.into_iter().map(library));
         Ok(())
     }
 }
@@ -62,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_of_all_processes_are_found_once_whatever_else_is_there() {
+    fn libraries_of_all_processes_are_listed_once() {
         let lib = r#"{"name":"a","path":"/a","debugName":"a","debugPath":"/a","breakpadId":"AB0","codeId":null,"start":1}"#;
         let text = format!(
             r#"{{"processes":[{{"libs":[{lib}],"threads":[{{"x":1}}]}},{{"meta":{{}}}}],"libs":[{lib},{{"debugName":"b"}}],"meta":{{}}}}"#
@@ -70,7 +80,16 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let found = libraries(&file).unwrap();
-        assert_eq!(found.iter().map(|lib| lib.debug_name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!((found[0].breakpad_id.as_str(), found[0].build_id.as_slice()), ("AB0", &[][..]));
+        assert_eq!(
+            found
+                .iter()
+                .map(|lib| lib.debug_name.as_str())
+                .collect::<Vec<_>>(),
+            ["a", "b"]
+        );
+        assert_eq!(
+            (found[0].breakpad_id.as_str(), found[0].build_id.as_slice()),
+            ("AB0", &[][..])
+        );
     }
 }

@@ -16,17 +16,18 @@ use crate::http::{
 };
 use crate::symbols::stack::on_symbol_stack;
 
-/// Bytes of a request for symbols: 100,000 addresses of a large library need two million.
+/// Limit on the bytes of a request for symbols: 100,000 addresses of a large library need two
+/// million.
 const MAX_BODY: usize = 16 << 20;
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewResource {
     Profile,
     Symbolicate,
 }
 
-/// What is served.
+/// The data that is served.
 pub(super) struct ViewRoutes {
     pub(super) token: String,
     pub(super) file: Arc<File>,
@@ -37,8 +38,10 @@ pub(super) struct ViewRoutes {
 
 impl std::fmt::Debug for ViewRoutes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the token: it is a secret.
-        f.debug_struct("ViewRoutes").field("hosts", &self.hosts).finish_non_exhaustive()
+        // Omits the token, which is a secret.
+        f.debug_struct("ViewRoutes")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,7 +62,11 @@ impl ViewRoutes {
         if !self.hosts.accept(request) {
             return Err(StatusCode::FORBIDDEN);
         }
-        let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+        let below = request
+            .uri()
+            .path()
+            .strip_prefix('/')
+            .and_then(|path| path.split_once('/'));
         let (token, rest) = below.ok_or(StatusCode::NOT_FOUND)?;
         match rest {
             _ if !is_same(token, &self.token) => Err(StatusCode::NOT_FOUND),
@@ -91,14 +98,20 @@ impl ViewRoutes {
     }
 
     fn symbols(&self) -> BodyWork {
-        let (symbolicate, file) = (Arc::clone(&self.symbolicate), Arc::clone(&self.file));
+        let symbolicate = Arc::clone(&self.symbolicate);
+        let file = Arc::clone(&self.file);
         let work = move |body: Vec<u8>| for_any_origin(answer_symbols(&*symbolicate, &file, &body));
-        BodyWork { limit: MAX_BODY, work: Box::new(work) }
+        BodyWork {
+            limit: MAX_BODY,
+            work: Box::new(work),
+        }
     }
 }
 
 fn answer_symbols(symbolicate: &Symbolicate, file: &File, body: &[u8]) -> Response<Answer> {
-    let Ok(question) = std::str::from_utf8(body) else { return status(StatusCode::BAD_REQUEST) };
+    let Ok(question) = std::str::from_utf8(body) else {
+        return status(StatusCode::BAD_REQUEST);
+    };
     match on_symbol_stack(|| symbolicate(file, question)) {
         Ok(Some(answer)) => with_type(Answer::from(answer.into_bytes()), "application/json"),
         Ok(None) => status(StatusCode::BAD_REQUEST),

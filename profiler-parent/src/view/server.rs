@@ -1,7 +1,8 @@
 //! The server of `profiler view`.
 //!
-//! [`Server::start`] checks the file and starts [`crate::http`] with the paths of [`super::routes`].
-//! Dropping the server ends it; a worker that looks up symbols ends with its request.
+//! [`Server::start`] checks the file and starts [`crate::http`] with the paths of
+//! [`super::routes`]. Dropping the server ends it; a worker that looks up symbols ends with its
+//! request.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +19,7 @@ use super::symbols::Symbolicate;
 use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::reading::text::is_compressed;
 
-/// Why nothing is served.
+/// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
@@ -27,32 +28,32 @@ pub enum ViewError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a profile.
     #[error("{} is not a profile: {source}", path.display())]
     NotAProfile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: NotAProfile,
     },
-    /// The port is taken, or not ours to take.
+    /// The port is in use, or not permitted.
     #[error("cannot listen on port {port}: {source}")]
     Listen {
         /// The port; 0 for any.
         port: u16,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The system gave no randomness.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
-    /// The system gave no thread.
+    /// The system cannot start a thread.
     #[error("cannot start the server: {0}")]
     Thread(#[source] io::Error),
 }
@@ -64,21 +65,30 @@ pub struct Server {
     _server: HttpServer,
 }
 
-/// Without the token, which opens everything.
+/// Omits the token, which grants full access.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// Serves `path` on `port` of 127.0.0.1 (0: any that is free), with `symbolicate` answering for symbols.
+    /// Serves `path` on `port` of 127.0.0.1 (0: any free port), with `symbolicate` answering
+    /// requests for symbols.
     ///
     /// # Errors
     /// [`ViewError`]; nothing is served then.
     pub fn start(path: &Path, port: u16, symbolicate: Box<Symbolicate>) -> Result<Self, ViewError> {
-        let open = |source| ViewError::Open { path: path.to_owned(), source };
-        let not_a_profile = |source| ViewError::NotAProfile { path: path.to_owned(), source };
+        let open = |source| ViewError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let not_a_profile = |source| ViewError::NotAProfile {
+            path: path.to_owned(),
+            source,
+        };
         let listen = |source| ViewError::Listen { port, source };
         let file = open_file(path).map_err(open)?;
         check(&file).map_err(not_a_profile)?;
@@ -87,27 +97,42 @@ impl Server {
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
         let base = format!("http://{address}/{token}");
-        let (file, symbolicate) = (Arc::new(file), symbolicate.into());
+        let file = Arc::new(file);
+        let symbolicate = symbolicate.into();
         let hosts = Hosts::of(address);
-        let routes = ViewRoutes { token, file, is_compressed, hosts, symbolicate };
-        let options = ServerOptions { thread_name: "profiler-view", keep_alive: false, session_end: never() };
+        let routes = ViewRoutes {
+            token,
+            file,
+            is_compressed,
+            hosts,
+            symbolicate,
+        };
+        let options = ServerOptions {
+            thread_name: "profiler-view",
+            keep_alive: false,
+            session_end: never(),
+        };
         let server = HttpServer::start(listener, Arc::new(routes), options);
-        Ok(Self { address, base, _server: server.map_err(ViewError::Thread)? })
+        Ok(Self {
+            address,
+            base,
+            _server: server.map_err(ViewError::Thread)?,
+        })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address below which everything is served, without a slash at the end. It contains the
-    /// token, which is a secret of the user.
+    /// The base address of all paths, without a slash at the end. It contains the token, which is a
+    /// secret of the user.
     pub fn base(&self) -> String {
         self.base.clone()
     }
 }
 
-/// Opens without waiting for the writer of a pipe.
+/// Opens a file without waiting for the writer of a pipe.
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);

@@ -1,8 +1,8 @@
-//! The viewer's question for symbols, and the answer of somebody who has none.
+//! The viewer's request for symbols, and an answer without symbols.
 //!
-//! The question is `{jobs: [{memoryMap: [[debugName, breakpadId]], stacks: [[[module, address]]]}]}`, or one
-//! job alone; the answer has a frame for every address. Who has names gives the server a function
-//! of its own.
+//! Called by the server on a worker thread. The request is `{jobs: [{memoryMap: [[debugName,
+//! breakpadId]], stacks: [[[module, address]]]}]}`, or a single job; the answer has a frame for
+//! every address. To answer with symbols, pass a different function to the server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::symbols::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 
-/// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request. It is given the file that is
-/// served as well: [`libraries`](super::libraries) says of which libraries may be asked. Several requests may come at once.
+/// Answers the JSON of a `symbolicate/v5` request; `None` if the request is invalid. The function
+/// also gets the served file: [`libraries`](super::libraries) lists the libraries that requests may
+/// name. It may be called concurrently.
 pub type Symbolicate = dyn Fn(&File, &str) -> Option<String> + Send + Sync;
 
 #[derive(Debug, Deserialize)]
@@ -40,10 +41,10 @@ struct Found<'q> {
     stacks: Stacks<'q>,
 }
 
-/// All stacks of a job, answered while they are written.
+/// All stacks of a job, computed during serialization.
 struct Stacks<'q>(&'q Job);
 
-/// One of them.
+/// One stack.
 struct Stack<'q>(&'q Job, &'q [(i64, u64)]);
 
 #[derive(Serialize)]
@@ -62,30 +63,50 @@ impl Serialize for Stacks<'_> {
 impl Serialize for Stack<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(self.1.iter().enumerate().map(|(frame, (module, address))| {
-            let module = usize::try_from(*module).ok().and_then(|module| self.0.memory_map.get(module));
+            let module = usize::try_from(*module)
+                .ok()
+                .and_then(|module| self.0.memory_map.get(module));
             let module = module.map_or("", |(name, _)| name);
-            Frame { frame, module, module_offset: format!("{address:#x}") }
+            Frame {
+                frame,
+                module,
+                module_offset: format!("{address:#x}"),
+            }
         }))
     }
 }
 
-/// Says of every library that it is not known: a viewer shows addresses then. Who asks for more than a bounded answer,
-/// or by names that no library has, gets none.
+/// Answers that every library is unknown, so that the viewer shows addresses. Returns `None` if the
+/// answer would exceed its limit, or a library name is too long.
 pub fn no_symbols(_: &File, question: &str) -> Option<String> {
     let jobs = match serde_json::from_str(question).ok()? {
         Question::Many { jobs } => jobs,
         Question::One(job) => vec![job],
     };
-    let mut texts = jobs.iter().flat_map(|job| &job.memory_map).flat_map(|(name, id)| [name, id]);
+    let mut texts = jobs
+        .iter()
+        .flat_map(|job| &job.memory_map)
+        .flat_map(|(name, id)| [name, id]);
     if texts.any(|text| text.len() > LONGEST_NAME) {
         return None;
     }
-    to_json(&Answer { results: jobs.iter().map(unknown).collect() }, LONGEST_ANSWER)
+    to_json(
+        &Answer {
+            results: jobs.iter().map(unknown).collect(),
+        },
+        LONGEST_ANSWER,
+    )
 }
 
 fn unknown(job: &Job) -> Found<'_> {
-    let found = job.memory_map.iter().map(|(name, id)| (format!("{name}/{id}"), false));
-    Found { found_modules: found.collect(), stacks: Stacks(job) }
+    let found = job
+        .memory_map
+        .iter()
+        .map(|(name, id)| (format!("{name}/{id}"), false));
+    Found {
+        found_modules: found.collect(),
+        stacks: Stacks(job),
+    }
 }
 
 #[cfg(test)]
@@ -108,30 +129,39 @@ mod tests {
                 {"frame": 1, "module": "", "module_offset": "0x3"},
             ], []],
         });
-        for (question, results) in
-            [(json!({"jobs": [job, job]}), json!([found, found])), (job.clone(), json!([found]))]
-        {
+        for (question, results) in [
+            (json!({"jobs": [job, job]}), json!([found, found])),
+            (job.clone(), json!([found])),
+        ] {
             let answer: Value = serde_json::from_str(&ask(&question.to_string()).unwrap()).unwrap();
             assert_eq!(answer, json!({ "results": results }));
         }
     }
 
     #[test]
-    fn what_is_no_question_gets_no_answer() {
-        for wrong in ["", "[]", "{}", r#"{"jobs":[{"memoryMap":[],"stacks":[[[0]]]}]}"#, &"[".repeat(100_000)]
-        {
+    fn an_invalid_request_gets_no_answer() {
+        for wrong in [
+            "",
+            "[]",
+            "{}",
+            r#"{"jobs":[{"memoryMap":[],"stacks":[[[0]]]}]}"#,
+            &"[".repeat(100_000),
+        ] {
             assert_eq!(ask(wrong), None, "{}", wrong.len());
         }
     }
 
     #[test]
-    fn names_that_an_answer_would_repeat_without_end_are_refused() {
+    fn requests_with_too_long_names_or_answers_are_refused() {
         let ask_for = |name: &str, count: usize| {
             ask(&json!({"memoryMap": [[name, "AB0"]], "stacks": [vec![[0, 1]; count]]}).to_string())
         };
         assert!(ask_for(&"x".repeat(LONGEST_NAME), 1).is_some());
         assert_eq!(ask_for(&"x".repeat(LONGEST_NAME + 1), 1), None);
-        // 4 KiB each, far more together than the question is long.
-        assert_eq!(ask_for(&"x".repeat(LONGEST_NAME), LONGEST_ANSWER / LONGEST_NAME + 1), None);
+        // 4 KiB each: the answer would be far longer than the request.
+        assert_eq!(
+            ask_for(&"x".repeat(LONGEST_NAME), LONGEST_ANSWER / LONGEST_NAME + 1),
+            None
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Whole conversations with a server, over a socket.
+//! Tests of the server, with complete requests and answers over a socket.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::{Server, Symbolicate};
 use crate::output::ProfileFile;
 
-/// Sends `request` in pieces of this size, with the server's token for `TOKEN` and its address for
-/// `HOST`, and returns the answer.
+/// Sends `request` in pieces of `piece` bytes, with `TOKEN` and `HOST` replaced by the server's
+/// token and address, and returns the answer.
 fn ask_in_pieces(server: &Server, piece: usize, request: &str) -> String {
     let token = server.base().rsplit_once('/').unwrap().1.to_owned();
     let host = server.address().to_string();
@@ -17,7 +17,7 @@ fn ask_in_pieces(server: &Server, piece: usize, request: &str) -> String {
     stream.set_nodelay(true).unwrap();
     for part in request.as_bytes().chunks(piece) {
         if stream.write_all(part).is_err() {
-            break; // the server has answered already
+            break; // the server has already answered
         }
     }
     let _ = stream.shutdown(Shutdown::Write);
@@ -31,7 +31,9 @@ fn ask(server: &Server, request: &str) -> String {
 }
 
 fn status(answer: &str) -> Option<&str> {
-    answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3))
+    answer
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3))
 }
 
 fn serve(path: &Path) -> Server {
@@ -42,13 +44,14 @@ fn serve(path: &Path) -> Server {
     Server::start(path, 0, symbolicate).unwrap()
 }
 
-/// A server of a profile with some padding, and the profile.
+/// A server for a profile with some padding, and the profile.
 fn plain(padding: usize) -> (tempfile::TempDir, Server, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     let padding = " ".repeat(padding);
-    let content =
-        format!(r#"{{"meta":{{"version":31,"interval":1}},{padding}"libs":[],"threads":[],"processes":[]}}"#);
+    let content = format!(
+        r#"{{"meta":{{"version":31,"interval":1}},{padding}"libs":[],"threads":[],"processes":[]}}"#
+    );
     std::fs::write(&path, &content).unwrap();
     (directory, serve(&path), content)
 }
@@ -71,8 +74,12 @@ fn the_file_is_served_unchanged_to_clients_with_the_token() {
         assert!(!head.contains("content-encoding"), "{head}");
         assert_eq!(body, content);
         let port = server.address().port();
-        let request = format!("HEAD /TOKEN/profile.json HTTP/1.1\r\nHost: LocalHost:{port}\r\n\r\n");
-        assert_eq!(ask_in_pieces(&server, piece, &request), format!("{head}\r\n\r\n"));
+        let request =
+            format!("HEAD /TOKEN/profile.json HTTP/1.1\r\nHost: LocalHost:{port}\r\n\r\n");
+        assert_eq!(
+            ask_in_pieces(&server, piece, &request),
+            format!("{head}\r\n\r\n")
+        );
     }
 }
 
@@ -84,8 +91,14 @@ fn a_compressed_file_is_announced_as_such() {
     file.write_all(plain(0).2.as_bytes()).unwrap();
     file.commit().unwrap();
     let server = serve(&path);
-    let answer = ask(&server, "HEAD /TOKEN/profile.json HTTP/1.1\r\nHost: HOST\r\n\r\n");
-    assert!(answer.lines().any(|line| line == "content-encoding: gzip"), "{answer}");
+    let answer = ask(
+        &server,
+        "HEAD /TOKEN/profile.json HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    );
+    assert!(
+        answer.lines().any(|line| line == "content-encoding: gzip"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -107,7 +120,11 @@ fn clients_without_the_token_get_the_same_answer_for_every_path() {
     for method in ["GET", "POST", "OPTIONS"] {
         for path in paths {
             let answer = ask(&server, &request(method, path));
-            assert_eq!(answer, ask(&server, &request("GET", "/")), "{method} {path}");
+            assert_eq!(
+                answer,
+                ask(&server, &request("GET", "/")),
+                "{method} {path}"
+            );
             assert_eq!(status(&answer), Some("404"));
             assert!(!answer.contains("access-control"), "{answer}");
         }
@@ -134,11 +151,14 @@ fn a_request_under_another_name_for_this_machine_is_refused() {
 }
 
 #[test]
-fn a_preflight_allows_what_the_viewer_does() {
+fn a_preflight_allows_the_requests_of_the_viewer() {
     let (_directory, server, _) = plain(0);
     let private = "Access-Control-Request-Private-Network: true\r\n";
     let ask = |path: &str, headers: &str| {
-        ask(&server, &format!("OPTIONS /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\n{headers}\r\n"))
+        ask(
+            &server,
+            &format!("OPTIONS /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\n{headers}\r\n"),
+        )
     };
     let answer = ask("symbolicate/v5", private);
     assert_eq!(status(&answer), Some("204"));
@@ -148,7 +168,10 @@ fn a_preflight_allows_what_the_viewer_does() {
         "access-control-allow-headers: content-type",
         "access-control-allow-private-network: true",
     ] {
-        assert!(answer.lines().any(|line| line == header), "{header}: {answer}");
+        assert!(
+            answer.lines().any(|line| line == header),
+            "{header}: {answer}"
+        );
     }
     let answer = ask("profile.json", "");
     assert!(!answer.contains("private-network"), "{answer}");
@@ -166,10 +189,19 @@ fn a_request_for_symbols_may_arrive_in_pieces() {
         assert_eq!(status(&answer), Some("200"));
         assert!(answer.ends_with("\r\n\r\n<a question>"), "{answer}");
     }
-    let refused =
-        |length: &str, body: &str| status(&ask(&server, &post(length, body))).unwrap_or("none").to_owned();
+    let refused = |length: &str, body: &str| {
+        status(&ask(&server, &post(length, body)))
+            .unwrap_or("none")
+            .to_owned()
+    };
     assert_eq!(refused("", ""), "411");
-    assert_eq!(refused("Content-Length: 33\r\n", "a question that breaks everything"), "500");
+    assert_eq!(
+        refused(
+            "Content-Length: 33\r\n",
+            "a question that breaks everything"
+        ),
+        "500"
+    );
     assert_eq!(refused("Content-Length: 99999999999\r\n", ""), "413");
     assert_eq!(refused("Content-Length: 200\r\n", &"x".repeat(200)), "400");
     let incomplete = ask(&server, &post("Content-Length: 200\r\n", "too short"));
@@ -186,8 +218,15 @@ fn other_methods_and_endless_heads_are_refused() {
     assert_eq!(request("DELETE /TOKEN/profile.json"), "405");
     assert_eq!(request("POST /TOKEN/profile.json"), "405");
     assert_eq!(request("GET /TOKEN/symbolicate/v5"), "405");
-    let endless = format!("GET / HTTP/1.1\r\nHost: HOST\r\nX-Endless: {}", "x".repeat(1 << 20));
+    let endless = format!(
+        "GET / HTTP/1.1\r\nHost: HOST\r\nX-Endless: {}",
+        "x".repeat(1 << 20)
+    );
     assert!(!ask(&server, &endless).starts_with("HTTP/1.1 2"));
     assert_eq!(status(&ask(&server, "nonsense\r\n\r\n")), Some("400"));
-    assert_eq!(ask(&server, "GET / HTTP/1.1\r\nHost: a\r\n"), "", "the head never ends");
+    assert_eq!(
+        ask(&server, "GET / HTTP/1.1\r\nHost: a\r\n"),
+        "",
+        "the head is incomplete"
+    );
 }

@@ -1,4 +1,4 @@
-//! Tests of the global controller: one binary, a simulated chunk manager, and what is held against it.
+//! Tests of the global controller with simulated chunk managers.
 
 mod child;
 mod crowd;

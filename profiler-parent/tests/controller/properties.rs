@@ -1,7 +1,7 @@
-//! Random histories: joins, floods, quiet processes, deaths, reused pids, lost answers, changed limits,
-//! processes that stand still, and some that write all over their pools.
+//! Property test with random histories: processes that join, flood, pause, die and freeze, reused
+//! pids, lost answers, changed limits, and processes that write outside their allowance.
 //!
-//! `world` checks after every step; here are the histories and how to shrink them.
+//! This file generates the histories. `world` carries them out and checks after every step.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn run(world: &mut World, step: Step) {
     }
 }
 
-/// A process that records fast and is answered at once.
+/// A process that records fast and gets every answer at once.
 fn flood(world: &mut World, who: usize, class: u32, times: usize) {
     for _ in 0..times {
         world.fill(who, class);

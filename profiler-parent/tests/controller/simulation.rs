@@ -1,7 +1,8 @@
-//! Processes that record at steady rates, in simulated time: what the rule does to peak and spans.
+//! A simulation of processes that record at constant rates. It measures the peak memory and the
+//! spans of time that the processes keep.
 //!
-//! Used by `steady` and `crowd`, and by the figures of the flood. Messages take 1 to 3 ms; the spans are
-//! compared at every full chunk of the last third.
+//! Used by `steady` and `crowd`, and by `figures -- flood` of `integration-tests`. A message takes
+//! 1 to 3 ms of simulated time. The spans are compared during the last third of the simulation.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,13 +20,13 @@ pub(crate) const MS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) limit: u64,
-    /// Bytes per second of each process.
+    /// The rate of each process in bytes per second.
     pub(crate) rates: Vec<u64>,
-    /// Chunk bytes for a rate.
+    /// The chunk size of a process with this rate.
     pub(crate) chunk: fn(u64) -> u64,
     pub(crate) seconds: u64,
     pub(crate) bursts: bool,
-    /// Nanoseconds in which all processes start.
+    /// The time in nanoseconds within which all processes start.
     pub(crate) starts_within: u64,
     pub(crate) policy: Policy,
     /// Whether the outcome lists all events.
@@ -36,17 +37,17 @@ pub(crate) struct Scenario {
 pub(crate) struct Outcome {
     pub(crate) peak: u64,
     pub(crate) in_use: f64,
-    /// Median of shortest span ÷ longest span.
+    /// The median of the shortest span divided by the longest span.
     pub(crate) spread: f64,
     pub(crate) dropped: u64,
     pub(crate) messages: u64,
-    /// Most commands that one event gave.
+    /// The maximum number of commands for one event.
     pub(crate) most_commands: usize,
     pub(crate) refused: u64,
     pub(crate) events: u64,
     pub(crate) recorded: u64,
     pub(crate) handle_ns: u128,
-    /// What the controller was told, if that was asked for.
+    /// The events that the controller received, if the scenario requests them.
     pub(crate) told: Vec<Event>,
 }
 
@@ -78,13 +79,13 @@ struct World {
     spreads: Vec<f64>,
 }
 
-/// A power of two from 4 KiB to 64 KiB that lasts about 2 ms: what a manager does that doubles the
-/// chunks of busy threads.
+/// The chunk size that a manager chooses that doubles the chunks of busy threads: a power of two
+/// from 4 KiB to 64 KiB that lasts about 2 ms.
 pub(crate) fn fitting(rate: u64) -> u64 {
     (rate / 512).next_power_of_two().clamp(4 * 1024, 64 * 1024)
 }
 
-/// Ten thousand processes of which one in ten is busy, one in a hundred very busy.
+/// Ten thousand processes: one in ten is busy, one in a hundred is very busy.
 pub(crate) fn crowd() -> Scenario {
     let rate = |index| match index % 100 {
         0 => MIB,
@@ -173,19 +174,30 @@ impl World {
             Happening::Full(index) => self.full(now, index),
             Happening::ToParent(index) => {
                 let update = self.on_the_way[index].pop_front().unwrap();
-                self.handle(now, Event::Update { key: key_of(index), update });
+                self.handle(
+                    now,
+                    Event::Update {
+                        key: key_of(index),
+                        update,
+                    },
+                );
             }
             Happening::Await(index, allowance) => self.with_child(now, index, |child| {
                 child.on_await(ByteLimit::new(allowance));
                 child.obey();
             }),
             Happening::Destroy(index, at_or_before) => {
-                self.with_child(now, index, |child| child.on_destroy(Timestamp::from_raw(at_or_before)));
+                self.with_child(now, index, |child| {
+                    child.on_destroy(Timestamp::from_raw(at_or_before))
+                });
             }
         }
         self.outcome.peak = self.outcome.peak.max(self.held);
         assert!(self.held <= self.scenario.limit, "{} bytes held", self.held);
-        assert!(self.controller.booked() <= self.scenario.limit && self.held <= self.controller.booked());
+        assert!(
+            self.controller.charged() <= self.scenario.limit
+                && self.held <= self.controller.charged()
+        );
     }
 
     fn full(&mut self, now: u64, index: usize) {
@@ -193,7 +205,11 @@ impl World {
         let chunk = (self.scenario.chunk)(rate);
         self.with_child(now, index, |child| child.fill(now, chunk));
         self.outcome.recorded += chunk;
-        let burst = if self.scenario.bursts { self.uniform(0.2, 1.8) } else { 1.0 };
+        let burst = if self.scenario.bursts {
+            self.uniform(0.2, 1.8)
+        } else {
+            1.0
+        };
         let period = chunk as f64 / (rate as f64 * burst) * self.uniform(0.9, 1.1) * 1e9;
         self.at(now + period as u64, Happening::Full(index));
         if now > self.scenario.seconds * 700 * MS && self.serial.is_multiple_of(16) {
@@ -202,7 +218,9 @@ impl World {
     }
 
     fn with_child(&mut self, now: u64, index: usize, act: impl FnOnce(&mut Child)) {
-        let Some(child) = &mut self.children[index] else { return };
+        let Some(child) = &mut self.children[index] else {
+            return;
+        };
         self.held -= child.held();
         act(child);
         self.held += child.held();
@@ -219,7 +237,7 @@ impl World {
             self.outcome.told.push(event.clone());
         }
         let mut out = Vec::new();
-        #[allow(clippy::disallowed_methods)] // a figure for the reader, not a deadline
+        #[allow(clippy::disallowed_methods)] // measures time for a report, not for a deadline
         let start = std::time::Instant::now();
         self.controller.handle(event, &mut out);
         self.outcome.handle_ns += start.elapsed().as_nanos();
@@ -229,11 +247,21 @@ impl World {
             self.outcome.messages += 1;
             match command {
                 Command::Await { key, allowance } => {
-                    assert_eq!(allowance.get() % 4096, 0, "a process obeys whole pages and shows no others");
-                    self.at(now + 2 * MS, Happening::Await(index_of(key), allowance.get()));
+                    assert_eq!(
+                        allowance.get() % 4096,
+                        0,
+                        "an allowance is a whole number of pages"
+                    );
+                    self.at(
+                        now + 2 * MS,
+                        Happening::Await(index_of(key), allowance.get()),
+                    );
                 }
                 Command::Destroy { key, at_or_before } => {
-                    self.at(now + 2 * MS, Happening::Destroy(index_of(key), at_or_before.raw()));
+                    self.at(
+                        now + 2 * MS,
+                        Happening::Destroy(index_of(key), at_or_before.raw()),
+                    );
                 }
                 Command::Admit { key, allowance } => self.admit(index_of(key), allowance.get()),
                 Command::Refuse { .. } => self.outcome.refused += 1,
@@ -243,7 +271,11 @@ impl World {
     }
 
     fn measure(&mut self, now: u64) {
-        let spans = self.children.iter().flatten().filter(|child| child.released.len() > 1);
+        let spans = self
+            .children
+            .iter()
+            .flatten()
+            .filter(|child| child.released.len() > 1);
         let spans: Vec<_> = spans.map(|child| now - child.released[0].opened).collect();
         if let (Some(least), Some(most)) = (spans.iter().min(), spans.iter().max()) {
             self.spreads.push(*least as f64 / *most as f64);
@@ -252,9 +284,18 @@ impl World {
 
     fn finish(mut self) -> Outcome {
         self.spreads.sort_by(f64::total_cmp);
-        self.outcome.spread = self.spreads.get(self.spreads.len() / 2).copied().unwrap_or(0.0);
+        self.outcome.spread = self
+            .spreads
+            .get(self.spreads.len() / 2)
+            .copied()
+            .unwrap_or(0.0);
         self.outcome.in_use = self.held as f64 / self.scenario.limit as f64;
-        self.outcome.dropped = self.children.iter().flatten().map(|child| child.dropped).sum();
+        self.outcome.dropped = self
+            .children
+            .iter()
+            .flatten()
+            .map(|child| child.dropped)
+            .sum();
         self.outcome
     }
 }

@@ -1,11 +1,12 @@
-//! The scenarios of the model that the rule was designed with: peak, spans, and what they cost.
+//! Tests of the scenarios for which the controller's rule was designed: the peak memory, the spans
+//! of time that processes keep, and the number of messages.
 
 use profiler_parent::internal::controller::Policy;
 
 use super::simulation::{MIB, MS, Outcome, Scenario, fitting, simulate};
 
-/// 64 KiB for all, as in the model.
-fn same(_: u64) -> u64 {
+/// Chunks of 64 KiB for all processes.
+fn equal_chunks(_: u64) -> u64 {
     64 * 1024
 }
 
@@ -28,16 +29,25 @@ pub(crate) fn check(name: &str, scenario: Scenario, least_spread: f64, least_use
         outcome.refused,
     );
     assert!(outcome.peak <= scenario.limit);
-    assert!(outcome.spread >= least_spread, "{name}: spread {}", outcome.spread);
-    assert!(outcome.in_use >= least_use, "{name}: in use {}", outcome.in_use);
+    assert!(
+        outcome.spread >= least_spread,
+        "{name}: spread {}",
+        outcome.spread
+    );
+    assert!(
+        outcome.in_use >= least_use,
+        "{name}: in use {}",
+        outcome.in_use
+    );
     outcome
 }
+
 fn steady(limit: u64, rates: Vec<u64>) -> Scenario {
     let policy = Policy::new(128 * 1024 + 4096, 4096);
     Scenario {
         limit: limit * MIB,
         rates,
-        chunk: same,
+        chunk: equal_chunks,
         seconds: 10,
         bursts: false,
         starts_within: 10 * MS,
@@ -56,23 +66,44 @@ fn equal_processes_keep_equal_spans() {
 }
 
 #[test]
-fn slow_and_fast_processes_keep_like_spans() {
+fn slow_and_fast_processes_keep_similar_spans() {
     check("1:2:..:128", steady(64, doubling()), 0.75, 0.9);
-    check("1:2:..:128, bursts", Scenario { bursts: true, ..steady(64, doubling()) }, 0.7, 0.9);
+    check(
+        "1:2:..:128, bursts",
+        Scenario {
+            bursts: true,
+            ..steady(64, doubling())
+        },
+        0.7,
+        0.9,
+    );
 }
 
 #[test]
-fn chunks_that_fit_the_rate_make_spans_more_alike() {
-    check("1:2:..:128, fitting chunks", Scenario { chunk: fitting, ..steady(64, doubling()) }, 0.9, 0.9);
+fn chunk_sizes_that_fit_the_rate_make_spans_more_similar() {
+    check(
+        "1:2:..:128, fitting chunks",
+        Scenario {
+            chunk: fitting,
+            ..steady(64, doubling())
+        },
+        0.9,
+        0.9,
+    );
 }
 
 #[test]
-fn many_busy_processes_keep_like_spans() {
+fn many_busy_processes_keep_similar_spans() {
     check("32 at 16 MiB/s", steady(64, vec![16 * MIB; 32]), 0.82, 0.9);
 }
 
 #[test]
-fn a_budget_of_few_messages_still_holds() {
+fn very_fast_processes_keep_similar_spans() {
     check("8 at 100 MiB/s", steady(64, vec![100 * MIB; 8]), 0.85, 0.9);
-    check("8 at 100 MiB/s, large", steady(512, vec![100 * MIB; 8]), 0.93, 0.9);
+    check(
+        "8 at 100 MiB/s, large",
+        steady(512, vec![100 * MIB; 8]),
+        0.93,
+        0.9,
+    );
 }

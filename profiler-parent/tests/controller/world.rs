@@ -1,7 +1,8 @@
-//! A parent, its processes and the channels between them, one small step at a time.
+//! A model of a parent, its processes and the channels between them.
 //!
-//! Used by `properties`. Messages are FIFO per process and as late as the history says; after every
-//! event and every step of a process everything that must always hold is checked.
+//! Used by `properties`, which carries out one small step after another. The messages of a process
+//! are delivered in order, and as late as the history says. All invariants are checked after every
+//! event and after every step of a process.
 
 use std::collections::VecDeque;
 
@@ -13,21 +14,25 @@ use super::child::{Child, key};
 use super::ledger::Ledger;
 
 pub(crate) const PAGE: u64 = 4096;
-pub(crate) const POLICY: Policy =
-    Policy { floor: 3 * PAGE, page: PAGE, initial: 64 * PAGE, reserve: 3 * PAGE };
+pub(crate) const POLICY: Policy = Policy {
+    floor: 3 * PAGE,
+    page: PAGE,
+    initial: 64 * PAGE,
+    reserve: 3 * PAGE,
+};
 
-/// A process of the history.
+/// A process in a history.
 #[derive(Debug)]
 struct Node {
     key: PoolId,
     child: Option<Child>,
     dead: bool,
     connected: bool,
-    /// Stopped by a signal: answers nothing, records nothing.
+    /// Whether the process is stopped by a signal: it neither answers nor records.
     frozen: bool,
     to_child: VecDeque<Command>,
     to_parent: VecDeque<Event>,
-    /// Commands about its pool that the parent has not carried out yet.
+    /// Commands for its pool that the parent has not carried out yet.
     jobs: VecDeque<Command>,
     awaiting: bool,
     destroying: bool,
@@ -38,7 +43,7 @@ struct Node {
 pub(crate) struct World {
     controller: Controller,
     nodes: Vec<Node>,
-    /// What the sum of allowances may be: the limit, or less and less after it was lowered.
+    /// The maximum sum of allowances: the limit, or a decreasing value after the limit was lowered.
     ceiling: u64,
     now: u64,
     lives: u64,
@@ -47,7 +52,13 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(limit: u64) -> Self {
         let controller = Controller::new(ByteLimit::new(limit), POLICY);
-        Self { controller, nodes: Vec::new(), ceiling: limit, now: 1, lives: 0 }
+        Self {
+            controller,
+            nodes: Vec::new(),
+            ceiling: limit,
+            now: 1,
+            lives: 0,
+        }
     }
 
     fn pick(&mut self, index: usize) -> Option<&mut Node> {
@@ -55,7 +66,7 @@ impl World {
         self.nodes.get_mut(index % count)
     }
 
-    /// A new life of a pid that an earlier process may have had.
+    /// A new process joins; an earlier process may have had the same pid.
     pub(crate) fn join(&mut self, pid: u32) {
         self.lives += 1;
         let key = key(pid, self.lives);
@@ -75,9 +86,12 @@ impl World {
         self.handle(Event::Join { key });
     }
 
-    /// A refused process tries again.
+    /// A refused process tries to join again.
     pub(crate) fn retry(&mut self, index: usize) {
-        let refused = self.pick(index).filter(|node| node.child.is_none()).map(|node| node.key);
+        let refused = self
+            .pick(index)
+            .filter(|node| node.child.is_none())
+            .map(|node| node.key);
         if let Some(key) = refused {
             self.handle(Event::Join { key });
         }
@@ -94,18 +108,27 @@ impl World {
     }
 
     fn with_child(&mut self, index: usize, act: impl FnOnce(&mut Child)) {
-        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else { return };
+        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else {
+            return;
+        };
         let Some(child) = &mut node.child else { return };
         act(child);
         if let Some(update) = child.answer() {
-            node.to_parent.push_back(Event::Update { key: node.key, update });
+            node.to_parent.push_back(Event::Update {
+                key: node.key,
+                update,
+            });
         }
         self.check();
     }
 
     pub(crate) fn deliver_to_child(&mut self, index: usize) {
-        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else { return };
-        let Some(command) = node.to_child.pop_front() else { return };
+        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else {
+            return;
+        };
+        let Some(command) = node.to_child.pop_front() else {
+            return;
+        };
         self.with_child(index, |child| match command {
             Command::Await { allowance, .. } => child.on_await(allowance),
             Command::Destroy { at_or_before, .. } => child.on_destroy(at_or_before),
@@ -114,7 +137,9 @@ impl World {
     }
 
     pub(crate) fn deliver_to_parent(&mut self, index: usize) {
-        let Some(event) = self.pick(index).and_then(|node| node.to_parent.pop_front()) else { return };
+        let Some(event) = self.pick(index).and_then(|node| node.to_parent.pop_front()) else {
+            return;
+        };
         self.handle(event);
     }
 
@@ -127,7 +152,9 @@ impl World {
     pub(crate) fn die(&mut self, index: usize) {
         self.now += 1;
         let now = self.now;
-        let Some(node) = self.pick(index).filter(|node| !node.dead) else { return };
+        let Some(node) = self.pick(index).filter(|node| !node.dead) else {
+            return;
+        };
         let Some(child) = &mut node.child else { return };
         let pool = child.die(now);
         node.dead = true;
@@ -136,9 +163,11 @@ impl World {
         self.handle(Event::Died { key, pool });
     }
 
-    /// The channel breaks and is made anew; what was on the way is lost.
+    /// The channel breaks and is connected again. Messages on the way are lost.
     pub(crate) fn reconnect(&mut self, index: usize) {
-        let Some(node) = self.pick(index).filter(|node| node.connected && !node.dead) else { return };
+        let Some(node) = self.pick(index).filter(|node| node.connected && !node.dead) else {
+            return;
+        };
         node.to_child.clear();
         node.to_parent.clear();
         node.connected = false;
@@ -149,11 +178,15 @@ impl World {
         self.handle(Event::Disconnected { key });
     }
 
-    /// The parent carries out a command about a dead pool.
+    /// The parent carries out a command for a dead pool.
     pub(crate) fn work(&mut self, index: usize) {
         let Some(node) = self.pick(index) else { return };
-        let Some(job) = node.jobs.pop_front() else { return };
-        let Some(child) = &mut node.child else { panic!("{job:?} without a pool") };
+        let Some(job) = node.jobs.pop_front() else {
+            return;
+        };
+        let Some(child) = &mut node.child else {
+            panic!("{job:?} without a pool")
+        };
         match job {
             Command::DestroyDead { key, at_or_before } => {
                 child.destroy(at_or_before);
@@ -176,39 +209,54 @@ impl World {
         self.handle(Event::Forgotten { key });
     }
 
-    /// The parent counts no more on what is owed.
+    /// The parent no longer expects that debts are paid.
     pub(crate) fn overdue(&mut self) {
         self.handle(Event::Overdue);
     }
 
-    /// The parent looks at the pool of a process, which occupies `pages` more than it should.
+    /// The parent measures the pool of a process, which occupies `pages` more than the process
+    /// holds.
     pub(crate) fn scribble(&mut self, index: usize, pages: u64) {
         let Some(node) = self.pick(index) else { return };
-        let (Some(child), key) = (&node.child, node.key) else { return };
-        let (true_bytes, dead) = (child.held() + pages * PAGE, node.dead);
-        self.ceiling = self.ceiling.max(self.borne() + true_bytes);
-        let booked = self.controller.figures(key).unwrap().booked;
+        let (Some(child), key) = (&node.child, node.key) else {
+            return;
+        };
+        let true_bytes = child.held() + pages * PAGE;
+        let dead = node.dead;
+        self.ceiling = self.ceiling.max(self.counted() + true_bytes);
+        let charged = self.controller.figures(key).unwrap().charged;
         self.handle(Event::Occupies { key, true_bytes });
-        let excess = if dead { 0 } else { true_bytes.saturating_sub(booked) };
+        let excess = if dead {
+            0
+        } else {
+            true_bytes.saturating_sub(charged)
+        };
         assert_eq!(self.controller.figures(key).unwrap().excess, excess);
     }
 
-    /// What counts against the limit: all that is booked, and of what is held against the rule no
-    /// more than half of the limit.
-    fn borne(&self) -> u64 {
-        let excess: u64 = self.controller.all_figures().map(|(_, figures)| figures.excess).sum();
-        self.controller.booked() - excess + excess.min(self.controller.limit().get() / 2)
+    /// The bytes that count against the limit: all charged bytes, with at most half of the limit
+    /// for bytes above allowances.
+    fn counted(&self) -> u64 {
+        let excess: u64 = self
+            .controller
+            .all_figures()
+            .map(|(_, figures)| figures.excess)
+            .sum();
+        self.controller.charged() - excess + excess.min(self.controller.limit().get() / 2)
     }
 
     pub(crate) fn set_limit(&mut self, limit: u64) {
-        self.ceiling = self.controller.booked().max(limit);
-        self.handle(Event::LimitChanged { limit: ByteLimit::new(limit) });
+        self.ceiling = self.controller.charged().max(limit);
+        self.handle(Event::LimitChanged {
+            limit: ByteLimit::new(limit),
+        });
     }
 
     fn handle(&mut self, event: Event) {
         self.expect_answer(&event);
         let before: Vec<_> = self.controller.all_figures().collect();
-        let (asker, mut out) = (key_of(&event), Vec::new());
+        let asker = key_of(&event);
+        let mut out = Vec::new();
         self.controller.handle(event, &mut out);
         self.check_order(asker, &before, &out);
         for command in out {
@@ -218,7 +266,13 @@ impl World {
     }
 
     fn expect_answer(&mut self, event: &Event) {
-        let Some(node) = self.nodes.iter_mut().find(|node| Some(node.key) == key_of(event)) else { return };
+        let Some(node) = self
+            .nodes
+            .iter_mut()
+            .find(|node| Some(node.key) == key_of(event))
+        else {
+            return;
+        };
         match event {
             Event::Update { update, .. } => {
                 (node.awaiting, node.destroying) = (false, false);
@@ -238,13 +292,15 @@ impl World {
 
     fn carry_out(&mut self, command: Command) {
         let to = match &command {
-            Command::Admit { key, .. } | Command::Refuse { key, .. } | Command::Await { key, .. } => *key,
-            Command::Destroy { key, .. } | Command::DestroyDead { key, .. } | Command::DropDead { key } => {
-                *key
-            }
+            Command::Admit { key, .. }
+            | Command::Refuse { key, .. }
+            | Command::Await { key, .. } => *key,
+            Command::Destroy { key, .. }
+            | Command::DestroyDead { key, .. }
+            | Command::DropDead { key } => *key,
         };
         let Some(node) = self.nodes.iter_mut().find(|node| node.key == to) else {
-            panic!("{command:?} to nobody");
+            panic!("{command:?} to an unknown process");
         };
         match &command {
             Command::Admit { allowance, .. } => {
@@ -255,14 +311,21 @@ impl World {
             Command::Refuse { .. } => {}
             Command::Await { allowance, .. } => {
                 assert!(node.connected && !node.awaiting, "a second Await");
-                assert_eq!(allowance.get() % PAGE, 0, "a process obeys whole pages and shows no others");
+                assert_eq!(
+                    allowance.get() % PAGE,
+                    0,
+                    "an allowance is a whole number of pages"
+                );
                 assert!(allowance.get() >= POLICY.floor, "below the floor");
                 node.awaiting = true;
                 node.ledger.send(allowance.get());
                 node.to_child.push_back(command);
             }
             Command::Destroy { .. } => {
-                assert!(node.connected && !node.destroying && !node.dead, "a second Destroy");
+                assert!(
+                    node.connected && !node.destroying && !node.dead,
+                    "a second Destroy"
+                );
                 node.destroying = true;
                 node.ledger.ask_back();
                 node.to_child.push_back(command);
@@ -275,8 +338,13 @@ impl World {
         }
     }
 
-    /// No one who could have been asked keeps older data than what is destroyed.
-    fn check_order(&self, asker: Option<PoolId>, before: &[(PoolId, ProcessFigures)], out: &[Command]) {
+    /// Checks that no process that could be asked keeps older data than the destroyed data.
+    fn check_order(
+        &self,
+        asker: Option<PoolId>,
+        before: &[(PoolId, ProcessFigures)],
+        out: &[Command],
+    ) {
         let youngest = out.iter().filter_map(|command| match command {
             Command::Destroy { at_or_before, .. } | Command::DestroyDead { at_or_before, .. } => {
                 Some(*at_or_before)
@@ -284,31 +352,54 @@ impl World {
             _ => None,
         });
         let youngest = youngest.max().unwrap_or(Timestamp::ZERO);
-        for (key, _) in before.iter().filter(|(key, figures)| figures.can_be_asked && Some(*key) != asker) {
-            let Some(after) = self.controller.figures(*key) else { continue };
+        for (key, _) in before
+            .iter()
+            .filter(|(key, figures)| figures.can_be_asked && Some(*key) != asker)
+        {
+            let Some(after) = self.controller.figures(*key) else {
+                continue;
+            };
             let spared = after.dead || after.allowance.get() > POLICY.floor;
             let older = after.oldest.is_some_and(|oldest| oldest < youngest);
-            assert!(!(spared && older), "{key} keeps {:?}, destroyed up to {youngest:?}", after.oldest);
+            assert!(
+                !(spared && older),
+                "{key} keeps {:?}, destroyed up to {youngest:?}",
+                after.oldest
+            );
         }
     }
 
-    /// What must hold at every instant.
+    /// Checks the invariants that hold after every step.
     fn check(&mut self) {
-        let borne = self.borne();
-        self.ceiling = self.ceiling.min(borne).max(self.controller.limit().get());
-        assert!(borne <= self.ceiling, "{borne} booked, {} allowed", self.ceiling);
-        let sum: u64 = self.controller.all_figures().map(|(_, all)| all.booked + all.excess).sum();
-        assert_eq!(sum, self.controller.booked(), "the books do not add up");
+        let counted = self.counted();
+        self.ceiling = self.ceiling.min(counted).max(self.controller.limit().get());
+        assert!(
+            counted <= self.ceiling,
+            "{counted} bytes charged, {} allowed",
+            self.ceiling
+        );
+        let sum: u64 = self
+            .controller
+            .all_figures()
+            .map(|(_, all)| all.charged + all.excess)
+            .sum();
+        assert_eq!(sum, self.controller.charged(), "the accounts do not add up");
         for node in &self.nodes {
             let Some(child) = &node.child else { continue };
             let figures = self.controller.figures(node.key).unwrap();
             node.ledger.check(&figures);
-            assert!(child.held() <= figures.booked, "{node:?} holds more than {figures:?}");
-            assert!(node.dead || may_hold(node, child) <= figures.booked, "{node:?} {figures:?}");
+            assert!(
+                child.held() <= figures.charged,
+                "{node:?} holds more than {figures:?}"
+            );
+            assert!(
+                node.dead || may_hold(node, child) <= figures.charged,
+                "{node:?} {figures:?}"
+            );
         }
     }
 
-    /// Lets everything that is under way arrive; nobody records.
+    /// Delivers all messages that are under way, while no process records.
     pub(crate) fn settle(&mut self) {
         for index in 0..self.nodes.len() {
             self.freeze(index, false);
@@ -324,13 +415,17 @@ impl World {
                 self.work(index);
             }
         }
-        panic!("never settles: {self:?}");
+        panic!("it does not settle: {self:?}");
     }
 
     fn is_anything_under_way(&self) -> bool {
         self.nodes.iter().any(|node| {
-            let unseen = node.child.as_ref().is_some_and(|child| !node.dead && child.told != child.allowance);
-            unseen || !(node.to_child.is_empty() && node.to_parent.is_empty() && node.jobs.is_empty())
+            let unseen = node
+                .child
+                .as_ref()
+                .is_some_and(|child| !node.dead && child.received != child.allowance);
+            unseen
+                || !(node.to_child.is_empty() && node.to_parent.is_empty() && node.jobs.is_empty())
         })
     }
 
@@ -341,30 +436,38 @@ impl World {
             assert_eq!(figures.owed(), 0, "{node:?} owes");
             assert_eq!(figures.held, child.held(), "{node:?}");
             assert_eq!(figures.released, child.released_bytes(), "{node:?}");
-            assert!(!node.dead || figures.booked == child.held());
-            let could_give = figures.can_be_asked && (figures.allowance.get() > POLICY.floor || figures.dead);
+            assert!(!node.dead || figures.charged == child.held());
+            let could_give =
+                figures.can_be_asked && (figures.allowance.get() > POLICY.floor || figures.dead);
             let gives = figures.oldest.is_some() || figures.held < figures.allowance.get();
             assert!(
-                self.borne() <= self.controller.limit().get() || !(could_give && gives),
+                self.counted() <= self.controller.limit().get() || !(could_give && gives),
                 "over, and {figures:?}"
             );
         }
     }
 }
 
-/// The most that a process may hold by what it obeys, was told and is being told.
+/// The maximum number of bytes that a process may hold: the largest allowance that it obeys, has
+/// received, or that is on its way.
 fn may_hold(node: &Node, child: &Child) -> u64 {
     let coming = node.to_child.iter().map(|command| match command {
         Command::Await { allowance, .. } => allowance.get(),
         _ => 0,
     });
-    coming.max().unwrap_or(0).max(child.told).max(child.allowance)
+    coming
+        .max()
+        .unwrap_or(0)
+        .max(child.received)
+        .max(child.allowance)
 }
 
 fn key_of(event: &Event) -> Option<PoolId> {
     match event {
         Event::Join { key } | Event::Connected { key } | Event::Disconnected { key } => Some(*key),
-        Event::Update { key, .. } | Event::Died { key, .. } | Event::DeadDestroyed { key, .. } => Some(*key),
+        Event::Update { key, .. } | Event::Died { key, .. } | Event::DeadDestroyed { key, .. } => {
+            Some(*key)
+        }
         Event::Forgotten { key } | Event::Occupies { key, .. } => Some(*key),
         Event::LimitChanged { .. } | Event::Overdue => None,
     }

@@ -1,20 +1,43 @@
-//! JSON that is nearly right: a true document, changed in places that bytes name. Mutated text hardly ever parses; this always
-//! does, and says things that no writer of ours says.
+//! Edited JSON: a valid document with changes that the bytes of an input describe. Mutated text
+//! rarely parses. An edited document always parses, and contains values that our writers never
+//! write.
 //!
-//! An edit is four bytes: a place (two, counted over the whole document), how, and with what.
+//! Used by `foreign_files` and by fuzz targets. An edit has four bytes: the place (two bytes,
+//! counted over the whole document), the kind of the edit, and its operand.
 
 use serde_json::{Value, json};
 
-/// Edits of one input.
+/// Maximum number of edits of one input.
 const MOST_EDITS: usize = 64;
-/// Values of a document; it grows no more then.
+/// Maximum number of values of a document; further edits do not add values.
 const MOST_VALUES: usize = 20_000;
 
-/// Numbers that something may be wrong with.
+/// A number that may cause errors.
 fn number(with: u8) -> Value {
-    const INTEGERS: [u64; 8] = [0, 1, 2, u32::MAX as u64 - 1, u32::MAX as u64, 1 << 53, 1 << 63, u64::MAX];
-    const FLOATS: [f64; 12] =
-        [-1.0, 0.5, -0.0, 1e-300, 1e9, 9.3e12, 1e15, 1e300, -1e300, f64::MAX, f64::MIN, 4_294_967_295.5];
+    const INTEGERS: [u64; 8] = [
+        0,
+        1,
+        2,
+        u32::MAX as u64 - 1,
+        u32::MAX as u64,
+        1 << 53,
+        1 << 63,
+        u64::MAX,
+    ];
+    const FLOATS: [f64; 12] = [
+        -1.0,
+        0.5,
+        -0.0,
+        1e-300,
+        1e9,
+        9.3e12,
+        1e15,
+        1e300,
+        -1e300,
+        f64::MAX,
+        f64::MIN,
+        4_294_967_295.5,
+    ];
     let with = usize::from(with);
     match (INTEGERS.get(with), FLOATS.get(with.saturating_sub(8))) {
         (Some(integer), _) => json!(integer),
@@ -49,7 +72,7 @@ fn text(with: u8) -> Value {
     }
 }
 
-/// How many values a document has, itself included.
+/// The number of values in a document, including itself.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -58,7 +81,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The value of that number, the document itself being the first.
+/// The value with this number. The document itself has the number 0.
 fn at<'v>(value: &'v mut Value, place: &mut usize) -> Option<&'v mut Value> {
     if *place == 0 {
         return Some(value);
@@ -72,20 +95,27 @@ fn at<'v>(value: &'v mut Value, place: &mut usize) -> Option<&'v mut Value> {
 }
 
 fn edit(document: &mut Value, edit: &[u8]) {
-    let &[low, high, how, with] = edit else { return };
+    let &[low, high, how, with] = edit else {
+        return;
+    };
     let all = count(document);
     let place = usize::from(u16::from_le_bytes([low, high])) % all;
     let other = at(document, &mut (usize::from(with).wrapping_mul(257) % all)).cloned();
-    let Some(value) = at(document, &mut { place }) else { return };
+    let Some(value) = at(document, &mut { place }) else {
+        return;
+    };
     match (how % 12, value) {
         (0 | 1, value) => *value = number(with),
         (2, value) => *value = text(with),
         (3, value) => *value = Value::Null,
         (4, value) => {
-            *value = [json!([]), json!({}), json!(true), json!([[null]])][usize::from(with) % 4].clone()
+            *value =
+                [json!([]), json!({}), json!(true), json!([[null]])][usize::from(with) % 4].clone()
         }
         (5, value) => *value = other.filter(|other| count(other) < 200).unwrap_or_default(),
-        (6, Value::Array(items)) if all + count_all(items) < MOST_VALUES => items.extend_from_within(..),
+        (6, Value::Array(items)) if all + count_all(items) < MOST_VALUES => {
+            items.extend_from_within(..)
+        }
         (7, Value::Array(items)) => items.truncate(usize::from(with)),
         (8, Value::Array(items)) => {
             let by = usize::from(with) % items.len().max(1);
@@ -93,11 +123,15 @@ fn edit(document: &mut Value, edit: &[u8]) {
         }
         (9, Value::Array(items)) => items.iter_mut().for_each(|item| *item = number(with)),
         (10, Value::Array(items)) => {
-            // Each one more than the one before: chains of callers, ever later times.
-            (0..items.len()).for_each(|n| items[n] = if n == 0 { Value::Null } else { json!(n - 1) });
+            // Ascending numbers: chains of callers, or increasing times.
+            (0..items.len())
+                .for_each(|n| items[n] = if n == 0 { Value::Null } else { json!(n - 1) });
         }
         (6.., Value::Object(items)) => {
-            let key = items.keys().nth(usize::from(with) % items.len().max(1)).cloned();
+            let key = items
+                .keys()
+                .nth(usize::from(with) % items.len().max(1))
+                .cloned();
             key.map(|key| items.remove(&key));
         }
         (_, value) => *value = json!(with),
@@ -108,14 +142,20 @@ fn count_all(items: &[Value]) -> usize {
     items.iter().map(count).sum()
 }
 
-/// The text that an input stands for: itself if it is JSON or compressed, else one of these documents, edited.
+/// The text of an input: the input itself if it is JSON or compressed, otherwise one of `documents`
+/// with edits.
 pub(crate) fn text_of(input: &[u8], documents: &[&str]) -> Vec<u8> {
-    let Some((first, edits)) = input.split_first() else { return Vec::new() };
+    let Some((first, edits)) = input.split_first() else {
+        return Vec::new();
+    };
     if matches!(first, b'{' | b'[' | 0x1f) {
         return input.to_vec();
     }
     let chosen = documents[usize::from(*first) % documents.len()];
-    let mut document: Value = serde_json::from_str(chosen).expect("a document of ours");
-    edits.chunks_exact(4).take(MOST_EDITS).for_each(|one| edit(&mut document, one));
+    let mut document: Value = serde_json::from_str(chosen).expect("a valid document");
+    edits
+        .chunks_exact(4)
+        .take(MOST_EDITS)
+        .for_each(|bytes| edit(&mut document, bytes));
     document.to_string().into_bytes()
 }

@@ -1,5 +1,7 @@
-//! What holds for the exports of any file: nothing panics, what reads well is well-formed in every format, sums agree, and the
-//! output is as long as the input allows.
+//! Properties of the exports of any file: no export panics, a file that can be read is well-formed
+//! in every format, the sums agree, and the length of the output is bounded by that of the input.
+//!
+//! Used by `foreign_files`, `imported` and fuzz targets.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -11,18 +13,24 @@ use serde_json::Value;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 5] =
-    [Target::CpuProfile, Target::Speedscope, Target::ChromeTrace, Target::Folded, Target::Pprof];
+const TARGETS: [Target; 5] = [
+    Target::CpuProfile,
+    Target::Speedscope,
+    Target::ChromeTrace,
+    Target::Folded,
+    Target::Pprof,
+];
 
-/// Exports a file's content to every format with both kinds of time; gives the number of its samples if it is a profile.
+/// Exports a text to every format with both kinds of time. Returns the number of samples if the
+/// text is a profile.
 pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
     room.clear();
     let from = room.path("profile.json");
-    std::fs::write(&from, text).expect("room");
+    std::fs::write(&from, text).expect("a writable file");
     let samples = [TimeKind::Cpu, TimeKind::Wall].map(|time| check_time(&from, text, time, room));
     assert_eq!(
         samples[0], samples[1],
-        "the kind of time decides what samples count for, not which there are"
+        "the kind of time changes the weights of samples, not their number"
     );
     samples[0]
 }
@@ -44,22 +52,36 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
                 all.push(Some(done));
             }
             Err(error) => {
-                assert!(matches!(error, ExportError::NotAProfile { .. }), "{target:?}: {error}");
-                assert!(target == Target::CpuProfile || !to.exists(), "{target:?} leaves a file");
+                assert!(
+                    matches!(error, ExportError::NotAProfile { .. }),
+                    "{target:?}: {error}"
+                );
+                assert!(
+                    target == Target::CpuProfile || !to.exists(),
+                    "{target:?} leaves a file"
+                );
                 all.push(None);
             }
         }
-        if to.is_dir() { std::fs::remove_dir_all(&to) } else { std::fs::remove_file(&to) }.ok();
-        assert_eq!(room.count(), 1, "{target:?} leaves something");
+        if to.is_dir() {
+            std::fs::remove_dir_all(&to)
+        } else {
+            std::fs::remove_file(&to)
+        }
+        .ok();
+        assert_eq!(room.count(), 1, "{target:?} leaves a file");
     }
     check_agreement(&all);
     all.into_iter().next().flatten().map(|done| done.samples)
 }
 
-/// What is read is the same, whatever is made of it. Only trace events have markers, which may be damaged.
+/// Checks that all formats have the same samples and threads. Only the trace format contains
+/// markers, so only its export may fail because of a damaged marker.
 fn check_agreement(all: &[Option<Exported>]) {
-    let counts: Vec<Option<(u64, u64)>> =
-        all.iter().map(|done| done.as_ref().map(|done| (done.samples, done.threads))).collect();
+    let counts: Vec<Option<(u64, u64)>> = all
+        .iter()
+        .map(|done| done.as_ref().map(|done| (done.samples, done.threads)))
+        .collect();
     for (target, count) in TARGETS.iter().zip(&counts) {
         let may_differ = *target == Target::ChromeTrace && count.is_none();
         assert!(may_differ || *count == counts[0], "{target:?}: {counts:?}");
@@ -67,10 +89,14 @@ fn check_agreement(all: &[Option<Exported>]) {
 }
 
 fn bytes(done: &Exported) -> u64 {
-    done.files.iter().map(|file| file.metadata().expect("a file").len()).sum()
+    done.files
+        .iter()
+        .map(|file| file.metadata().expect("a file").len())
+        .sum()
 }
 
-/// Every sample may repeat a stack, and every node of a tree a name; short inputs can do that at most so often.
+/// The maximum length of an output. Every sample may repeat a stack, and every node of a tree a
+/// name; the length of the input limits how often.
 fn most_bytes(text: &[u8]) -> u64 {
     let length = text.len() as u64;
     (1 << 16) + length * 64 + length * length / 4
@@ -85,7 +111,9 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
         Target::Pprof => {
             let mut plain = Vec::new();
             let file = std::fs::File::open(to).expect("the file");
-            flate2::read::GzDecoder::new(file).read_to_end(&mut plain).expect("whole");
+            flate2::read::GzDecoder::new(file)
+                .read_to_end(&mut plain)
+                .expect("whole");
             assert_eq!(pprof::check(&plain), done.samples, "samples");
         }
     }
@@ -100,29 +128,38 @@ fn array(value: &Value) -> &[Value] {
 }
 
 fn int(value: &Value) -> i64 {
-    value.as_i64().unwrap_or_else(|| panic!("{value} is no whole number"))
+    value
+        .as_i64()
+        .unwrap_or_else(|| panic!("{value} is no whole number"))
 }
 
 fn check_cpuprofiles(done: &Exported) {
     let index = json(&done.files[0]);
     let listed = array(&index["profiles"]);
     assert_eq!(listed.len() + 1, done.files.len());
-    let names: HashSet<&str> = listed.iter().map(|row| row["file"].as_str().expect("a name")).collect();
-    assert_eq!(names.len(), listed.len(), "each has a file");
+    let names: HashSet<&str> = listed
+        .iter()
+        .map(|row| row["file"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names.len(), listed.len(), "each profile has its own file");
     for (row, file) in listed.iter().zip(&done.files[1..]) {
         let profile = json(file);
         check_nodes(array(&profile["nodes"]), array(&profile["samples"]));
-        let (start, end) = (int(&profile["startTime"]), int(&profile["endTime"]));
+        let start = int(&profile["startTime"]);
+        let end = int(&profile["endTime"]);
         assert_eq!((int(&row["startTime"]), int(&row["endTime"])), (start, end));
         let deltas: Vec<i64> = array(&profile["timeDeltas"]).iter().map(int).collect();
         assert_eq!(deltas.len(), array(&profile["samples"]).len());
         let sum: i64 = deltas.iter().sum();
-        assert!(deltas.iter().all(|delta| *delta >= 0) && start + sum <= end, "{start} + {sum}, {end}");
+        assert!(
+            deltas.iter().all(|delta| *delta >= 0) && start + sum <= end,
+            "{start} + {sum}, {end}"
+        );
         assert!(int(&row["idleTime"]) <= end - start + 1, "{row}");
     }
 }
 
-/// One root; each other node is the child of one with a smaller number; samples are on nodes.
+/// Checks that the nodes are a tree with one root, and that every sample is on a node.
 fn check_nodes(nodes: &[Value], samples: &[Value]) {
     let mut known = HashSet::new();
     let mut hits = 0;
@@ -132,10 +169,16 @@ fn check_nodes(nodes: &[Value], samples: &[Value]) {
         hits += int(&node["hitCount"]);
         children.extend(node["children"].as_array().into_iter().flatten().map(int));
         assert!(node["callFrame"]["functionName"].is_string());
-        assert!(int(&node["callFrame"]["lineNumber"]) >= -1 && int(&node["callFrame"]["columnNumber"]) >= -1);
+        assert!(
+            int(&node["callFrame"]["lineNumber"]) >= -1
+                && int(&node["callFrame"]["columnNumber"]) >= -1
+        );
     }
     let unique: HashSet<i64> = children.iter().copied().collect();
-    assert!(unique.len() == children.len() && children.len() + 1 == nodes.len(), "a tree with one root");
+    assert!(
+        unique.len() == children.len() && children.len() + 1 == nodes.len(),
+        "a tree with one root"
+    );
     assert!(unique.iter().all(|child| known.contains(child)));
     assert!(samples.iter().all(|sample| known.contains(&int(sample))));
     assert_eq!(hits, samples.len() as i64);
@@ -144,42 +187,65 @@ fn check_nodes(nodes: &[Value], samples: &[Value]) {
 fn check_speedscope(file: &Value) {
     let frames = array(&file["shared"]["frames"]).len() as u64;
     for profile in array(&file["profiles"]) {
-        let (samples, weights) = (array(&profile["samples"]), array(&profile["weights"]));
+        let samples = array(&profile["samples"]);
+        let weights = array(&profile["weights"]);
         assert_eq!(samples.len(), weights.len());
         let known = |frame: &Value| frame.as_u64().is_some_and(|frame| frame < frames);
         assert!(samples.iter().all(|stack| array(stack).iter().all(known)));
         let sum: i64 = weights.iter().map(int).sum();
-        assert_eq!(sum, int(&profile["endValue"]) - int(&profile["startValue"]), "weights are the time");
+        assert_eq!(
+            sum,
+            int(&profile["endValue"]) - int(&profile["startValue"]),
+            "weights are the time"
+        );
     }
 }
 
 fn check_trace(file: &Value, done: &Exported) {
-    let (mut nodes, mut samples) = (HashSet::new(), 0);
+    let mut nodes = HashSet::new();
+    let mut samples = 0;
     for event in array(&file["traceEvents"]) {
-        assert!(event["ph"].is_string() && event["name"].is_string() && event["ts"].is_number(), "{event}");
-        assert!(event["dur"].is_null() || event["dur"].as_f64().is_some_and(|dur| dur >= 0.0), "{event}");
+        assert!(
+            event["ph"].is_string() && event["name"].is_string() && event["ts"].is_number(),
+            "{event}"
+        );
+        assert!(
+            event["dur"].is_null() || event["dur"].as_f64().is_some_and(|dur| dur >= 0.0),
+            "{event}"
+        );
         let data = &event["args"]["data"];
-        if event["name"] != "ProfileChunk" || event["cat"] != "disabled-by-default-v8.cpu_profiler" {
+        if event["name"] != "ProfileChunk" || event["cat"] != "disabled-by-default-v8.cpu_profiler"
+        {
             continue;
         }
         for node in array(&data["cpuProfile"]["nodes"]) {
             let parent = node["parent"].as_i64();
-            assert!(parent.is_none_or(|parent| nodes.contains(&parent)), "callers come first");
+            assert!(
+                parent.is_none_or(|parent| nodes.contains(&parent)),
+                "callers come first"
+            );
             assert!(nodes.insert(int(&node["id"])), "a number twice");
         }
         let here = array(&data["cpuProfile"]["samples"]);
         assert!(here.iter().all(|node| nodes.contains(&int(node))));
         assert_eq!(here.len(), array(&data["timeDeltas"]).len());
-        assert!(array(&data["timeDeltas"]).iter().all(|delta| int(delta) >= 0));
+        assert!(
+            array(&data["timeDeltas"])
+                .iter()
+                .all(|delta| int(delta) >= 0)
+        );
         samples += here.len() as u64;
     }
-    assert!(samples >= done.samples, "pauses are there besides");
+    assert!(samples >= done.samples, "the trace also has pauses");
 }
 
 fn check_folded(path: &Path) {
     let text = std::fs::read_to_string(path).expect("UTF-8");
     for line in text.lines() {
         let (stack, us) = line.rsplit_once(' ').expect("a number at the end");
-        assert!(stack.split(';').count() >= 3 && us.parse::<u64>().is_ok_and(|us| us > 0), "{line}");
+        assert!(
+            stack.split(';').count() >= 3 && us.parse::<u64>().is_ok_and(|us| us > 0),
+            "{line}"
+        );
     }
 }

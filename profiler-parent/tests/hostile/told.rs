@@ -1,26 +1,46 @@
-//! What an observer gets of a marker is small, whatever the bytes of the marker are.
+//! Properties of decoded markers: what an observer gets of a marker is bounded for any bytes.
+//!
+//! Used by `foreign_pools` and the fuzz target `groups_and_follow`.
 
 use profiler_parent::core::internal::entry::Entry;
 use profiler_parent::core::internal::reader::Followed;
 use profiler_parent::observe::{MarkerDecoder, Value};
 
-/// Values of a payload, names and keys, and texts of a payload: the bounds that `observe::decode` states.
+/// The bounds that `observe::decode` states: values of a payload, bytes of a name or key, and bytes
+/// of the texts of a payload.
 const MOST_VALUES: usize = 256;
 const MOST_NAME: usize = 1024;
 const MOST_BYTES: usize = 16 << 10;
 
-/// Checks what an observer gets of an entry. Returns whether it is a marker.
-pub(crate) fn check(decoder: &mut MarkerDecoder, one: &Followed<'_>) -> bool {
-    let Entry::Marker(marker) = &one.entry else { return false };
-    let decoded = decoder.decode(marker, one.definitions);
+/// Checks what an observer gets of an entry. Returns whether the entry is a marker.
+pub(crate) fn check(decoder: &mut MarkerDecoder, found: &Followed<'_>) -> bool {
+    let Entry::Marker(marker) = &found.entry else {
+        return false;
+    };
+    let decoded = decoder.decode(marker, found.definitions);
     assert!(decoded.name.len() <= MOST_NAME && decoded.category.len() <= MOST_NAME);
     assert!(decoded.group.is_none_or(|group| group.len() <= MOST_NAME));
-    assert!(decoded.fields.iter().all(|field| field.key.len() <= MOST_NAME));
+    assert!(
+        decoded
+            .fields
+            .iter()
+            .all(|field| field.key.len() <= MOST_NAME)
+    );
     assert!(decoded.flows.len() <= decoded.fields.len());
-    let (mut values, mut bytes) = (0, 0);
-    decoded.fields.iter().for_each(|field| count(&field.value, &mut values, &mut bytes));
-    assert!(values <= MOST_VALUES && bytes <= MOST_BYTES, "{values} values, {bytes} bytes");
-    assert!(decoded.cut || bytes <= marker.payload.len(), "no more than there was");
+    let mut values = 0;
+    let mut bytes = 0;
+    decoded
+        .fields
+        .iter()
+        .for_each(|field| count(&field.value, &mut values, &mut bytes));
+    assert!(
+        values <= MOST_VALUES && bytes <= MOST_BYTES,
+        "{values} values, {bytes} bytes"
+    );
+    assert!(
+        decoded.cut || bytes <= marker.payload.len(),
+        "the texts are longer than the payload"
+    );
     true
 }
 

@@ -1,7 +1,7 @@
-//! Programs with known functions, files and lines, built with the C compiler and rustc.
+//! Builds programs with known functions, files and lines, with the C compiler and rustc.
 //!
-//! A mark in the source leaves its address in the section `marks`, which stripping leaves alone. A mark stands on one line,
-//! whose number is the one in the source with the text `MARK(n)`.
+//! Used by all tests of symbols. A mark in the source writes its address into the section `marks`,
+//! which stripping keeps. Its line is the one that contains the text `MARK(n)`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::process::Command;
 use object::{Object, ObjectSection};
 use profiler_parent::internal::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
-/// `inner` is inlined into `middle`, that into `outer`; `plain` is a function alone; `hidden` is not exported.
+/// `inner` is inlined into `middle`, and `middle` into `outer`. `plain` has no inlined functions,
+/// and `hidden` is not exported.
 pub(crate) const C: &str = r#"
 #define MARK(n) __asm__ volatile("1: nop\n.pushsection marks,\"aR\"\n.balign 4\n.long " #n "\n.long 1b - .\n.popsection")
 static inline __attribute__((always_inline)) void inner(void) {
@@ -38,7 +39,7 @@ int main(void) {
 }
 "#;
 
-/// The same in Rust, with a method and a closure.
+/// A program in Rust with an inlined method and a closure.
 pub(crate) const RUST: &str = r#"
 struct Engine;
 impl Engine {
@@ -61,29 +62,39 @@ fn main() {
 }
 "#;
 
-/// A folder with a program in it.
+/// A directory with a program.
 pub(crate) struct Built {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) program: PathBuf,
 }
 
-/// Runs a tool, which must succeed.
+/// Runs a tool, and panics if it fails.
 pub(crate) fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
-/// A C program, built with `flags`.
+/// Builds the C program with `flags`.
 pub(crate) fn c(flags: &[&str]) -> Built {
     built("program.c", C, |source, program| {
         let mut cc = Command::new("cc");
-        cc.args(["-O1", "-Wl,--build-id"]).args(flags).arg("-o").arg(program).arg(source);
+        cc.args(["-O1", "-Wl,--build-id"])
+            .args(flags)
+            .arg("-o")
+            .arg(program)
+            .arg(source);
         cc.current_dir(source.parent().unwrap());
         cc
     })
 }
 
-/// A Rust program, built with `flags`.
+/// Builds the Rust program with `flags`.
 pub(crate) fn rust(flags: &[&str]) -> Built {
     built("program.rs", RUST, |source, program| {
         let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
@@ -99,21 +110,28 @@ pub(crate) fn rust(flags: &[&str]) -> Built {
 
 fn built(name: &str, text: &str, command: impl Fn(&Path, &Path) -> Command) -> Built {
     let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join(name), folder.path().join("program"));
+    let source = folder.path().join(name);
+    let program = folder.path().join("program");
     std::fs::write(&source, text).unwrap();
     run(&mut command(&source, &program));
     Built { folder, program }
 }
 
-/// The line of a mark.
+/// The line number of a mark.
 pub(crate) fn line(text: &str, mark: u32) -> u32 {
     let found = |line: &str| line.contains(&format!("MARK({mark})"));
     u32::try_from(text.lines().position(found).unwrap()).unwrap() + 1
 }
 
-/// The line with a text.
-pub(crate) fn line_of(text: &str, what: &str) -> u32 {
-    u32::try_from(text.lines().position(|line| line.trim() == what).unwrap()).unwrap() + 1
+/// The number of the line with this content.
+pub(crate) fn line_of(text: &str, content: &str) -> u32 {
+    u32::try_from(
+        text.lines()
+            .position(|line| line.trim() == content)
+            .unwrap(),
+    )
+    .unwrap()
+        + 1
 }
 
 impl Built {
@@ -123,7 +141,12 @@ impl Built {
 
     pub(crate) fn build_id(&self) -> Vec<u8> {
         let bytes = std::fs::read(&self.program).unwrap();
-        object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap_or_default().to_vec()
+        object::File::parse(&*bytes)
+            .unwrap()
+            .build_id()
+            .unwrap()
+            .unwrap_or_default()
+            .to_vec()
     }
 
     /// The addresses of all marks.
@@ -135,31 +158,43 @@ impl Built {
         let rows = section.data().unwrap().chunks(8).enumerate();
         rows.map(|(row, bytes)| {
             let here = section.address() + 8 * row as u64 + 4;
-            (word(&bytes[..4]).cast_unsigned(), here.wrapping_add_signed(word(&bytes[4..]).into()))
+            (
+                word(&bytes[..4]).cast_unsigned(),
+                here.wrapping_add_signed(word(&bytes[4..]).into()),
+            )
         })
         .collect()
     }
 
-    /// The code of every section.
+    /// The addresses of all code.
     pub(crate) fn code(&self) -> Vec<u64> {
         let bytes = std::fs::read(&self.program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let text = file.sections().filter(|section| section.kind() == object::SectionKind::Text);
-        text.flat_map(|section| section.address()..section.address() + section.size()).collect()
+        let text = file
+            .sections()
+            .filter(|section| section.kind() == object::SectionKind::Text);
+        text.flat_map(|section| section.address()..section.address() + section.size())
+            .collect()
     }
 
-    /// Changes the program with binutils.
+    /// Changes the program with `objcopy`.
     pub(crate) fn objcopy(&self, args: &[&str]) {
-        run(Command::new("objcopy").args(args).arg(&self.program).current_dir(self.folder.path()));
+        run(Command::new("objcopy")
+            .args(args)
+            .arg(&self.program)
+            .current_dir(self.folder.path()));
     }
 
-    /// What a mark's address means.
+    /// Resolves the address of a mark.
     pub(crate) fn mark(&self, mark: u32, symbols: &mut Symbols) -> Seen {
-        let key = ModuleKey { path: self.path(), build_id: &self.build_id() };
+        let key = ModuleKey {
+            path: self.path(),
+            build_id: &self.build_id(),
+        };
         seen(&symbols.resolve(key, &[self.marks()[&mark]])[0])
     }
 
-    /// Options that find nothing of the machine's own.
+    /// Options that do not use the debug files of the machine.
     pub(crate) fn options(&self) -> SymbolOptions {
         let mut options = SymbolOptions::default();
         options.debug_roots = vec![self.folder.path().join("debug")];
@@ -171,11 +206,15 @@ impl Built {
     }
 }
 
-/// Function, file name and line of each frame, innermost first.
+/// The function, file name and line of each frame, innermost first.
 pub(crate) type Seen = Vec<(String, String, u32)>;
 
 pub(crate) fn seen(place: &Place) -> Seen {
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or("").to_owned();
-    place.frames.iter().map(|frame| (text(&frame.function), name(&text(&frame.file)), frame.line)).collect()
+    place
+        .frames
+        .iter()
+        .map(|frame| (text(&frame.function), name(&text(&frame.file)), frame.line))
+        .collect()
 }

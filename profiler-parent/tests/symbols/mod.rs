@@ -1,4 +1,5 @@
-//! Names, files, lines and inlined functions of real programs, exactly, from every source; and files that lie.
+//! Tests of symbols: names, files, lines and inlined functions of real programs from every source,
+//! and hostile files.
 
 #![cfg(target_os = "linux")]
 

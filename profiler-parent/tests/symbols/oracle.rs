@@ -1,4 +1,4 @@
-//! The same answers as the `addr2line` crate, for every address of some programs.
+//! Tests that compare our results with the `addr2line` crate, for the addresses of some programs.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,50 +9,71 @@ use profiler_parent::internal::symbols::{ModuleKey, Symbols};
 
 use super::build;
 
-/// File and line of each frame, innermost first.
+/// The file and line of each frame, innermost first.
 type Lines = Vec<(Option<String>, u32)>;
 
-fn theirs(path: &Path, addresses: &[u64]) -> Vec<Lines> {
+fn expected_lines(path: &Path, addresses: &[u64]) -> Vec<Lines> {
     let bytes = std::fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     let section = |name: &str| {
-        let section = file.section_by_name(name).map(|section| section.uncompressed_data().unwrap());
+        let section = file
+            .section_by_name(name)
+            .map(|section| section.uncompressed_data().unwrap());
         section.unwrap_or(Cow::Borrowed(&[])).into_owned()
     };
-    let sections = addr2line::gimli::DwarfSections::load(|id| Ok::<_, ()>(section(id.name()))).unwrap();
+    let sections =
+        addr2line::gimli::DwarfSections::load(|id| Ok::<_, ()>(section(id.name()))).unwrap();
     let dwarf: Dwarf<_> = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
     let context = addr2line::Context::from_dwarf(dwarf).unwrap();
-    let of = |address: &u64| {
-        let (mut lines, mut frames) = (Lines::new(), context.find_frames(*address).skip_all_loads().unwrap());
+    let lines_of = |address: &u64| {
+        let mut lines = Lines::new();
+        let mut frames = context.find_frames(*address).skip_all_loads().unwrap();
         while let Some(frame) = frames.next().unwrap() {
             let location = frame.location;
-            let file = location.as_ref().and_then(|location| Some(location.file?.to_owned()));
-            lines.push((file, location.and_then(|location| location.line).unwrap_or(0)));
+            let file = location
+                .as_ref()
+                .and_then(|location| Some(location.file?.to_owned()));
+            lines.push((
+                file,
+                location.and_then(|location| location.line).unwrap_or(0),
+            ));
         }
         lines
     };
-    addresses.iter().map(of).collect()
+    addresses.iter().map(lines_of).collect()
 }
 
 fn check(path: &Path, addresses: &[u64]) {
     let bytes = std::fs::read(path).unwrap();
-    let id = object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap_or_default().to_vec();
-    let key = ModuleKey { path: path.to_str().unwrap(), build_id: &id };
+    let id = object::File::parse(&*bytes)
+        .unwrap()
+        .build_id()
+        .unwrap()
+        .unwrap_or_default()
+        .to_vec();
+    let key = ModuleKey {
+        path: path.to_str().unwrap(),
+        build_id: &id,
+    };
     let mut symbols = Symbols::default();
     let ours = symbols.resolve(key, addresses);
     assert_eq!(symbols.reports()[0].problems, []);
-    let (theirs, mut with_lines) = (theirs(path, addresses), 0);
-    for ((address, ours), theirs) in addresses.iter().zip(ours).zip(theirs) {
-        let lines: Lines =
-            ours.frames.iter().map(|frame| (frame.file.as_deref().map(str::to_owned), frame.line)).collect();
-        if theirs.is_empty() {
+    let expected = expected_lines(path, addresses);
+    let mut with_lines = 0;
+    for ((address, ours), expected) in addresses.iter().zip(ours).zip(expected) {
+        let lines: Lines = ours
+            .frames
+            .iter()
+            .map(|frame| (frame.file.as_deref().map(str::to_owned), frame.line))
+            .collect();
+        if expected.is_empty() {
             // A symbol table may still have a name.
             assert!(
                 lines.len() <= 1 && lines.iter().all(|(file, _)| file.is_none()),
                 "{address:#x} {lines:?}"
             );
         } else {
-            assert_eq!(lines, theirs, "{address:#x}");
+            assert_eq!(lines, expected, "{address:#x}");
             with_lines += 1;
         }
     }
@@ -60,7 +81,7 @@ fn check(path: &Path, addresses: &[u64]) {
 }
 
 #[test]
-fn every_address_of_a_c_program() {
+fn every_address_of_a_c_program_has_the_same_lines() {
     for flags in [&["-g"][..], &["-g", "-gdwarf-4"]] {
         let built = build::c(flags);
         check(&built.program, &built.code());
@@ -68,14 +89,23 @@ fn every_address_of_a_c_program() {
 }
 
 #[test]
-fn addresses_all_over_a_rust_program() {
+fn addresses_of_a_rust_program_have_the_same_lines() {
     let built = build::rust(&["-g"]);
-    check(&built.program, &built.code().into_iter().step_by(7).collect::<Vec<_>>());
+    check(
+        &built.program,
+        &built.code().into_iter().step_by(7).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
-fn addresses_all_over_this_test() {
+fn addresses_of_this_test_program_have_the_same_lines() {
     let program = std::env::current_exe().unwrap();
-    let this = build::Built { folder: tempfile::tempdir().unwrap(), program };
-    check(&this.program, &this.code().into_iter().step_by(997).collect::<Vec<_>>());
+    let this = build::Built {
+        folder: tempfile::tempdir().unwrap(),
+        program,
+    };
+    check(
+        &this.program,
+        &this.code().into_iter().step_by(997).collect::<Vec<_>>(),
+    );
 }

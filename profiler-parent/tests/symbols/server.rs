@@ -1,4 +1,4 @@
-//! The viewer's question for names.
+//! Tests of the viewer's requests for names.
 
 use profiler_parent::internal::symbols::Symbols;
 use profiler_parent::internal::symbols::server_api::{Library, RequestError, answer};
@@ -29,49 +29,84 @@ fn an_answer_has_function_file_line_and_inlined_functions() {
     }]});
     let answer = ask(&request, &[library(&built)], &mut built.symbols());
     let result = &answer["results"][0];
-    assert_eq!(result["found_modules"], json!({"other/0": false, "program/ABC0": true}));
+    assert_eq!(
+        result["found_modules"],
+        json!({"other/0": false, "program/ABC0": true})
+    );
     let frame = &result["stacks"][0][0];
-    assert_eq!((&frame["frame"], &frame["module"]), (&json!(0), &json!("program")));
+    assert_eq!(
+        (&frame["frame"], &frame["module"]),
+        (&json!(0), &json!("program"))
+    );
     assert_eq!(frame["module_offset"], json!(format!("{:#x}", marks[&1])));
-    assert_eq!((&frame["function"], &frame["line"]), (&json!("outer"), &json!(line_of(C, "middle();"))));
+    assert_eq!(
+        (&frame["function"], &frame["line"]),
+        (&json!("outer"), &json!(line_of(C, "middle();")))
+    );
     assert!(frame["file"].as_str().unwrap().ends_with("/program.c"));
-    let inlined: Vec<_> =
-        frame["inlines"].as_array().unwrap().iter().map(|one| (&one["function"], &one["line"])).collect();
+    let inlined: Vec<_> = frame["inlines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|frame| (&frame["function"], &frame["line"]))
+        .collect();
     assert_eq!(
         inlined,
-        [(&json!("inner"), &json!(line(C, 1))), (&json!("middle"), &json!(line_of(C, "inner();")))]
+        [
+            (&json!("inner"), &json!(line(C, 1))),
+            (&json!("middle"), &json!(line_of(C, "inner();")))
+        ]
     );
-    let offset = frame["function_offset"].as_str().unwrap().strip_prefix("0x").unwrap();
+    let offset = frame["function_offset"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("0x")
+        .unwrap();
     assert!(u64::from_str_radix(offset, 16).unwrap() < 64 && frame["function_size"].is_string());
-    assert_eq!(result["stacks"][0][1], json!({"frame": 1, "module": "other", "module_offset": "0x5"}));
-    assert_eq!(result["stacks"][0][2], json!({"frame": 2, "module": "", "module_offset": "0x7"}));
+    assert_eq!(
+        result["stacks"][0][1],
+        json!({"frame": 1, "module": "other", "module_offset": "0x5"})
+    );
+    assert_eq!(
+        result["stacks"][0][2],
+        json!({"frame": 2, "module": "", "module_offset": "0x7"})
+    );
     assert_eq!(result["stacks"][1][0]["function"], "plain");
 }
 
 #[test]
-fn a_job_may_stand_alone_and_files_that_the_profile_does_not_name_are_not_read() {
+fn a_request_may_be_a_single_job_and_files_that_the_profile_does_not_name_are_not_read() {
     let built = build::c(&["-g"]);
     let request = json!({"memoryMap": [["program", "DEF0"]], "stacks": [[[0, built.marks()[&1]]]]});
     let mut symbols = built.symbols();
     let answer = ask(&request, &[library(&built)], &mut symbols);
-    assert_eq!(answer["results"][0]["found_modules"], json!({"program/DEF0": false}));
+    assert_eq!(
+        answer["results"][0]["found_modules"],
+        json!({"program/DEF0": false})
+    );
     assert_eq!(answer["results"][0]["stacks"][0][0].get("function"), None);
     assert_eq!(symbols.reports(), []);
 }
 
 #[test]
-fn an_answer_is_bounded_whatever_is_asked() {
+fn names_and_answers_are_bounded() {
     let ask = |name: String, count: usize| {
         let request = json!({"memoryMap": [[name, "0"]], "stacks": [vec![[0, 1]; count]]});
         answer(&request.to_string(), &[], &mut Symbols::default())
     };
     assert!(ask("x".repeat(4096), 1000).is_ok());
-    assert!(matches!(ask("x".repeat(4097), 1), Err(RequestError::LongName(4097))));
-    assert!(matches!(ask("x".repeat(4096), 40_000), Err(RequestError::LongAnswer)));
+    assert!(matches!(
+        ask("x".repeat(4097), 1),
+        Err(RequestError::LongName(4097))
+    ));
+    assert!(matches!(
+        ask("x".repeat(4096), 40_000),
+        Err(RequestError::LongAnswer)
+    ));
 }
 
 #[test]
-fn a_request_that_makes_no_sense_is_refused() {
+fn a_malformed_request_is_refused() {
     for request in [
         "",
         "[]",
@@ -80,6 +115,9 @@ fn a_request_that_makes_no_sense_is_refused() {
         "{\"memoryMap\":[],\"stacks\":[[[0,1]]]}",
         "{\"memoryMap\":[[\"a\",\"b\"]],\"stacks\":[[[-2,1]]]}",
     ] {
-        assert!(answer(request, &[], &mut Symbols::default()).is_err(), "{request}");
+        assert!(
+            answer(request, &[], &mut Symbols::default()).is_err(),
+            "{request}"
+        );
     }
 }

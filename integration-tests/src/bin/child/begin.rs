@@ -1,17 +1,18 @@
-//! How the helper begins: with a profiler as it should be, with none, or with one that was lied to.
+//! The ways in which the helper begins: with a profiler in order, with none, or with one that gets
+//! wrong data.
 
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, bail};
-use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
+use ipc_protocol::environment::{ChildEnvironment, InheritedHandle, Token, VARIABLE};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::{ProcessId, ProcessStart};
 
-/// A way to begin; gives back the first line of output.
+/// Begins in some way, and returns the first line of output.
 type Beginning = fn() -> anyhow::Result<String>;
 
-/// All ways.
+/// All ways to begin, by name.
 pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("init", init),
     ("no-init", || Ok("not asked".to_owned())),
@@ -23,12 +24,14 @@ pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("malformed", malformed),
     ("wrong-hello", wrong_hello),
     ("variable-gone", variable_gone),
-    ("liar", crate::channel_liar::liar),
+    ("liar", crate::malicious_channel::liar),
 ];
 
 pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
     let found = BEGINNINGS.iter().find(|(known, _)| *known == name);
-    found.with_context(|| format!("unknown beginning {name}"))?.1()
+    found
+        .with_context(|| format!("unknown beginning {name}"))?
+        .1()
 }
 
 pub(crate) fn init() -> anyhow::Result<String> {
@@ -38,17 +41,21 @@ pub(crate) fn init() -> anyhow::Result<String> {
     })
 }
 
-/// Dies while the control thread is connecting.
+/// Dies while the control thread connects.
 fn die_in_init() -> anyhow::Result<String> {
     profiler_child::init();
     integration_tests::marks::record(0, 0);
     crate::end::kill()
 }
 
-/// Records, then overwrites the head of its own pool.
+/// Records, and then overwrites the header of its own pool.
 fn init_and_scribble() -> anyhow::Result<String> {
-    let Handover::Descriptor { number, .. } = given()?.pool else { bail!("no descriptor") };
-    let pool = std::fs::File::options().write(true).open(format!("/proc/self/fd/{number}"))?;
+    let InheritedHandle::Descriptor { number, .. } = given()?.pool else {
+        bail!("no descriptor")
+    };
+    let pool = std::fs::File::options()
+        .write(true)
+        .open(format!("/proc/self/fd/{number}"))?;
     let status = init()?;
     integration_tests::marks::record(0, 0);
     pool.write_all_at(&[0xff; 4096], 0)?;
@@ -74,7 +81,7 @@ fn malformed() -> anyhow::Result<String> {
     init()
 }
 
-/// Speaks another version than its environment said.
+/// Sends a hello with another version than the environment variable.
 fn wrong_hello() -> anyhow::Result<String> {
     let given = given()?;
     let hello = Hello {
@@ -84,16 +91,16 @@ fn wrong_hello() -> anyhow::Result<String> {
         start: ProcessStart::new(0),
         name: "of another version".to_owned(),
     };
-    let mut ends = Line::open(&given.server)?.connect(hello)?;
+    let mut ends = Endpoint::open(&given.server)?.connect(hello)?;
     match ends.receiver.recv() {
         Ok(message) => bail!("welcomed with {message:?}"),
         Err(error) => Ok(format!("refused: {error}")),
     }
 }
 
-/// As for a child whose environment was cleaned on the way.
+/// Begins like a child whose environment was cleared before it started.
 fn variable_gone() -> anyhow::Result<String> {
-    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    // SAFETY: the process has one thread, so no other thread reads the environment meanwhile.
     #[allow(unsafe_code, clippy::disallowed_methods)]
     unsafe {
         std::env::remove_var(VARIABLE);
@@ -101,12 +108,15 @@ fn variable_gone() -> anyhow::Result<String> {
     init()
 }
 
+/// Returns what the parent passed in the environment variable.
 pub(crate) fn given() -> anyhow::Result<ChildEnvironment> {
-    Ok(ChildEnvironment::parse(&std::env::var(VARIABLE).context("no parent")?)?)
+    Ok(ChildEnvironment::parse(
+        &std::env::var(VARIABLE).context("no parent")?,
+    )?)
 }
 
 pub(crate) fn set_variable(value: &str) {
-    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    // SAFETY: the process has one thread, so no other thread reads the environment meanwhile.
     #[allow(unsafe_code, clippy::disallowed_methods)]
     unsafe {
         std::env::set_var(VARIABLE, value);

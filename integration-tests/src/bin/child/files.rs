@@ -1,9 +1,10 @@
-//! Files and locks of this program itself, as any program has them besides a profiler.
+//! Commands for files and locks of the program itself, which the profiler must not change.
 //!
-//! `init` starts recording late. `lock PATH` takes a POSIX lock, `locker PATH` prints which other
-//! process holds one. `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the
-//! program in their place; `check-files` says whether those are unchanged. `fill MIB` writes to
-//! every writable file that this process was given, until a write fails.
+//! `init` starts recording late. `lock PATH` takes a POSIX lock. `locker PATH` answers which other
+//! process holds a lock on the file, and `byte-locker PATH OFFSET` which one holds a lock on that
+//! byte. `close-all DIRECTORY` closes all descriptors from 3 on, and opens files of the program in
+//! their place. `check-files` checks that these files are unchanged. `append MIB` writes to every
+//! writable file that is open, except the pool, up to MIB MiB or until a write fails.
 
 #![allow(unsafe_code)]
 
@@ -18,10 +19,10 @@ use integration_tests::locks::{self, Extent};
 
 use crate::Words;
 
-/// More than the number of the profiler's descriptors, so that files of the program reuse all their
-/// numbers.
+/// The number of files of the program. It is higher than the number of the profiler's descriptors,
+/// so that the files reuse all their numbers.
 const FILES: usize = 96;
-/// The offset of each file.
+/// The file offset of each file.
 const OFFSET: u64 = 7;
 
 static OPEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
@@ -38,7 +39,10 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         }),
         "close-all" => path().and_then(close_all),
         "check-files" => check_files(),
-        "append" => words.first().context("how much?").and_then(|most| append(most.parse()?)),
+        "append" => words
+            .first()
+            .context("how much?")
+            .and_then(|most| append(most.parse()?)),
         _ => return None,
     })
 }
@@ -46,7 +50,9 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
 fn lock(path: &Path) -> anyhow::Result<String> {
     let file = File::options().read(true).write(true).open(path)?;
     locks::take(&file)?;
-    OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?.push(file);
+    OPEN.lock()
+        .map_err(|_| anyhow::anyhow!("poisoned"))?
+        .push(file);
     Ok("ok".to_owned())
 }
 
@@ -55,13 +61,21 @@ fn locker(path: &Path, extent: Extent) -> anyhow::Result<String> {
 }
 
 fn close_all(directory: &Path) -> anyhow::Result<String> {
-    // SAFETY: takes plain numbers. No value of this program closes a descriptor from 3 on.
+    // SAFETY: takes only numbers. No value of this program closes a descriptor from 3 on.
     let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
-    ensure!(failed == 0, "close_range: {}", std::io::Error::last_os_error());
+    ensure!(
+        failed == 0,
+        "close_range: {}",
+        std::io::Error::last_os_error()
+    );
     let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;
     for number in 0..FILES {
         let path = directory.join(number.to_string());
-        let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
         write!(file, "{}", content(number))?;
         file.seek(SeekFrom::Start(OFFSET))?;
         open.push(file);
@@ -75,8 +89,15 @@ fn content(number: usize) -> String {
 }
 
 fn check_files() -> anyhow::Result<String> {
-    for (number, file) in OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?.iter_mut().enumerate() {
-        let at = file.stream_position().with_context(|| format!("file {number} is not open"))?;
+    for (number, file) in OPEN
+        .lock()
+        .map_err(|_| anyhow::anyhow!("poisoned"))?
+        .iter_mut()
+        .enumerate()
+    {
+        let at = file
+            .stream_position()
+            .with_context(|| format!("file {number} is not open"))?;
         ensure!(at == OFFSET, "the offset of file {number} is {at}");
         let mut text = String::new();
         file.rewind()?;
@@ -87,15 +108,21 @@ fn check_files() -> anyhow::Result<String> {
     Ok("ok".to_owned())
 }
 
-/// Writes to every regular file that is open, except the pool of this process, whose size is
-/// sealed. Answers how many bytes found room.
+/// Appends to every regular file that is open, except the pool of this process, whose size is
+/// sealed. Answers how many bytes were written.
 fn append(most: u64) -> anyhow::Result<String> {
-    let (mut written, piece) = (0_u64, vec![b'x'; 1 << 20]);
+    let mut written = 0_u64;
+    let piece = vec![b'x'; 1 << 20];
     for number in 3..256 {
         let path = format!("/proc/self/fd/{number}");
         let is_pool = std::fs::read_link(&path)
             .is_ok_and(|name| name.to_string_lossy().starts_with("/memfd:profiler-pool"));
-        let Some(mut file) = File::options().append(true).open(path).ok().filter(|_| !is_pool) else {
+        let Some(mut file) = File::options()
+            .append(true)
+            .open(path)
+            .ok()
+            .filter(|_| !is_pool)
+        else {
             continue;
         };
         if !file.metadata()?.is_file() {

@@ -1,4 +1,4 @@
-//! Working for groups.
+//! Commands that enter and leave groups.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use profiler_core::groups::{self, Group, GroupKind, Groups};
 
 use crate::{Words, number};
 
-/// Ends the grinding.
+/// Whether the threads of `grind` must end.
 static REST: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
@@ -26,13 +26,19 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
 }
 
 fn group(words: Words<'_>) -> anyhow::Result<Group> {
-    let kind = words.first().and_then(|kind| GroupKind::from_name(kind)).context("which kind?")?;
+    let kind = words
+        .first()
+        .and_then(|kind| GroupKind::from_name(kind))
+        .context("which kind?")?;
     Ok(Group::register(kind, words.get(1).context("which group?")?))
 }
 
-/// `work-for KIND NAME TIMES US`: so many entries, in each of which so many microseconds are slept.
+/// `work-for KIND NAME TIMES US`: enters the group TIMES times, and sleeps US microseconds each
+/// time.
 fn work(words: Words<'_>) -> anyhow::Result<String> {
-    let (group, times, us) = (group(words)?, number(words, 2)?, number(words, 3)?);
+    let group = group(words)?;
+    let times = number(words, 2)?;
+    let us = number(words, 3)?;
     for _ in 0..times {
         let _entered = group.enter();
         if us > 0 {
@@ -42,28 +48,33 @@ fn work(words: Words<'_>) -> anyhow::Result<String> {
     Ok("ok".to_owned())
 }
 
-/// `wait-for KIND NAME MS`: works for the group, in which it waits so many milliseconds for a database.
+/// `wait-for KIND NAME MS`: enters the group, and waits MS milliseconds for a database in it.
 fn wait(words: Words<'_>) -> anyhow::Result<String> {
-    let (group, ms) = (group(words)?, number(words, 2)?);
+    let group = group(words)?;
+    let ms = number(words, 2)?;
     let _entered = group.enter();
     let _waits = profiler_core::blocking!("database");
     std::thread::sleep(Duration::from_millis(ms));
     Ok("ok".to_owned())
 }
 
-/// `grind THREADS`: so many threads that enter and leave groups without end, until `rest`.
+/// `grind THREADS`: starts THREADS threads that enter and leave groups until `rest`.
 fn grind(words: Words<'_>) -> anyhow::Result<String> {
     REST.store(false, Ordering::Relaxed);
     for thread in 0..number(words, 0)? {
         let body = || {
             while !REST.load(Ordering::Relaxed) {
-                let both =
-                    Groups::of([profiler_core::group!("plugin:ground"), profiler_core::group!("tenant:7")]);
+                let both = Groups::of([
+                    profiler_core::group!("plugin:ground"),
+                    profiler_core::group!("tenant:7"),
+                ]);
                 let _entered = both.enter();
                 drop(profiler_core::group!("inner").enter());
             }
         };
-        std::thread::Builder::new().name(format!("grinder-{thread}")).spawn(body)?;
+        std::thread::Builder::new()
+            .name(format!("grinder-{thread}"))
+            .spawn(body)?;
     }
     Ok("ok".to_owned())
 }

@@ -1,29 +1,30 @@
-//! The helper process of the tests: begins in a chosen way, then does what it is told.
+//! The helper process of the tests: begins in a chosen way, and then obeys commands.
 //!
-//! `child BEGINNING`: how the profiler begins is one of [`begin::BEGINNINGS`]; the first line on
-//! standard output says what came of it. Then each line on standard input is a command of one of
-//! the [`FAMILIES`], answered with one line, `ok…` or `error …`, unless the command ends the
-//! process. At the end of input the process exits with code 0.
+//! `child BEGINNING`: the argument selects how the profiler begins, as one of [`begin::BEGINNINGS`]
+//! or of the other families. The first line on standard output is the resulting status. After that,
+//! each line on standard input is a command of one of the [`FAMILIES`]. The process answers it with
+//! one line, `ok…` or `error …`, unless the command ends the process. At the end of the input, the
+//! process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`] or [`record`], or a
-//! command in one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`] or
+//! [`record`], or a command in one of the families.
 
 mod begin;
-mod books;
-mod channel_liar;
+mod counts;
 mod end;
 mod files;
+mod forks;
 mod groups;
-mod kin;
 mod limits;
+mod malicious_channel;
 mod pairs;
 mod part_liar;
+mod pool_corruptor;
 mod record;
 mod sandbox;
 mod spans;
 mod sprawl;
 mod traps;
-mod vandal;
 mod visit;
 
 use std::io::{BufRead, Write};
@@ -32,19 +33,19 @@ use anyhow::{Context, bail};
 
 /// A command's words, without its name.
 type Words<'a> = &'a [&'a str];
-/// What carries out the command of that name; `None` if it is not one of the family's.
+/// Carries out the command with this name. Returns `None` if the family has no such command.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
 const FAMILIES: &[Family] = &[
     record::obey,
     end::obey,
     pairs::obey,
-    kin::obey,
+    forks::obey,
     traps::obey,
     limits::obey,
-    vandal::obey,
-    channel_liar::obey,
-    books::obey,
+    pool_corruptor::obey,
+    malicious_channel::obey,
+    counts::obey,
     sandbox::obey,
     spans::obey,
     sprawl::obey,
@@ -56,7 +57,7 @@ const FAMILIES: &[Family] = &[
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;
     if beginning == "inventory" {
-        return kin::print_inventory();
+        return forks::print_inventory();
     }
     let others = [limits::begin, part_liar::begin, record::begin];
     let other = others.iter().find_map(|family| family(&beginning));
@@ -71,11 +72,16 @@ fn main() -> anyhow::Result<()> {
 
 fn obey(line: &str) -> anyhow::Result<String> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let Some((name, rest)) = words.split_first() else { bail!("an empty line") };
-    FAMILIES.iter().find_map(|family| family(name, rest)).with_context(|| format!("unknown: {line}"))?
+    let Some((name, arguments)) = words.split_first() else {
+        bail!("an empty line")
+    };
+    FAMILIES
+        .iter()
+        .find_map(|family| family(name, arguments))
+        .with_context(|| format!("unknown: {line}"))?
 }
 
-fn stay_for_ever() -> ! {
+fn stay_forever() -> ! {
     loop {
         std::thread::park();
     }
@@ -87,8 +93,11 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// The word at `place`, as a number.
+/// Returns the word at `place` as a number.
 fn number(words: Words<'_>, place: usize) -> anyhow::Result<u64> {
-    let word = words.get(place).with_context(|| format!("word {place} is missing"))?;
-    word.parse().with_context(|| format!("not a number: {word}"))
+    let word = words
+        .get(place)
+        .with_context(|| format!("word {place} is missing"))?;
+    word.parse()
+        .with_context(|| format!("not a number: {word}"))
 }

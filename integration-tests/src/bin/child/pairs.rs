@@ -1,4 +1,5 @@
-//! Sending and receiving, with markers around.
+//! Commands that send and receive numbers over named pipes, with markers: see
+//! `integration_tests::pairs`.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use integration_tests::pairs;
 
 use crate::{Words, number};
 
-/// `ping OUT BACK CHANNEL ROUNDS`, `pong IN BACK CHANNEL ROUNDS`: over named pipes.
+/// `ping OUT BACK CHANNEL ROUNDS` and `pong IN BACK CHANNEL ROUNDS` exchange ROUNDS numbers over
+/// the named pipes.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     let act = match name {
         "ping" => pairs::ping,
@@ -17,7 +19,10 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     Some(run(act, words))
 }
 
-fn run(act: fn(&Path, &Path, u64, u64) -> anyhow::Result<()>, words: Words<'_>) -> anyhow::Result<String> {
+fn run(
+    act: fn(&Path, &Path, u64, u64) -> anyhow::Result<()>,
+    words: Words<'_>,
+) -> anyhow::Result<String> {
     let path = |place: usize| words.get(place).map(Path::new).context("a path is missing");
     act(path(0)?, path(1)?, number(words, 2)?, number(words, 3)?)?;
     Ok("ok".to_owned())

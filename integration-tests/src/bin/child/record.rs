@@ -1,4 +1,4 @@
-//! Recording: numbered markers on threads, acknowledged ones, floods.
+//! Commands that record numbered markers: on threads, with acknowledgements, and without end.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,20 +9,25 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
+use integration_tests::patience::until;
 use integration_tests::{acks, marks};
+use profiler_core::internal::manager::is_maintenance_idle;
 
-use crate::{Words, number, stay_for_ever};
+use crate::{Words, number, stay_forever};
 
-/// Pause of threads that record a given number of markers.
-const BREATH: Duration = Duration::from_micros(100);
+/// The number of markers for which the ready chunks suffice while the maintenance thread is idle.
+const PACE: usize = 50;
 
-/// Ends the floods.
+/// Held by the thread that records the next [`PACE`] markers.
+static PACED: Mutex<()> = Mutex::new(());
+
+/// Whether the floods must end.
 static CALM: AtomicBool = AtomicBool::new(false);
 
-/// Floods that nobody has waited for.
+/// Threads of floods that were not joined yet.
 static FLOODS: Mutex<Vec<JoinHandle<u64>>> = Mutex::new(Vec::new());
 
-/// The next number of each thread; numbers go on over several commands.
+/// The next number of each thread. The numbers continue over several commands.
 static NEXT: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
@@ -30,6 +35,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "record" => record(words, false, true),
         "hold" => record(words, true, true),
         "burst" => record(words, false, false),
+        "hold-burst" => record(words, true, false),
         "mark" => mark(words),
         "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
         "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
@@ -45,25 +51,27 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     })
 }
 
-/// `record THREADS COUNT`: so many markers on each of so many threads, which then end. With short
-/// pauses: several threads at full speed on a busy machine may drop entries.
-/// `hold THREADS COUNT`: the same, and the threads stay. `burst THREADS COUNT`: without pauses.
-fn record(words: Words<'_>, stay: bool, breathe: bool) -> anyhow::Result<String> {
-    let (threads, count) = (number(words, 0)?, number(words, 1)?);
+/// `record THREADS COUNT`: records COUNT markers on each of THREADS threads, which then end. No
+/// entry is dropped: see [`record_paced`]. `hold THREADS COUNT`: the same, but the threads stay.
+/// `burst THREADS COUNT` and `hold-burst THREADS COUNT`: the same, but at full speed and all at
+/// once.
+fn record(words: Words<'_>, stay: bool, is_paced: bool) -> anyhow::Result<String> {
+    let threads = number(words, 0)?;
+    let count = number(words, 1)?;
     let (done, finished) = std::sync::mpsc::channel();
     let workers: Vec<JoinHandle<()>> = (0..u32::try_from(threads)?)
         .map(|thread| {
             let done = done.clone();
             worker(thread, move || {
-                for sequence in take(thread, count) {
-                    marks::record(thread, sequence);
-                    if breathe && sequence % 50 == 49 {
-                        std::thread::sleep(BREATH);
-                    }
+                let sequences = take(thread, count);
+                if is_paced {
+                    record_paced(thread, sequences);
+                } else {
+                    sequences.for_each(|sequence| marks::record(thread, sequence));
                 }
                 let _ = done.send(());
                 if stay {
-                    stay_for_ever();
+                    stay_forever();
                 }
             })
         })
@@ -75,24 +83,43 @@ fn record(words: Words<'_>, stay: bool, breathe: bool) -> anyhow::Result<String>
     Ok("ok".to_owned())
 }
 
-/// As a beginning: a hundred markers on the main thread, then nothing more, for ever.
+/// Records markers, a few at a time, each time after the maintenance thread has made the next
+/// chunks ready. Threads that record faster than it works drop entries.
+///
+/// # Panics
+/// If the maintenance thread does not become idle.
+fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
+    let is_idle = || is_maintenance_idle() != Some(false);
+    while !sequences.is_empty() {
+        let _paced = PACED.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            until(is_idle),
+            "the maintenance thread does not become idle"
+        );
+        let next = sequences.by_ref().take(PACE);
+        next.for_each(|sequence| marks::record(thread, sequence));
+    }
+}
+
+/// The beginning `record-and-stay`: records a hundred markers on the main thread, and then waits
+/// without end.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     let stays = || {
         crate::begin::begin("init")?;
-        (0..100).for_each(|sequence| marks::record(1000, sequence));
-        stay_for_ever()
+        record_paced(1000, 0..100);
+        stay_forever()
     };
     (name == "record-and-stay").then(stays)
 }
 
-/// `mark COUNT`: so many markers on the main thread, as thread 1000.
+/// `mark COUNT`: records COUNT markers on the main thread, as thread 1000.
 fn mark(words: Words<'_>) -> anyhow::Result<String> {
-    take(1000, number(words, 0)?).for_each(|sequence| marks::record(1000, sequence));
+    record_paced(1000, take(1000, number(words, 0)?));
     Ok("ok".to_owned())
 }
 
-/// `flood THREADS [PAUSE]`: markers without end, with a pause of so many microseconds after
-/// every hundred. `calm` ends it.
+/// `flood THREADS [PAUSE]`: records markers on THREADS threads, with a pause of PAUSE microseconds
+/// after every hundred, until `calm`.
 fn flood(words: Words<'_>) -> anyhow::Result<String> {
     let pause = Duration::from_micros(number(words, 1).unwrap_or(0));
     CALM.store(false, Ordering::Relaxed);
@@ -108,38 +135,49 @@ fn flood(words: Words<'_>) -> anyhow::Result<String> {
             }
             count
         })?;
-        FLOODS.lock().unwrap_or_else(PoisonError::into_inner).push(flood);
+        FLOODS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(flood);
     }
     Ok("ok".to_owned())
 }
 
-/// `flooded`: waits for the floods that `calm` ended, and says how many markers they were.
+/// `flooded`: waits for the floods that `calm` ended, and answers how many markers they recorded.
 fn flooded() -> anyhow::Result<String> {
     let floods = std::mem::take(&mut *FLOODS.lock().unwrap_or_else(PoisonError::into_inner));
     let counts: Option<Vec<u64>> = floods.into_iter().map(|flood| flood.join().ok()).collect();
-    Ok(format!("ok {}", counts.context("a flooding thread panicked")?.iter().sum::<u64>()))
+    Ok(format!(
+        "ok {}",
+        counts
+            .context("a flooding thread panicked")?
+            .iter()
+            .sum::<u64>()
+    ))
 }
 
-/// `churn THREADS COUNT`: so many threads, numbered from 100,000, a few at a time, each of which records
-/// so many markers and ends.
+/// `churn THREADS COUNT`: starts THREADS threads, numbered from 100,000, eight at a time. Each
+/// records COUNT markers and ends.
 fn churn(words: Words<'_>) -> anyhow::Result<String> {
-    let (threads, count) = (u32::try_from(number(words, 0)?)?, number(words, 1)?);
+    let threads = u32::try_from(number(words, 0)?)?;
+    let count = number(words, 1)?;
     for first in (0..threads).step_by(8) {
         let body = |thread| move || (0..count).for_each(|sequence| marks::record(thread, sequence));
-        let few = (first..threads.min(first + 8)).map(|thread| worker(thread, body(100_000 + thread)));
+        let few =
+            (first..threads.min(first + 8)).map(|thread| worker(thread, body(100_000 + thread)));
         let few: Vec<JoinHandle<()>> = few.collect::<std::io::Result<_>>()?;
         few.into_iter().for_each(|worker| drop(worker.join()));
     }
     Ok("ok".to_owned())
 }
 
-/// `acknowledge THREADS`: markers without end; after each one, thread and number as 16 bytes
-/// on standard output.
+/// `acknowledge THREADS`: records markers without end on THREADS threads. After each marker, writes
+/// thread and number as 16 bytes to standard output.
 fn acknowledge(words: Words<'_>) -> anyhow::Result<String> {
     let out = std::io::stdout().as_fd().try_clone_to_owned()?;
     acks::flood(u32::try_from(number(words, 0)?)?, &out.into())?;
     std::io::stdout().flush()?;
-    stay_for_ever()
+    stay_forever()
 }
 
 fn worker<T: Send + 'static>(
@@ -149,6 +187,7 @@ fn worker<T: Send + 'static>(
     Builder::new().name(format!("worker-{thread}")).spawn(body)
 }
 
+/// Reserves the next `count` numbers of a thread.
 fn take(thread: u32, count: u64) -> std::ops::Range<u64> {
     let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
     let next = next.entry(thread).or_default();

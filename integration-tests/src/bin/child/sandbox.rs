@@ -1,22 +1,22 @@
-//! A sandbox around this whole process: it can open nothing, and any other system call that is not
-//! allowed kills it.
+//! A command that puts this process into a sandbox: the process can open nothing, and any other
+//! system call that is not allowed kills it.
 //!
-//! `sandbox` closes it after the profiler has begun. What the recorder needs inside, on all its
-//! threads, is [`RECORDER`]; `docs/security.md` says the same.
+//! `sandbox` is sent after the profiler has begun. [`RECORDER`] lists what the recorder needs on
+//! all its threads. `docs/security.md` contains the same list.
 
 use anyhow::ensure;
 
 use crate::Words;
 
-/// What recording, obeying the parent and writing a part need.
+/// System calls for recording, obeying the parent and writing a part.
 const RECORDER: &[i64] = &[
-    // Recording: waking and being woken, a thread's own number, pages and their return.
+    // Recording: waking and waiting, the number of the thread, and giving pages back.
     libc::SYS_futex,
     libc::SYS_gettid,
     libc::SYS_madvise,
     libc::SYS_membarrier,
     libc::SYS_sched_yield,
-    // Memory of any allocator.
+    // Memory for any allocator.
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mprotect,
@@ -24,7 +24,7 @@ const RECORDER: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_recvmsg,
     libc::SYS_getpid,
-    // A part of a profile: from the pool to the outbox, which it has open.
+    // A part of a profile: reading the pool and writing the part file, which are open.
     libc::SYS_fcntl,
     libc::SYS_statx,
     libc::SYS_pread64,
@@ -33,7 +33,7 @@ const RECORDER: &[i64] = &[
     libc::SYS_ftruncate,
     libc::SYS_getrandom,
     libc::SYS_close,
-    // A thread begins and ends: the one that writes the part.
+    // The start and the end of the thread that writes the part.
     libc::SYS_clone3,
     libc::SYS_rseq,
     libc::SYS_set_robust_list,
@@ -44,8 +44,8 @@ const RECORDER: &[i64] = &[
     libc::SYS_exit,
 ];
 
-/// What is refused and not fatal: a part also says what the machine is, as far as that can be found out,
-/// and leaves out what cannot.
+/// System calls that fail but do not kill the process. A part also describes the machine, and
+/// leaves out what the process cannot find out.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_uname,
@@ -55,8 +55,12 @@ const REFUSED: &[i64] = &[
     libc::SYS_getdents64,
 ];
 
-/// What this program itself does besides: reads its orders, pauses, ends.
-const HOST: &[i64] = &[libc::SYS_read, libc::SYS_clock_nanosleep, libc::SYS_exit_group];
+/// System calls of this program itself: it reads commands, pauses and ends.
+const HOST: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
 
 pub(crate) fn obey(name: &str, _: Words<'_>) -> Option<anyhow::Result<String>> {
     (name == "sandbox").then(close)
@@ -64,31 +68,48 @@ pub(crate) fn obey(name: &str, _: Words<'_>) -> Option<anyhow::Result<String>> {
 
 fn close() -> anyhow::Result<String> {
     let mut program = filter(&[RECORDER, HOST].concat(), REFUSED)?;
-    let filter = libc::sock_fprog { len: u16::try_from(program.len())?, filter: program.as_mut_ptr() };
-    // SAFETY: plain numbers; afterwards no execve gives this process more rights.
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len())?,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: takes only numbers. Afterwards, no execve gives this process more rights.
     #[allow(unsafe_code)]
     let failed = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    ensure!(failed == 0, "no_new_privs: {}", std::io::Error::last_os_error());
-    let (mode, on_all_threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    ensure!(
+        failed == 0,
+        "no_new_privs: {}",
+        std::io::Error::last_os_error()
+    );
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    let on_all_threads = libc::SECCOMP_FILTER_FLAG_TSYNC;
     // SAFETY: the pointer is to a filter of that length, which the kernel copies in the call.
     #[allow(unsafe_code)]
-    let failed = unsafe { libc::syscall(libc::SYS_seccomp, mode, on_all_threads, &raw const filter) };
+    let failed =
+        unsafe { libc::syscall(libc::SYS_seccomp, mode, on_all_threads, &raw const filter) };
     ensure!(failed == 0, "seccomp: {}", std::io::Error::last_os_error());
     Ok(format!("ok {}", RECORDER.len()))
 }
 
-/// Compares the number of the call with each that is allowed or refused; else the process is killed.
+/// Returns a filter that allows and refuses these calls by their numbers, and kills the process for
+/// any other call.
 fn filter(allowed: &[i64], refused: &[i64]) -> anyhow::Result<Vec<libc::sock_filter>> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
     let step = |code: u32, k: u32, else_skip: u8| {
         let code = u16::try_from(code)?;
-        anyhow::Ok(libc::sock_filter { code, jt: 0, jf: else_skip, k })
+        anyhow::Ok(libc::sock_filter {
+            code,
+            jt: 0,
+            jf: else_skip,
+            k,
+        })
     };
     let mut program = vec![step(load, 0, 0)?]; // the number is the first field
     let denied = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EACCES)?;
-    let allowed = allowed.iter().map(|number| (number, libc::SECCOMP_RET_ALLOW));
+    let allowed = allowed
+        .iter()
+        .map(|number| (number, libc::SECCOMP_RET_ALLOW));
     for (number, action) in allowed.chain(refused.iter().map(|number| (number, denied))) {
         program.push(step(equals, u32::try_from(*number)?, 1)?);
         program.push(step(answer, action, 0)?);

@@ -1,4 +1,4 @@
-//! Spans, flows, groups and slow runs, for who observes.
+//! Commands that record spans, flows, groups and slow runs, for the tests `observe*`.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{Words, number};
 
-/// Spans that stay open.
+/// Spans that are open.
 static OPEN: Mutex<Vec<MarkerSpan>> = Mutex::new(Vec::new());
 
 #[derive(Serialize)]
@@ -25,13 +25,17 @@ impl ProfilerMarker for Message {
     const TYPE_NAME: &'static str = "Message";
 
     fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME).key_format("flow", Format::TerminatingFlowId)
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+            .key_format("flow", Format::TerminatingFlowId)
     }
 }
 
-/// `open-span LABEL`: a span that stays open; `close-span`: the last of those ends. `spans THREADS COUNT`: on so many threads so
-/// many pairs of nested spans. `inside GROUP COUNT`: so many markers in a span of that group. `receive NUMBER`: a
-/// marker in which that flow ends. `point`: a marker. `slow PLUGIN MS`: a run of so many milliseconds in the group of that plugin.
+/// - `open-span LABEL` opens a span. `close-span` ends the span that was opened last.
+/// - `spans THREADS COUNT` records COUNT pairs of nested spans on each of THREADS threads.
+/// - `inside GROUP COUNT` records COUNT markers in a span of GROUP.
+/// - `receive NUMBER` records a marker that ends the flow NUMBER.
+/// - `point` records a marker.
+/// - `slow PLUGIN MS` sleeps for MS milliseconds in the group of PLUGIN.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     Some(match name {
         "open-span" => open(words),
@@ -54,12 +58,15 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
 fn open(words: Words<'_>) -> anyhow::Result<String> {
     let label = *words.first().context("no label")?;
     let span = span!("stays open", &category::TEST, label);
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+    OPEN.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(span);
     Ok("ok".to_owned())
 }
 
 fn spans(words: Words<'_>) -> anyhow::Result<String> {
-    let (threads, count) = (number(words, 0)?, number(words, 1)?);
+    let threads = number(words, 0)?;
+    let count = number(words, 1)?;
     let work = move || {
         for _ in 0..count {
             let _outer = span!("work", &category::TEST, "outer");
@@ -74,14 +81,25 @@ fn spans(words: Words<'_>) -> anyhow::Result<String> {
 
 fn inside(words: Words<'_>) -> anyhow::Result<String> {
     let group = *words.first().context("no group")?;
-    let _span = span!("unit of work", &category::TEST, SpanOptions::default().group(group));
+    let _span = span!(
+        "unit of work",
+        &category::TEST,
+        SpanOptions::default().group(group)
+    );
     (0..number(words, 1)?).for_each(|_| marker!("inside", &category::TEST));
     Ok("ok".to_owned())
 }
 
 fn receive(words: Words<'_>) -> anyhow::Result<String> {
-    let payload = Message { flow: number(words, 0)? };
-    marker!("received", &category::IPC, MarkerOptions::default(), &payload);
+    let payload = Message {
+        flow: number(words, 0)?,
+    };
+    marker!(
+        "received",
+        &category::IPC,
+        MarkerOptions::default(),
+        &payload
+    );
     Ok("ok".to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! Taking more memory than allowed, past the profiler.
+//! A command that uses more memory than allowed, without the profiler's knowledge.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,8 @@ use anyhow::Context;
 
 use crate::{Words, number};
 
-/// `sprawl BYTES`: writes over so many bytes at the end of this process's own pool, where no chunk is.
+/// `sprawl BYTES`: overwrites the last BYTES bytes of the pool of this process, which belong to no
+/// chunk.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     (name == "sprawl").then(|| sprawl(number(words, 0)?))
 }
@@ -21,12 +22,15 @@ fn sprawl(bytes: u64) -> anyhow::Result<String> {
     Ok("ok".to_owned())
 }
 
-/// The pool that this process inherited.
+/// Opens the pool that this process inherited.
 fn own_pool() -> Option<File> {
     let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
     let is_pool = |path: &std::path::PathBuf| {
-        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("profiler-pool"))
+        std::fs::read_link(path)
+            .is_ok_and(|target| target.to_string_lossy().contains("profiler-pool"))
     };
-    let path = descriptors.map(|descriptor| descriptor.path()).find(is_pool)?;
+    let path = descriptors
+        .map(|descriptor| descriptor.path())
+        .find(is_pool)?;
     File::options().write(true).open(path).ok()
 }

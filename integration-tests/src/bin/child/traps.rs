@@ -1,9 +1,10 @@
-//! Payloads that misbehave while they are serialised, between the claim and the commit of an
-//! entry; and a main thread that waits for itself.
+//! Commands with payloads that misbehave while they are serialised, between the claim and the
+//! commit of an entry; and `deadlock`, after which the main thread waits for itself.
 //!
-//! `trap KIND`: a new thread, `trapped`, records ten numbered markers as thread 3000, one payload of the
-//! same type that does no harm (so that the type is known), then the one of that KIND, then ten
-//! more if it comes to that. `first-trap KIND`: without the harmless one. Answers when the trap has sprung.
+//! `trap KIND`: a new thread, `trapped`, records ten numbered markers as thread 3000, then a
+//! harmless payload of the same type, so that the type is known, then the payload of that KIND, and
+//! then ten more markers if the thread continues. `first-trap KIND`: the same without the harmless
+//! payload. The command is answered when the payload is serialised.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +28,7 @@ type Deed = fn();
 
 const DEEDS: &[(&str, Deed)] = &[
     ("none", || ()),
-    ("sleep", || crate::stay_for_ever()),
+    ("sleep", || crate::stay_forever()),
     ("spin", spin),
     ("lock", || drop(HELD.lock())),
     ("stop", || drop(crate::end::raise(libc::SIGSTOP))),
@@ -38,9 +39,9 @@ const DEEDS: &[(&str, Deed)] = &[
     ("record", || marks::record(3000, 0)),
 ];
 
-/// Held for ever by whoever springs a trap of kind `lock`.
+/// Locked without end by the command for a trap of kind `lock`. The payload then waits for it.
 static HELD: Mutex<()> = Mutex::new(());
-/// Traps that have sprung.
+/// Number of misbehaving payloads whose serialisation has begun.
 static SPRUNG: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
@@ -54,16 +55,21 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
 
 fn trap(words: Words<'_>, is_known: bool) -> anyhow::Result<String> {
     let kind = words.first().context("which trap?")?;
-    let (_, deed) = DEEDS.iter().find(|(known, _)| known == kind).context("no such trap")?;
+    let (_, deed) = DEEDS
+        .iter()
+        .find(|(known, _)| known == kind)
+        .context("no such trap")?;
     if *kind == "lock" {
         std::mem::forget(HELD.lock().unwrap_or_else(PoisonError::into_inner));
     }
     let before = SPRUNG.load(Ordering::Acquire);
-    let thread = Builder::new().name("trapped".to_owned()).spawn(move || walk(*deed, is_known))?;
+    let thread = Builder::new()
+        .name("trapped".to_owned())
+        .spawn(move || walk(*deed, is_known))?;
     while SPRUNG.load(Ordering::Acquire) == before {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Some come out again: then their threads are waited for.
+    // With these kinds the thread ends, so it can be joined.
     if matches!(*kind, "panic" | "record" | "none") {
         drop(thread.join());
     }
@@ -80,7 +86,12 @@ fn walk(deed: Deed, is_known: bool) {
 }
 
 fn record(deed: Option<Deed>) {
-    marker!("trap", &category::OTHER, MarkerOptions::default(), &Trap { deed });
+    marker!(
+        "trap",
+        &category::OTHER,
+        MarkerOptions::default(),
+        &Trap { deed }
+    );
 }
 
 /// A payload that does something when it is serialised.
@@ -115,16 +126,16 @@ fn spin() {
     }
 }
 
-/// Ends the thread without a word: no destructor of it ever runs.
+/// Ends the thread in the kernel, so that none of its destructors runs.
 fn vanish() {
-    // SAFETY: ends the calling thread in the kernel; its stack stays as it is.
+    // SAFETY: ends the calling thread. Its stack stays as it is.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// Waits for itself.
+/// Locks a mutex twice, so that the main thread waits for itself.
 fn deadlock() -> anyhow::Result<String> {
     static OWN: Mutex<()> = Mutex::new(());
     std::mem::forget(OWN.lock().unwrap_or_else(PoisonError::into_inner));
     drop(OWN.lock());
-    crate::stay_for_ever()
+    crate::stay_forever()
 }

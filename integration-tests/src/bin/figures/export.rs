@@ -1,8 +1,10 @@
-//! Group `export`: how fast a profile becomes another tool's file, in megabytes of the profile per second.
+//! Group `export`: how fast a profile is written as another tool's file, in megabytes of the
+//! profile per second.
 //!
-//! The profile is one in the processed form, not compressed: samples of eight threads in a tree of calls that they share,
-//! with files, lines and processor times, and markers. Everything is in it that the formats write. The time is that of
-//! the whole: reading twice, writing, and the file on disk.
+//! The profile is in the processed format, not compressed: it has samples of eight threads that
+//! share a tree of calls, with files, lines and processor times, and markers. It contains
+//! everything that the target formats can represent. The time includes reading the profile twice,
+//! writing, and the file on disk.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,8 +13,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use profiler_parent::export::{ExportOptions, Target, export};
 
-use crate::figure::{Figure, Report};
-use crate::measure::median;
+use integration_tests::figure::{Figure, Report};
+use integration_tests::measure::median;
 
 const THREADS: u64 = 8;
 const SAMPLES: u64 = 100_000;
@@ -39,7 +41,11 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         for _ in 0..RUNS {
             seconds.push(timed(&from, &directory.path().join(name), target)?);
         }
-        report.put(Figure::new(format!("export.{name}.mb_s"), megabytes / median(&seconds), "MB/s"));
+        report.put(Figure::new(
+            format!("export.{name}.mb_s"),
+            megabytes / median(&seconds),
+            "MB/s",
+        ));
     }
     Ok(())
 }
@@ -49,13 +55,18 @@ fn timed(from: &Path, to: &Path, target: Target) -> Result<f64> {
     let begin = Instant::now();
     let done = export(from, to, &ExportOptions::to(target))?;
     let seconds = begin.elapsed().as_secs_f64();
-    ensure!(done.samples == THREADS * SAMPLES, "{} samples are missing", THREADS * SAMPLES - done.samples);
+    ensure!(
+        done.samples == THREADS * SAMPLES,
+        "{} samples are missing",
+        THREADS * SAMPLES - done.samples
+    );
     Ok(seconds)
 }
 
-/// Numbers that look random and are the same in every run.
+/// Returns a pseudo-random number less than `below`. It is the same in every run.
 fn draw(seed: u64, below: u64) -> u64 {
-    let mixed = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 7)).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    let mixed = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 7))
+        .wrapping_mul(0xd1b5_4a32_d192_ed03);
     (mixed >> 33) % below
 }
 
@@ -80,29 +91,49 @@ fn write_profile(path: &Path) -> Result<()> {
             out,
             r#""tid":{thread},"samples":{{"length":{SAMPLES},"weight":null,"weightType":"samples","#
         )?;
-        column(&mut out, "stack", SAMPLES, |row| draw(row / 3 + thread * SAMPLES, STACKS).to_string())?;
-        column(&mut out, "timeDeltas", SAMPLES, |row| format!("{}.{:06}", 1, draw(row, 1000)))?;
-        column(&mut out, "threadCPUDelta", SAMPLES, |row| (draw(row, 4) * 300_000).to_string())?;
+        column(&mut out, "stack", SAMPLES, |row| {
+            draw(row / 3 + thread * SAMPLES, STACKS).to_string()
+        })?;
+        column(&mut out, "timeDeltas", SAMPLES, |row| {
+            format!("{}.{:06}", 1, draw(row, 1000))
+        })?;
+        column(&mut out, "threadCPUDelta", SAMPLES, |row| {
+            (draw(row, 4) * 300_000).to_string()
+        })?;
         write!(out, r#""end":0}},"markers":{{"length":{MARKERS},"#)?;
-        column(&mut out, "name", MARKERS, |row| draw(row, FUNCTIONS).to_string())?;
+        column(&mut out, "name", MARKERS, |row| {
+            draw(row, FUNCTIONS).to_string()
+        })?;
         column(&mut out, "startTime", MARKERS, |row| (row * 10).to_string())?;
-        column(&mut out, "endTime", MARKERS, |row| (row * 10 + draw(row, 15)).to_string())?;
+        column(&mut out, "endTime", MARKERS, |row| {
+            (row * 10 + draw(row, 15)).to_string()
+        })?;
         column(&mut out, "phase", MARKERS, |_| "1".to_owned())?;
         column(&mut out, "category", MARKERS, |_| "0".to_owned())?;
-        column(&mut out, "data", MARKERS, |row| format!(r#"{{"type":"Text","name":"request {row}"}}"#))?;
+        column(&mut out, "data", MARKERS, |row| {
+            format!(r#"{{"type":"Text","name":"request {row}"}}"#)
+        })?;
         write!(out, r#""end":0}}}}"#)?;
     }
     write!(out, r#"],"shared":{{"stackTable":{{"length":{STACKS},"#)?;
-    column(&mut out, "frame", STACKS, |row| draw(row, FUNCTIONS * 2).to_string())?;
+    column(&mut out, "frame", STACKS, |row| {
+        draw(row, FUNCTIONS * 2).to_string()
+    })?;
     column(&mut out, "prefix", STACKS, |row| match row {
         0 => "null".to_owned(),
-        // A dozen callers on average, some far more.
+        // A stack has a dozen callers on average, and some have far more.
         row => (row - 1 - draw(row, row.min(4000))).to_string(),
     })?;
-    write!(out, r#""end":0}},"frameTable":{{"length":{},"#, FUNCTIONS * 2)?;
+    write!(
+        out,
+        r#""end":0}},"frameTable":{{"length":{},"#,
+        FUNCTIONS * 2
+    )?;
     column(&mut out, "func", FUNCTIONS * 2, |row| (row / 2).to_string())?;
     column(&mut out, "line", FUNCTIONS * 2, |row| (row + 1).to_string())?;
-    column(&mut out, "address", FUNCTIONS * 2, |row| (row * 16).to_string())?;
+    column(&mut out, "address", FUNCTIONS * 2, |row| {
+        (row * 16).to_string()
+    })?;
     write!(out, r#""end":0}},"funcTable":{{"length":{FUNCTIONS},"#)?;
     column(&mut out, "name", FUNCTIONS, |row| row.to_string())?;
     column(&mut out, "source", FUNCTIONS, |row| (row % 300).to_string())?;
@@ -116,7 +147,12 @@ fn write_profile(path: &Path) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn column(out: &mut impl Write, name: &str, rows: u64, value: impl Fn(u64) -> String) -> Result<()> {
+fn column(
+    out: &mut impl Write,
+    name: &str,
+    rows: u64,
+    value: impl Fn(u64) -> String,
+) -> Result<()> {
     write!(out, r#""{name}":["#)?;
     for row in 0..rows {
         write!(out, "{}{}", if row > 0 { "," } else { "" }, value(row))?;

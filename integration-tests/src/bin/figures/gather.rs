@@ -1,10 +1,11 @@
-//! Gathering: how long it takes against the slowest child's own writing, and what it costs the
-//! parent in memory.
+//! Gathering: the time of a capture relative to the slowest child's own writing, and the memory
+//! that a capture costs the parent.
 //!
-//! Four children record 64 MiB each, then one capture is saved as plain JSON, in either format. In the Gecko format the
-//! wall ratio compares the whole capture with the longest time that a child itself spent writing its part; in the
-//! processed format the parent does all of the work. For its memory the hardest is a recording in which nothing is
-//! like anything before: `gather.*.varied`.
+//! Four children record 64 MiB each, then captures are saved as plain JSON, in each format. In the
+//! Gecko format the wall ratio divides the time of the whole capture by the longest time that a
+//! child spent writing its part. In the processed format the parent does all of the work. The
+//! hardest recording for the parent's memory is one without repeated names and stacks:
+//! `gather.*.varied`.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,9 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session, Verdict};
 
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::median;
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::median;
 
 const CHILDREN: usize = 4;
 const BYTES_EACH: u64 = 64 << 20;
@@ -25,13 +26,19 @@ const STARTS: usize = 25;
 /// All figures of gathering.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     child_init(report)?;
-    let session =
-        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(512 << 20)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(512 << 20))
+        .start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("profile.json");
-    let runs = |format| (0..RUNS).map(|_| capture(&session, &path, format)).collect::<Result<Vec<_>>>();
+    let runs = |format| {
+        (0..RUNS)
+            .map(|_| capture(&session, &path, format))
+            .collect::<Result<Vec<_>>>()
+    };
     put(report, &runs(Format::Gecko)?);
     put_processed(report, &runs(Format::Processed)?);
     for worker in &mut workers {
@@ -41,27 +48,49 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     varied(report)
 }
 
-/// What the parent needs when no name and no stack comes twice.
+/// Measures the parent's memory when no name and no stack occurs twice.
 fn varied(report: &mut Report) -> Result<()> {
-    let session =
-        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(512 << 20)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(512 << 20))
+        .start()?;
     let start = |number| workers::start(&session, &format!("vary {number}"), "vary", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("profile.json");
-    // The processed format first: what a capture gives back to the allocator stays resident, and the next grows less. The
-    // tables of the Gecko format have no bounds, which shows in the parent when it writes a part for a child that is late.
+    // The processed format comes first: memory that a capture returns to the allocator stays
+    // resident, so the next capture grows less. The tables of the Gecko format are not bounded.
+    // They are in the parent's memory when it writes a part for a late child.
     let formats = [
-        ("gather.processed.varied", Format::Processed, Promise::AtMost(64.0)),
+        (
+            "gather.processed.varied",
+            Format::Processed,
+            Promise::AtMost(64.0),
+        ),
         ("gather.varied", Format::Gecko, Promise::None),
     ];
     for (name, format, promise) in formats {
         let run = capture(&session, &path, format)?;
-        let late = run.report.processes.iter().filter(|process| process.verdict != Verdict::Complete);
+        let late = run
+            .report
+            .processes
+            .iter()
+            .filter(|process| process.verdict != Verdict::Complete);
         late.for_each(|process| eprintln!("{name}: {}: {}", process.name, process.verdict));
-        run.report.left_out.iter().for_each(|remark| eprintln!("{name}: {remark}"));
-        report.put(Figure::new(format!("{name}.entries"), delivered(&run) as f64, "entries"));
-        let growth = Figure::new(format!("{name}.parent_rss_growth_mib"), run.growth_mib, "MiB");
+        run.report
+            .left_out
+            .iter()
+            .for_each(|remark| eprintln!("{name}: {remark}"));
+        report.put(Figure::new(
+            format!("{name}.entries"),
+            delivered(&run) as f64,
+            "entries",
+        ));
+        let growth = Figure::new(
+            format!("{name}.parent_rss_growth_mib"),
+            run.growth_mib,
+            "MiB",
+        );
         report.put(growth.promised(promise));
     }
     for worker in &mut workers {
@@ -71,12 +100,17 @@ fn varied(report: &mut Report) -> Result<()> {
 }
 
 fn delivered(run: &Run) -> u64 {
-    run.report.processes.iter().map(|process| process.counts.delivered).sum()
+    run.report
+        .processes
+        .iter()
+        .map(|process| process.counts.delivered)
+        .sum()
 }
 
-/// Why figures over these runs are not valid.
+/// Returns why figures over these runs are not valid.
 fn objection(runs: &[Run]) -> Option<String> {
-    let (delivered, expected) = (runs.last().map_or(0, delivered), CHILDREN as u64 * BYTES_EACH / 56);
+    let delivered = runs.last().map_or(0, delivered);
+    let expected = CHILDREN as u64 * BYTES_EACH / 56;
     (delivered < expected * 9 / 10).then(|| format!("{delivered} of {expected} entries"))
 }
 
@@ -94,42 +128,80 @@ fn capture(session: &Session, path: &std::path::Path, format: Format) -> Result<
     let report = session.capture().format(format).save(path)?;
     let wall = start.elapsed();
     let growth_mib = (status_kib("VmHWM:")? - before) / 1024.0;
-    Ok(Run { wall, growth_mib, report })
+    Ok(Run {
+        wall,
+        growth_mib,
+        report,
+    })
 }
 
 fn put(report: &mut Report, runs: &[Run]) {
-    let slowest =
-        |run: &Run| run.report.processes.iter().map(|process| process.writing).max().unwrap_or_default();
+    let slowest = |run: &Run| {
+        run.report
+            .processes
+            .iter()
+            .map(|process| process.writing)
+            .max()
+            .unwrap_or_default()
+    };
     let ratio = |run: &Run| run.wall.as_secs_f64() / slowest(run).as_secs_f64();
-    let of = |figure: &dyn Fn(&Run) -> f64| median(&runs.iter().map(figure).collect::<Vec<_>>());
+    let median_of =
+        |figure: &dyn Fn(&Run) -> f64| median(&runs.iter().map(figure).collect::<Vec<_>>());
     let bytes = runs.last().map_or(0, |run| run.report.bytes);
     let too_few = objection(runs);
-    report.put(Figure::new("gather.entries", runs.last().map_or(0, delivered) as f64, "entries"));
-    report.put(Figure::new("gather.json_mib", bytes as f64 / f64::from(1 << 20), "MiB"));
-    report.put(Figure::new("gather.wall_s", of(&|run| run.wall.as_secs_f64()), "s"));
-    report.put(Figure::new("gather.slowest_child_s", of(&|run| slowest(run).as_secs_f64()), "s"));
-    let wall = Figure::new("gather.wall_ratio", of(&ratio), "x").promised(Promise::AtMost(1.3));
+    report.put(Figure::new(
+        "gather.entries",
+        runs.last().map_or(0, delivered) as f64,
+        "entries",
+    ));
+    report.put(Figure::new(
+        "gather.json_mib",
+        bytes as f64 / f64::from(1 << 20),
+        "MiB",
+    ));
+    report.put(Figure::new(
+        "gather.wall_s",
+        median_of(&|run| run.wall.as_secs_f64()),
+        "s",
+    ));
+    report.put(Figure::new(
+        "gather.slowest_child_s",
+        median_of(&|run| slowest(run).as_secs_f64()),
+        "s",
+    ));
+    let wall =
+        Figure::new("gather.wall_ratio", median_of(&ratio), "x").promised(Promise::AtMost(1.3));
     report.put(wall.unless(too_few.clone()));
     let growth = runs.iter().map(|run| run.growth_mib).fold(0.0, f64::max);
-    let growth = Figure::new("gather.parent_rss_growth_mib", growth, "MiB").promised(Promise::AtMost(64.0));
+    let growth =
+        Figure::new("gather.parent_rss_growth_mib", growth, "MiB").promised(Promise::AtMost(64.0));
     report.put(growth.unless(too_few));
 }
 
-/// The default output: the parent reads all of it itself.
+/// Reports the default format, for which the parent reads all pools itself.
 fn put_processed(report: &mut Report, runs: &[Run]) {
     let walls: Vec<f64> = runs.iter().map(|run| run.wall.as_secs_f64()).collect();
     let bytes = runs.last().map_or(0, |run| run.report.bytes);
     let entries = runs.last().map_or(0, delivered) as f64;
     report.put(Figure::new("gather.processed.entries", entries, "entries"));
-    report.put(Figure::new("gather.processed.json_mib", bytes as f64 / f64::from(1 << 20), "MiB"));
+    report.put(Figure::new(
+        "gather.processed.json_mib",
+        bytes as f64 / f64::from(1 << 20),
+        "MiB",
+    ));
     report.put(Figure::new("gather.processed.wall_s", median(&walls), "s"));
     let growth = runs.iter().map(|run| run.growth_mib).fold(0.0, f64::max);
     let growth = Figure::new("gather.processed.parent_rss_growth_mib", growth, "MiB");
-    report.put(growth.promised(Promise::AtMost(64.0)).unless(objection(runs)));
+    report.put(
+        growth
+            .promised(Promise::AtMost(64.0))
+            .unless(objection(runs)),
+    );
 }
 
-/// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread; `child.init_sampling_ms`: the same
-/// with sampling, where it waits for the first look at the program's modules.
+/// Measures `child.init_ms`, the time of `profiler_child::init()` on the child's own main thread,
+/// and `child.init_sampling_ms`, the same with sampling, where `init` waits for the first scan of
+/// the program's modules.
 fn child_init(report: &mut Report) -> Result<()> {
     let recording = init_ms(Features::NONE)?;
     report.put(Figure::new("child.init_ms", recording, "ms").promised(Promise::Below(1.0)));
@@ -138,13 +210,16 @@ fn child_init(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The median over some children.
+/// Returns the median time of `init` over [`STARTS`] children.
 fn init_ms(features: Features) -> Result<f64> {
-    let session = Session::builder().features(features).memory_limit(ByteLimit::new(64 << 20)).start()?;
+    let session = Session::builder()
+        .features(features)
+        .memory_limit(ByteLimit::new(64 << 20))
+        .start()?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;
-        times.push(worker.said.parse::<f64>()? / 1e6);
+        times.push(worker.line.parse::<f64>()? / 1e6);
         worker.child.wait()?;
     }
     Ok(median(&times))
@@ -152,6 +227,9 @@ fn init_ms(features: Features) -> Result<f64> {
 
 fn status_kib(key: &str) -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .context("no such line")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }

@@ -1,7 +1,10 @@
-//! Groups: what an entry costs, off and on, and what a look at all of them costs.
+//! Groups: the cost of an entry while no session runs and while one runs, and the cost of a
+//! snapshot of all groups.
 //!
-//! `groups.enter_exit.ratio` is entering and leaving an active group inside of another, with all probes on, against one bare read of the clock. What the end of an iteration adds, which reads the thread's processor clock twice
-//! and writes into the cells of three groups, is told by `groups.iteration.ns`, with that clock and without.
+//! `groups.enter_exit.ratio` is the time to enter and leave an active group inside another one,
+//! with all probes on, relative to one bare read of the clock. `groups.iteration.*.ns` also
+//! includes the end of an iteration, which reads the thread's processor clock twice and writes into
+//! the cells of three groups. It is measured with that clock and without it.
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{self, Group, GroupKind, Probes, custom_loop};
@@ -10,16 +13,16 @@ use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::groups::ProcessStanding;
 
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::{clock_read_ns, median, median_ratio, ns_each, ns_of};
 use crate::recording::Recording;
 use crate::workers::{self, Worker};
 use integration_tests::counting::allocations_of;
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::{clock_read_ns, median, median_ratio, ns_each, ns_of};
 
 const ROUNDS: usize = 201;
 const BATCH: u32 = 2_000;
 const PROCESSES: usize = 200;
-/// Groups in each of them, beside those of its thread and itself.
+/// Groups per process, in addition to the groups of its thread and of the process itself.
 const GROUPS_EACH: u64 = 5;
 const SNAPSHOTS: usize = 25;
 
@@ -40,7 +43,8 @@ fn enter_exit_ns() -> f64 {
 
 fn enter_exit(report: &mut Report) -> Result<()> {
     let _recording = Recording::start(64 << 20)?;
-    let (mut entries, mut reads) = (Vec::new(), Vec::new());
+    let mut entries = Vec::new();
+    let mut reads = Vec::new();
     groups::set_probes(Probes::ALL);
     let mut turns = custom_loop();
     let around = REQUEST.enter();
@@ -56,20 +60,31 @@ fn enter_exit(report: &mut Report) -> Result<()> {
     drop(around);
     drop(turns);
     let ratio = median_ratio(&entries, &reads);
-    report.put(Figure::new("groups.enter_exit.ratio", ratio, "x clock read").promised(Promise::AtMost(3.0)));
+    report.put(
+        Figure::new("groups.enter_exit.ratio", ratio, "x clock read")
+            .promised(Promise::AtMost(3.0)),
+    );
     report.put(Figure::new("groups.enter_exit.ns", median(&entries), "ns"));
     let allocations = Figure::new("groups.allocations", allocations as f64, "per 2000 entries");
     report.put(allocations.promised(Promise::AtMost(0.0)));
-    for (name, probes) in [("all", Probes::ALL), ("jank", Probes::JANK), ("ticks", Probes::NONE)] {
+    for (name, probes) in [
+        ("all", Probes::ALL),
+        ("jank", Probes::JANK),
+        ("ticks", Probes::NONE),
+    ] {
         groups::set_probes(probes);
         let iterations: Vec<f64> = (0..ROUNDS).map(|_| enter_exit_ns()).collect();
-        report.put(Figure::new(format!("groups.iteration.{name}.ns"), median(&iterations), "ns"));
+        report.put(Figure::new(
+            format!("groups.iteration.{name}.ns"),
+            median(&iterations),
+            "ns",
+        ));
     }
     groups::set_probes(Probes::NONE);
     Ok(())
 }
 
-/// As a child: works for so many groups.
+/// In a child: enters `groups` groups.
 pub(crate) fn enter_some(groups: u64) {
     for number in 0..groups {
         let group = Group::register(GroupKind::Plugin, &format!("plugin {number}"));
@@ -79,22 +94,41 @@ pub(crate) fn enter_some(groups: u64) {
 }
 
 fn snapshots(report: &mut Report) -> Result<()> {
-    let session =
-        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(256 << 20)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(256 << 20))
+        .start()?;
     let _monitor = session.monitor(Probes::JANK);
-    let start = |number| workers::start(&session, &format!("child {number}"), "groups", GROUPS_EACH);
+    let start =
+        |number| workers::start(&session, &format!("child {number}"), "groups", GROUPS_EACH);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
     let snapshot = session.groups();
     let rows = snapshot.rows().count();
-    ensure!(snapshot.processes.len() == PROCESSES + 1 && snapshot.missing.is_empty(), "not all were read");
-    ensure!(rows >= PROCESSES * GROUPS_EACH as usize, "{rows} groups were read");
+    ensure!(
+        snapshot.processes.len() == PROCESSES + 1 && snapshot.missing.is_empty(),
+        "not all were read"
+    );
+    ensure!(
+        rows >= PROCESSES * GROUPS_EACH as usize,
+        "{rows} groups were read"
+    );
     let merged = snapshot.merged().len();
     ensure!(
-        merged <= rows && snapshot.processes.iter().all(|it| it.standing == ProcessStanding::Live),
+        merged <= rows
+            && snapshot
+                .processes
+                .iter()
+                .all(|it| it.standing == ProcessStanding::Live),
         "{merged}"
     );
-    let took: Vec<f64> = (0..SNAPSHOTS).map(|_| ns_of(|| drop(session.groups())) / 1e6).collect();
-    report.put(Figure::new("groups.snapshot_ms.procs_200", median(&took), "ms"));
+    let took: Vec<f64> = (0..SNAPSHOTS)
+        .map(|_| ns_of(|| drop(session.groups())) / 1e6)
+        .collect();
+    report.put(Figure::new(
+        "groups.snapshot_ms.procs_200",
+        median(&took),
+        "ms",
+    ));
     report.put(Figure::new("groups.snapshot.rows", rows as f64, "groups"));
     for worker in &mut workers {
         worker.child.kill().context("cannot end a child")?;

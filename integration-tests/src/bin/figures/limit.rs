@@ -1,7 +1,7 @@
-//! The byte limit under flood: the true bytes of all pools, sampled while everybody records as
-//! fast as the machine lets them.
+//! The byte limit under full load: the true bytes of all pools, read while all children record at
+//! full speed.
 //!
-//! How the pools are looked at stands in `integration_tests::watch`.
+//! `integration_tests::watch` describes how the pools are read.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
-use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Promise, Report};
 
 const LIMIT: u64 = 8 << 20;
 const FLOOD: Duration = Duration::from_secs(4);
@@ -20,20 +20,37 @@ const FLOOD: Duration = Duration::from_secs(4);
 /// `limit.peak_ratio.children_N`: highest true bytes ÷ limit.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     for children in [1, 8, 32] {
-        let Seen { peak, sweeps, doubted } = flood(children)?;
+        let Seen {
+            peak,
+            sweeps,
+            doubted,
+        } = flood(children)?;
         let ratio = peak as f64 / LIMIT as f64;
         let idle = (peak < LIMIT / 2).then(|| format!("only {peak} bytes were ever held"));
-        let enough = (sweeps < 1000).then(|| format!("only {sweeps} sweeps")).or(idle);
+        let enough = (sweeps < 1000)
+            .then(|| format!("only {sweeps} sweeps"))
+            .or(idle);
         let name = format!("limit.peak_ratio.children_{children}");
-        report.put(Figure::new(name, ratio, "x").promised(Promise::AtMost(1.0)).unless(enough));
-        report.put(Figure::new(format!("limit.doubted.children_{children}"), doubted as f64, "sweeps"));
+        report.put(
+            Figure::new(name, ratio, "x")
+                .promised(Promise::AtMost(1.0))
+                .unless(enough),
+        );
+        report.put(Figure::new(
+            format!("limit.doubted.children_{children}"),
+            doubted as f64,
+            "sweeps",
+        ));
     }
     Ok(())
 }
 
-/// Floods with so many children.
+/// Reads the pools while `children` children record at full speed.
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(LIMIT))
+        .start()?;
     let start = |number| workers::start(&session, &format!("flood {number}"), "flood", 0);
     let mut workers: Vec<Worker> = (0..children).map(start).collect::<Result<_>>()?;
     let mut seen = Seen::default();

@@ -1,8 +1,10 @@
-//! What the live page costs: a page that asks once a second, of a session with 200 processes and a thousand groups, half of which
-//! several processes or all share; of all groups some runs leave peaks.
+//! The cost of the live page: a page that sends one request per second, for a session with 200
+//! processes and 1,000 groups. Of these, 990 groups are in one process each, 8 are shared by four
+//! processes each, and 2 are in all processes. One run in three leaves a peak.
 //!
-//! Counted is the processor time of the threads that work for the page: the server's, and that of its alerts. Markers are not
-//! watched: nobody observes them until somebody opens that part of the page.
+//! The figure is the processor time of the threads that work for the page: the server's thread and
+//! the thread of its alerts. Markers are not included, because they are observed only while that
+//! part of the page is open.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,62 +16,81 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
 
-use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Promise, Report};
 
 const PROCESSES: u64 = 200;
-/// Groups, beside those of processes and their threads: such as one process has, as some have, and as all have.
+/// Groups in one process each. Groups of processes and of their threads are additional.
 const OWN: u64 = 990;
+/// Groups that are shared by [`SOME`] processes each.
 const OF_SOME: u64 = 8;
+/// Groups in all processes.
 const OF_ALL: u64 = 2;
-/// Processes that share a group which some have.
+/// Processes that share a group of [`OF_SOME`].
 const SOME: u64 = 4;
-/// A run that leaves a peak takes at least 16 µs.
+/// Duration of a run that leaves a peak, which takes at least 16 µs.
 const PEAK: Duration = Duration::from_micros(40);
-/// Looks until readers of all pools are there.
+/// Requests before the measurement, until all pools have readers.
 const WARM_UP: usize = 3;
 /// Seconds of each measurement.
 const SECONDS: usize = 15;
-/// As the page asks by itself, and as it asks with all rows.
+/// The default request of the page.
 const USUAL: &str = "live.json?window=10s&sort=wall&top=25&ptop=20";
+/// The request for all rows.
 const ALL: &str = "live.json?window=10s&sort=wall&top=all&ptop=all";
 
 /// All figures of the live page.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session =
-        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(256 << 20)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(256 << 20))
+        .start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
-    let start = |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
+    let start =
+        |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
     let body = ask(&live, ALL)?;
     let all: serde_json::Value = serde_json::from_str(&body)?;
     let total = all["groups"]["total"].as_u64().unwrap_or(0);
     ensure!(total >= OWN + OF_SOME + OF_ALL, "{total} groups are shown");
     report.put(Figure::new("live.rows", total as f64, "groups"));
-    report.put(Figure::new("live.all_rows_kib", body.len() as f64 / 1024.0, "KiB"));
+    report.put(Figure::new(
+        "live.all_rows_kib",
+        body.len() as f64 / 1024.0,
+        "KiB",
+    ));
     let [server, alerts] = cpu_pct(&live, USUAL)?;
-    report.put(Figure::new("live.cpu_pct", server + alerts, "% of a CPU").promised(Promise::AtMost(1.0)));
+    report.put(
+        Figure::new("live.cpu_pct", server + alerts, "% of a CPU").promised(Promise::AtMost(1.0)),
+    );
     report.put(Figure::new("live.cpu_pct.server", server, "% of a CPU"));
     report.put(Figure::new("live.cpu_pct.alerts", alerts, "% of a CPU"));
     let [server, alerts] = cpu_pct(&live, ALL)?;
-    report.put(Figure::new("live.cpu_pct.all_rows", server + alerts, "% of a CPU"));
+    report.put(Figure::new(
+        "live.cpu_pct.all_rows",
+        server + alerts,
+        "% of a CPU",
+    ));
     for worker in &mut workers {
         worker.child.kill().context("cannot end a child")?;
     }
     Ok(())
 }
 
-/// Names of the groups of the child of this number.
+/// Returns the names of a child's groups.
 fn names(child: u64) -> Vec<String> {
-    let own = (0..OWN).filter(|group| group % PROCESSES == child).map(|group| format!("plugin {group}"));
+    let own = (0..OWN)
+        .filter(|group| group % PROCESSES == child)
+        .map(|group| format!("plugin {group}"));
     let sets = PROCESSES / SOME;
     let of_some = (0..OF_SOME).filter(|group| group % sets == child % sets);
     let of_some = of_some.map(|group| format!("shared plugin {group}"));
-    own.chain(of_some).chain((0..OF_ALL).map(|group| format!("plugin {group} of all"))).collect()
+    own.chain(of_some)
+        .chain((0..OF_ALL).map(|group| format!("plugin {group} of all")))
+        .collect()
 }
 
-/// As the child of this number: works for its groups, again and again; in a third of its entries for so long that it leaves a
-/// peak.
+/// In a child: enters its groups repeatedly. One entry in three is long enough to leave a peak.
 pub(crate) fn enter_groups(child: u64) -> ! {
     let register = |name: String| Group::register(GroupKind::Plugin, &name);
     let groups: Vec<Group> = names(child).into_iter().map(register).collect();
@@ -87,25 +108,26 @@ pub(crate) fn enter_groups(child: u64) -> ! {
     }
 }
 
-/// Share of a processor that one who asks once a second costs: the server's thread, and that of its alerts.
-fn cpu_pct(live: &LiveServer, what: &str) -> Result<[f64; 2]> {
+/// Returns the share of a processor that a client with one request per second costs: for the
+/// server's thread, and for the thread of its alerts.
+fn cpu_pct(live: &LiveServer, request: &str) -> Result<[f64; 2]> {
     let ask_for = |seconds: usize| -> Result<()> {
         (0..seconds).try_for_each(|_| {
-            ask(live, what)?;
+            ask(live, request)?;
             std::thread::sleep(Duration::from_secs(1));
             Ok(())
         })
     };
     ask_for(WARM_UP)?;
-    let before = worked()?;
+    let before = page_cpu_ns()?;
     ask_for(SECONDS)?;
-    let after = worked()?;
+    let after = page_cpu_ns()?;
     let share = |thread: usize| (after[thread] - before[thread]) / 1e9 / SECONDS as f64 * 100.0;
     Ok([share(0), share(1)])
 }
 
-/// Nanoseconds of processor time of the threads that work for the page.
-fn worked() -> Result<[f64; 2]> {
+/// Returns the nanoseconds of processor time of the threads that work for the page.
+fn page_cpu_ns() -> Result<[f64; 2]> {
     const NAMES: [&str; 2] = ["profiler-live", "profiler-alerts"];
     let mut sums = [0.0; 2];
     for task in std::fs::read_dir("/proc/self/task")? {
@@ -121,11 +143,19 @@ fn worked() -> Result<[f64; 2]> {
     Ok(sums)
 }
 
-fn ask(live: &LiveServer, what: &str) -> Result<String> {
+fn ask(live: &LiveServer, request: &str) -> Result<String> {
     let mut stream = TcpStream::connect(live.address())?;
     let url = live.url();
-    let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/')).context("no path")?.1;
-    write!(stream, "GET /{path}{what} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", live.address())?;
+    let path = url
+        .split_once("//")
+        .and_then(|(_, rest)| rest.split_once('/'))
+        .context("no path")?
+        .1;
+    let request = format!(
+        "GET /{path}{request} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        live.address()
+    );
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;

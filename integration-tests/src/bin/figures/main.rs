@@ -1,17 +1,16 @@
-//! The promised figures: measured, printed one a line, and held against their promises.
+//! Measures the promised figures, prints one per line, and compares each with its promise.
 //!
 //! ```text
 //! cargo run --release -p integration-tests --bin figures -- record limit gather
 //! name<TAB>value<TAB>unit<TAB>promise
 //! ```
 //!
-//! Exit code 0 when every promise was kept, 1 when one was missed or could not be measured (which
-//! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
-//! takes the [`Report`], and one row in [`GROUPS`].
+//! Exit code 0: every promise was kept. 1: a promise was missed, or a figure could not be measured;
+//! stderr names it. 2: invalid arguments. A group is one module with a function that takes the
+//! [`Report`], and one row in [`GROUPS`].
 
 mod export;
 mod faults;
-mod figure;
 mod flood;
 mod gather;
 mod groups;
@@ -19,7 +18,6 @@ mod host;
 mod json;
 mod limit;
 mod live;
-mod measure;
 mod observe;
 mod open;
 mod record;
@@ -32,12 +30,12 @@ mod workers;
 
 use std::process::ExitCode;
 
-use figure::Report;
+use integration_tests::figure::Report;
 
 /// Measures and reports the figures of one group.
 type Group = fn(&mut Report) -> anyhow::Result<()>;
 
-/// All groups, in the order in which they are listed.
+/// All groups, in the order of the usage line.
 const GROUPS: &[(&str, Group)] = &[
     ("record", record::measure),
     ("limit", limit::measure),
@@ -60,13 +58,13 @@ const GROUPS: &[(&str, Group)] = &[
 static ALLOCATOR: integration_tests::counting::CountingAllocator =
     integration_tests::counting::CountingAllocator;
 
-/// The writing of JSON is part of gathering; it can be had alone as `json`.
+/// Gathering includes the writing of JSON, which is also the separate group `json`.
 fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {
     json::measure(report)?;
     gather::measure(report)
 }
 
-/// What survives the death of children and of the parent; the latter can be had alone as `recover`.
+/// Faults of children and of the parent. Recovery is also the separate group `recover`.
 fn measure_faults(report: &mut Report) -> anyhow::Result<()> {
     recover::measure(report)?;
     faults::measure(report)
@@ -88,11 +86,19 @@ fn main() -> ExitCode {
             report.failed(name, &error);
         }
     }
-    if report.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.conclude() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The groups with these names; `None` if there is no name or one is unknown.
 fn groups_named(names: &[String]) -> Option<Vec<(&'static str, Group)>> {
     let find = |name: &String| GROUPS.iter().find(|(known, _)| known == name).copied();
-    if names.is_empty() { None } else { names.iter().map(find).collect() }
+    if names.is_empty() {
+        None
+    } else {
+        names.iter().map(find).collect()
+    }
 }

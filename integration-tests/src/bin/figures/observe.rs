@@ -1,7 +1,9 @@
-//! What observers cost who is observed, and how late they hear.
+//! The cost of observers for the observed thread, and the delay until an observer receives a
+//! marker.
 //!
-//! A thread records bursts on one core; the reader thread and the observers have the others. All numbers of observers
-//! are measured in each round, so a machine that changes its pace changes all.
+//! A thread records bursts on the first core. The reader thread and the observers run on the last
+//! core. Every round measures each number of observers, so a change of the machine's speed affects
+//! all.
 
 use std::time::Duration;
 
@@ -12,8 +14,8 @@ use profiler_core::session::Features;
 use profiler_parent::Session;
 use profiler_parent::observe::{Filter, Forwarding};
 
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::{cores, median, median_ratio, monotonic_ns, ns_each, pin_to};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::{cores, median, median_ratio, monotonic_ns, ns_each, pin_to};
 
 const ROUNDS: usize = 15;
 /// Bursts per measurement, with a pause after each: about half a million markers a second.
@@ -21,11 +23,14 @@ const BURSTS: usize = 60;
 const BURST: u32 = 2_000;
 const PAUSE: Duration = Duration::from_millis(4);
 const OBSERVERS: [usize; 3] = [0, 1, 16];
-/// Markers whose way is timed.
+/// Number of markers whose delay is measured.
 const TIMED: usize = 200;
 
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).name("figures").start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .name("figures")
+        .start()?;
     let mut costs: [Vec<f64>; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (costs, count) in costs.iter_mut().zip(OBSERVERS) {
@@ -35,7 +40,11 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let [alone, ..] = &costs;
     for (with, count) in costs.iter().zip(OBSERVERS) {
         let name = format!("observers.record_cost.{count}");
-        let ratio = if count == 0 { 1.0 } else { median_ratio(with, alone) };
+        let ratio = if count == 0 {
+            1.0
+        } else {
+            median_ratio(with, alone)
+        };
         report.put(Figure::new(name, ratio, "ratio").promised(Promise::AtMost(1.05)));
     }
     report.put(Figure::new("observers.record_cost.ns", median(alone), "ns"));
@@ -44,12 +53,12 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds per marker with so many observers who want everything.
+/// Returns the nanoseconds per marker with `observers` observers that receive everything.
 fn cost_with(session: &Session, observers: usize) -> Result<f64> {
     let cores = cores();
     let last = cores.last().copied().unwrap_or(0);
     let served: Result<Vec<Forwarding>> = {
-        let _elsewhere = pin_to(last); // threads inherit it
+        let _elsewhere = pin_to(last); // new threads inherit the pin
         let observe = |_| Ok(session.observe(Filter::default())?.forward(drop)?);
         (0..observers).map(observe).collect()
     };
@@ -66,7 +75,8 @@ fn cost_with(session: &Session, observers: usize) -> Result<f64> {
     Ok(median(&bursts))
 }
 
-/// Milliseconds from a marker to its observer, of all but the slowest hundredth.
+/// Returns the milliseconds from a marker to its observer: the maximum without the slowest
+/// hundredth.
 fn latency_ms(session: &Session) -> Result<f64> {
     let observer = session.observe(Filter::default().name("timed"))?;
     let recorder = std::thread::Builder::new().spawn(|| {
@@ -79,7 +89,12 @@ fn latency_ms(session: &Session) -> Result<f64> {
     while late.len() < TIMED {
         let batch = observer.next(Duration::from_secs(20))?;
         let now = monotonic_ns() - batch.clock.start_monotonic.0 as f64;
-        late.extend(batch.markers.iter().map(|marker| (now - marker.start.0 as f64) / 1e6));
+        late.extend(
+            batch
+                .markers
+                .iter()
+                .map(|marker| (now - marker.start.0 as f64) / 1e6),
+        );
     }
     ensure!(recorder.join().is_ok(), "the recording thread panicked");
     late.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
 //! Recovery: how many bytes of pools become a profile per second, as `profiler recover` does it.
 //!
-//! Four children record 72 MiB each into pools that are files (at full speed some entries may be
-//! dropped); then the profile is written from the files, as plain JSON and compressed. The bytes are
-//! those of committed entries.
+//! Four children record 72 MiB each into pools that are files; at full speed some entries may be
+//! dropped. Then the profile is written from the files, as plain JSON and compressed. Only the
+//! bytes of committed entries count.
 
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::recover::recover;
 
-use crate::figure::{Figure, Report};
-use crate::measure::median;
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Report};
+use integration_tests::measure::median;
 
 const CHILDREN: usize = 4;
 const BYTES_EACH: u64 = 72 << 20;
 const AT_LEAST: u64 = 256 << 20;
 const RUNS: usize = 3;
-/// A million bytes, as files are counted.
+/// Bytes per megabyte.
 const MB: f64 = 1e6;
 
 /// All figures of recovery.
@@ -38,7 +38,10 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let committed = committed_bytes(pools)?;
     let too_few = (committed < AT_LEAST).then(|| format!("only {committed} bytes were recorded"));
     report.put(Figure::new("recover.pool_mb", committed as f64 / MB, "MB"));
-    for (figure, file) in [("recover.mb_s", "profile.json"), ("recover.gzip_mb_s", "profile.json.gz")] {
+    for (figure, file) in [
+        ("recover.mb_s", "profile.json"),
+        ("recover.gzip_mb_s", "profile.json.gz"),
+    ] {
         let target = place.path().join(file);
         let mut rates = Vec::new();
         for _ in 0..RUNS {
@@ -55,7 +58,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of all committed entries.
+/// Returns the bytes of all committed entries.
 fn committed_bytes(pools: &std::path::Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(pools)? {

@@ -1,8 +1,10 @@
-//! Group `symbols`: what it costs to name 100,000 distinct addresses, of this program and of the C library.
+//! Group `symbols`: the cost of names for 100,000 distinct addresses of this program and of the C
+//! library.
 //!
-//! `cold`: nothing was looked up before. `warm`: the same again, as a later capture of the same session asks. The peak of
-//! memory is that of the cold look-up, without what the program held before. `vs_addr2line`: the same
-//! addresses of this program by the `addr2line` crate over sections that are in memory already.
+//! `cold`: no address was looked up before. `warm`: the same lookup again, as a later capture of
+//! the same session does it. The peak of memory is that of the cold lookup, minus what the program
+//! held before. `vs_addr2line`: the same addresses of this program, looked up by the `addr2line`
+//! crate in sections that are already in memory.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,13 +15,13 @@ use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection, SectionKind};
 use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
 
-use crate::figure::{Figure, Report};
-use crate::measure::median;
+use integration_tests::figure::{Figure, Report};
+use integration_tests::measure::median;
 
 const ADDRESSES: usize = 100_000;
 const RUNS: usize = 5;
 
-/// A file that this process runs.
+/// A file that is mapped by this process, and addresses in its code.
 pub(crate) struct Module {
     pub(crate) path: String,
     pub(crate) build_id: Vec<u8>,
@@ -30,10 +32,16 @@ pub(crate) struct Module {
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let own = std::env::current_exe()?;
     let libc = libc_path().context("no C library in this process")?;
-    let modules = [module(&own, ADDRESSES / 2)?, module(Path::new(&libc), ADDRESSES / 2)?];
+    let modules = [
+        module(&own, ADDRESSES / 2)?,
+        module(Path::new(&libc), ADDRESSES / 2)?,
+    ];
     let distinct: usize = modules.iter().map(|module| module.addresses.len()).sum();
     let too_few = (distinct < ADDRESSES).then(|| format!("only {distinct} addresses"));
-    let (mut cold, mut warm, mut peak, mut named) = (Vec::new(), Vec::new(), 0.0_f64, 0_usize);
+    let mut cold = Vec::new();
+    let mut warm = Vec::new();
+    let mut peak = 0.0_f64;
+    let mut named = 0_usize;
     for _ in 0..RUNS {
         std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
         let before = status_kib("VmRSS:")?;
@@ -50,19 +58,33 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     put(report, "symbols.cold_s", median(&cold), "s");
     put(report, "symbols.warm_s", median(&warm), "s");
     put(report, "symbols.peak_mib", peak, "MiB");
-    put(report, "symbols.named_pct", named as f64 * 100.0 / distinct.max(1) as f64, "%");
-    let alone = |_| seconds(|| _ = std::hint::black_box(look_up(&mut Symbols::default(), &modules[..1])));
-    let ours = median(&(0..RUNS).map(alone).collect::<Vec<_>>());
-    put(report, "symbols.vs_addr2line.ratio", ours / theirs(&own, &modules[0].addresses)?, "x addr2line");
+    put(
+        report,
+        "symbols.named_pct",
+        named as f64 * 100.0 / distinct.max(1) as f64,
+        "%",
+    );
+    let alone =
+        |_| seconds(|| _ = std::hint::black_box(look_up(&mut Symbols::default(), &modules[..1])));
+    let own_seconds = median(&(0..RUNS).map(alone).collect::<Vec<_>>());
+    put(
+        report,
+        "symbols.vs_addr2line.ratio",
+        own_seconds / addr2line_seconds(&own, &modules[0].addresses)?,
+        "x addr2line",
+    );
     Ok(())
 }
 
-/// Looks all up; how many have names.
+/// Looks up all addresses. Returns how many have names.
 fn look_up(symbols: &mut Symbols, modules: &[Module]) -> usize {
-    let of = |Module { path, build_id, addresses }: &'_ Module| {
-        (path.clone(), build_id.clone(), addresses.clone())
-    };
-    let copies: Vec<_> = modules.iter().map(of).collect();
+    let copy =
+        |Module {
+             path,
+             build_id,
+             addresses,
+         }: &'_ Module| { (path.clone(), build_id.clone(), addresses.clone()) };
+    let copies: Vec<_> = modules.iter().map(copy).collect();
     let wanted: Vec<Wanted<'_>> = copies
         .iter()
         .map(|(path, build_id, addresses)| Wanted {
@@ -71,10 +93,14 @@ fn look_up(symbols: &mut Symbols, modules: &[Module]) -> usize {
         })
         .collect();
     let places = symbols.resolve_all(&wanted, &mut |_| {});
-    places.iter().flatten().filter(|place| place.is_named()).count()
+    places
+        .iter()
+        .flatten()
+        .filter(|place| place.is_named())
+        .count()
 }
 
-/// Addresses evenly over all code of a file.
+/// Returns a file with addresses that are spread evenly over its code.
 pub(crate) fn module(path: &Path, wanted: usize) -> Result<Module> {
     let bytes = std::fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
@@ -85,18 +111,30 @@ pub(crate) fn module(path: &Path, wanted: usize) -> Result<Module> {
         .collect();
     let code: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let step = usize::try_from(code)? / wanted.max(1);
-    let addresses = ranges.into_iter().flatten().step_by(step.max(1)).take(wanted).collect();
+    let addresses = ranges
+        .into_iter()
+        .flatten()
+        .step_by(step.max(1))
+        .take(wanted)
+        .collect();
     let build_id = file.build_id()?.unwrap_or_default().to_vec();
-    Ok(Module { path: path.to_string_lossy().into_owned(), build_id, addresses })
+    Ok(Module {
+        path: path.to_string_lossy().into_owned(),
+        build_id,
+        addresses,
+    })
 }
 
-fn theirs(path: &Path, addresses: &[u64]) -> Result<f64> {
+/// Returns the median of the seconds that `addr2line` needs for the addresses.
+fn addr2line_seconds(path: &Path, addresses: &[u64]) -> Result<f64> {
     let bytes = std::fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
     let section = |name: &str| -> object::Result<Vec<u8>> {
         Ok(file
             .section_by_name(name)
-            .map_or(Ok(Cow::Borrowed(&[][..])), |section| section.uncompressed_data())?
+            .map_or(Ok(Cow::Borrowed(&[][..])), |section| {
+                section.uncompressed_data()
+            })?
             .into_owned())
     };
     let sections = DwarfSections::load(|id| section(id.name()))?;
@@ -104,7 +142,8 @@ fn theirs(path: &Path, addresses: &[u64]) -> Result<f64> {
     for _ in 0..RUNS {
         let mut result = Ok(0);
         times.push(seconds(|| {
-            let dwarf: Dwarf<_> = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
+            let dwarf: Dwarf<_> =
+                sections.borrow(|section| EndianSlice::new(section, LittleEndian));
             result = with_addr2line(dwarf, addresses);
         }));
         ensure!(result? > addresses.len() / 2, "addr2line names too few");
@@ -112,7 +151,7 @@ fn theirs(path: &Path, addresses: &[u64]) -> Result<f64> {
     Ok(median(&times))
 }
 
-/// How many have names.
+/// Looks up all addresses with `addr2line`. Returns how many have names.
 fn with_addr2line(dwarf: Dwarf<EndianSlice<'_, LittleEndian>>, addresses: &[u64]) -> Result<usize> {
     let context = addr2line::Context::from_dwarf(dwarf)?;
     let mut named = 0;
@@ -120,12 +159,17 @@ fn with_addr2line(dwarf: Dwarf<EndianSlice<'_, LittleEndian>>, addresses: &[u64]
         let mut frames = context.find_frames(*address).skip_all_loads()?;
         let mut any = false;
         while let Some(frame) = frames.next()? {
-            let name =
-                frame.function.as_ref().map(|name| name.demangle().map(Cow::into_owned)).transpose()?;
+            let name = frame
+                .function
+                .as_ref()
+                .map(|name| name.demangle().map(Cow::into_owned))
+                .transpose()?;
             any |= name.is_some();
             std::hint::black_box((
                 name,
-                frame.location.and_then(|location| location.file.map(str::to_owned)),
+                frame
+                    .location
+                    .and_then(|location| location.file.map(str::to_owned)),
             ));
         }
         named += usize::from(any);
@@ -135,8 +179,12 @@ fn with_addr2line(dwarf: Dwarf<EndianSlice<'_, LittleEndian>>, addresses: &[u64]
 
 fn libc_path() -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let path = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
-    path.into_iter().find(|path| path.contains("/libc.so") || path.contains("/libc-")).map(str::to_owned)
+    let path = maps
+        .lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(5));
+    path.into_iter()
+        .find(|path| path.contains("/libc.so") || path.contains("/libc-"))
+        .map(str::to_owned)
 }
 
 #[allow(clippy::disallowed_methods)] // a stopwatch
@@ -148,6 +196,9 @@ fn seconds(body: impl FnOnce()) -> f64 {
 
 fn status_kib(key: &str) -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .context("no such line")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }

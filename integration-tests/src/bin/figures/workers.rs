@@ -1,7 +1,7 @@
-//! The children of the groups that need some: this same program, started again.
+//! The children of the groups that need some: this program, started again.
 //!
-//! `figures --child MODE ARGUMENT` is never called by hand. Each mode does one thing and says on
-//! standard output when it is ready; it ends when its standard input is closed.
+//! `figures --child MODE ARGUMENT` is internal. In each mode a child does one thing and prints a
+//! line when it is ready. It ends when its standard input is closed, or in mode `peer` at once.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -18,27 +18,30 @@ use profiler_parent::{ProfiledChild, Session};
 /// The argument that makes this program a child.
 pub(crate) const CHILD: &str = "--child";
 
-/// Runs as a child, if the arguments say so.
+/// Runs as a child if the arguments start with [`CHILD`].
 pub(crate) fn run_as_child() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some(CHILD) {
         return None;
     }
-    #[allow(clippy::disallowed_methods)] // measures what the host's own thread spends
+    #[allow(clippy::disallowed_methods)] // measures the time of the host's own thread
     let start = Instant::now();
     let _ = profiler_child::init();
     let init = start.elapsed();
-    let argument = arguments.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+    let argument = arguments
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0);
     match std::env::args().nth(2).as_deref() {
         Some("init") => println!("{}", init.as_nanos()),
         Some("fill") => fill(argument),
         Some("vary") => vary(argument),
         Some("flood") => flood(),
         Some("pace") => pace(argument),
-        Some("open") => return Some(said(crate::open::record(argument), true)),
+        Some("open") => return Some(finish(crate::open::record(argument), true)),
         Some("groups") => crate::groups::enter_some(argument),
         Some("live-groups") => crate::live::enter_groups(argument),
-        Some("peer") => return Some(said(crate::sample::work(argument), false)),
+        Some("peer") => return Some(finish(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }
     let _ = std::io::stdout().flush();
@@ -46,8 +49,9 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Ends a child; one that `waits` does so when standard input is closed.
-fn said(result: Result<()>, waits: bool) -> ExitCode {
+/// Prints a child's error, if any, and ends the child. With `waits`, it ends when standard input is
+/// closed.
+fn finish(result: Result<()>, waits: bool) -> ExitCode {
     if let Err(error) = result {
         println!("{error:#}");
         return ExitCode::FAILURE;
@@ -59,11 +63,16 @@ fn said(result: Result<()>, waits: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Records about `bytes` bytes of text markers, pacing itself so that none is dropped.
+/// Records about `bytes` bytes of text markers, slowly enough that none is dropped.
 fn fill(bytes: u64) {
     const ENTRY_BYTES: u64 = 56;
     for index in 0..bytes / ENTRY_BYTES {
-        text_marker!("fill", &category::TEST, MarkerOptions::default(), "twenty-four letters here");
+        text_marker!(
+            "fill",
+            &category::TEST,
+            MarkerOptions::default(),
+            "twenty-four letters here"
+        );
         if index % 4096 == 0 {
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
@@ -71,20 +80,33 @@ fn fill(bytes: u64) {
     println!("filled");
 }
 
-/// Records about `bytes` bytes of which no two are alike, as far as possible: markers with names of their own, and samples
-/// with stacks of their own.
+/// Records about `bytes` bytes with little repetition: each marker has a unique name, and each
+/// sample a unique stack.
 fn vary(bytes: u64) {
     const ROUND_BYTES: u64 = 56 + 24 + 8 + 16 * 8;
     let mut writer = SampleWriter::new();
     let tid = ThreadId::new(u64::from(std::process::id()));
     for index in 0..bytes / ROUND_BYTES {
-        add_untyped_marker(&format!("a name of its own {index}"), &category::TEST, MarkerOptions::default());
+        add_untyped_marker(
+            &format!("a name of its own {index}"),
+            &category::TEST,
+            MarkerOptions::default(),
+        );
         let frames: [Frame; 16] = std::array::from_fn(|depth| match depth {
             0..8 => Frame::Unknown(0x1000 + depth as u64),
             _ => Frame::Unknown(0x10_0000 + (index << 8) + depth as u64),
         });
         let at = Timestamp::now();
-        writer.sample(tid, &Sample { at, cpu_ns: Some(1), frames: &frames, cut: false, failed: false });
+        writer.sample(
+            tid,
+            &Sample {
+                at,
+                cpu_ns: Some(1),
+                frames: &frames,
+                cut: false,
+                failed: false,
+            },
+        );
         if index % 1024 == 0 {
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
@@ -92,9 +114,9 @@ fn vary(bytes: u64) {
     println!("varied");
 }
 
-/// Says something, and has the process end when standard input is closed.
-pub(crate) fn until_closed(said: &str) {
-    println!("{said}");
+/// Prints a line, and makes the process end when standard input is closed.
+pub(crate) fn until_closed(line: &str) {
+    println!("{line}");
     let _ = std::io::stdout().flush();
     let body = || {
         let _ = std::io::stdin().read(&mut [0]);
@@ -103,7 +125,7 @@ pub(crate) fn until_closed(said: &str) {
     let _ = std::thread::Builder::new().spawn(body);
 }
 
-/// Records as fast as it can until standard input is closed.
+/// Records at full speed until standard input is closed.
 fn flood() -> ! {
     until_closed("flooding");
     loop {
@@ -111,8 +133,8 @@ fn flood() -> ! {
     }
 }
 
-/// Records so many bytes per second, in entries of 1 KiB, until standard input is closed. What it
-/// could not record in time, because it did not get the processor, it does not make up for.
+/// Records `bytes_per_second` bytes per second, in entries of 1 KiB, until standard input is
+/// closed. Entries that are late because the thread did not run are skipped.
 fn pace(bytes_per_second: u64) -> ! {
     const ENTRY_BYTES: u64 = 1024;
     const LATEST: f64 = 0.02;
@@ -120,7 +142,8 @@ fn pace(bytes_per_second: u64) -> ! {
     let text = "x".repeat(1000 - 8);
     #[allow(clippy::disallowed_methods)] // a pace of wall time, not a timestamp
     let start = Instant::now();
-    let (rate, mut done) = (bytes_per_second as f64 / ENTRY_BYTES as f64, 0.0);
+    let rate = bytes_per_second as f64 / ENTRY_BYTES as f64;
+    let mut done = 0.0;
     loop {
         let due = start.elapsed().as_secs_f64() * rate;
         done = f64::max(done, due - LATEST * rate);
@@ -136,18 +159,24 @@ fn pace(bytes_per_second: u64) -> ! {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) child: ProfiledChild,
-    pub(crate) said: String,
+    pub(crate) line: String,
 }
 
-/// Starts a child in this mode and waits until it says something.
+/// Starts a child in a mode and waits for its first line.
 pub(crate) fn start(session: &Session, name: &str, mode: &str, argument: u64) -> Result<Worker> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([CHILD, mode, &argument.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .args([CHILD, mode, &argument.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = session.spawn(name, command)?;
     if !child.is_profiled() {
         bail!("{name} runs unprofiled");
     }
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut said)?;
-    Ok(Worker { child, said: said.trim().to_owned() })
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+    Ok(Worker {
+        child,
+        line: line.trim().to_owned(),
+    })
 }

@@ -1,8 +1,8 @@
-//! The code that runs in `exit` and around a fork, called in a signal handler that interrupted the
-//! allocator.
+//! Calls the code of the profiler that runs in `exit` and around a fork, in a signal handler that
+//! interrupted the allocator.
 //!
-//! `interrupted TIMES`: a thread that allocates and frees memory gets `TIMES` signals, while
-//! another thread records. Each handler also forks with the bare system call; that child records
+//! `interrupted TIMES`: a thread that allocates and frees memory gets TIMES signals, while another
+//! thread records. Each handler also forks with the bare system call. That child can record
 //! nothing. Prints how many handlers ran, and how many of them allocated.
 
 #![allow(unsafe_code)]
@@ -30,16 +30,24 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub(crate) fn run(times: u64) -> Result<()> {
     start()?;
     exits::handle(libc::SIGUSR1, handler);
-    #[allow(clippy::disallowed_methods)] // threads of the host, which hear signals
-    let (recorder, churner) = (std::thread::spawn(record), std::thread::spawn(churn));
+    #[allow(clippy::disallowed_methods)] // threads of the host, which receive signals
+    let recorder = std::thread::spawn(record);
+    #[allow(clippy::disallowed_methods)] // as above
+    let churner = std::thread::spawn(churn);
     use std::os::unix::thread::JoinHandleExt;
     for sent in 1..=times {
         // SAFETY: the thread runs until it is joined below.
         unsafe { libc::pthread_kill(churner.as_pthread_t(), libc::SIGUSR1) };
-        ensure!(until(|| HANDLED.load(Ordering::Acquire) >= sent), "handler {sent} does not come back");
+        ensure!(
+            until(|| HANDLED.load(Ordering::Acquire) >= sent),
+            "handler {sent} does not return"
+        );
     }
     STOP.store(true, Ordering::Relaxed);
-    ensure!(recorder.join().is_ok() && churner.join().is_ok(), "a thread panicked");
+    ensure!(
+        recorder.join().is_ok() && churner.join().is_ok(),
+        "a thread panicked"
+    );
     println!(
         "handled {} allocations {} strange {}",
         HANDLED.load(Ordering::Acquire),
@@ -49,7 +57,7 @@ pub(crate) fn run(times: u64) -> Result<()> {
     Ok(())
 }
 
-/// An attached pool: only such a pool is closed at an exit.
+/// Starts a session in an attached pool, because only an attached pool is closed at an exit.
 fn start() -> Result<()> {
     let params = SessionParams::default();
     let spec = PoolSpec {
@@ -86,12 +94,12 @@ fn churn() {
 }
 
 extern "C" fn handler(_: libc::c_int) {
-    let half = HANDLED.load(Ordering::Relaxed);
+    let handled = HANDLED.load(Ordering::Relaxed);
     let allocations = allocations_of(|| {
         session::pass_through_fork_handlers();
         STRANGE.fetch_add(u64::from(!fork_ends_well()), Ordering::Relaxed);
-        // The first forks happen while threads record.
-        if half >= 100 {
+        // The first forks happen while threads record, because the pool is still open.
+        if handled >= 100 {
             session::close_at_exit();
         }
     });
@@ -99,18 +107,19 @@ extern "C" fn handler(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Release);
 }
 
-/// Forks a process that tries to record and to close the pool; both must have no effect.
+/// Forks a process that tries to record and to close the pool. Returns whether neither has an
+/// effect.
 fn fork_ends_well() -> bool {
     // SAFETY: a fork without the C library's handlers, which take the allocator's lock.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if pid == 0 {
         marker!("in the fork");
         session::close_at_exit();
-        // SAFETY: ends the process; nothing of it is used afterwards.
+        // SAFETY: ends the process, so nothing is used afterwards.
         unsafe { libc::_exit(i32::from(session::is_active())) };
     }
     let mut status = -1;
     let pid = libc::pid_t::try_from(pid).unwrap_or(-1);
-    // SAFETY: waits for a process made here, into a local.
+    // SAFETY: waits for the process forked above, and writes its status to a local.
     unsafe { libc::waitpid(pid, &raw mut status, 0) == pid && status == 0 }
 }

@@ -1,6 +1,6 @@
 //! Programs with habits that the profiler must not change: `host HABIT ARGUMENT…`.
 //!
-//! Run by the tests `exits` and `own_signal`. A habit that ends by itself prints one line.
+//! Run by the tests `exits` and `own_signal`. A habit that returns prints one line.
 
 mod interrupted;
 mod own_signal;

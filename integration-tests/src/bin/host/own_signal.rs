@@ -1,8 +1,8 @@
-//! A program that handles the sampler's signal itself, and ends its own waits with it.
+//! A program that handles the signal of the sampler itself, and ends its own waits with it.
 //!
 //! `own-signal ORDER FLAGS`: the handler is installed before the profiler (`handler-first`) or
-//! after it, with `SA_RESTART` or without. A thread waits in a `read`; the signal arrives; then
-//! there is data to read. Prints the result of the `read`: `eintr` or `data`.
+//! after it, with or without `SA_RESTART`. A thread waits in a `read`, and gets the signal. After
+//! that there is data to read. Prints the result of the `read`: `eintr` or `data`.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use integration_tests::patience::until;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
-/// Which of the two comes first.
+/// Which of the two is installed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Handler,
@@ -34,17 +34,18 @@ impl std::str::FromStr for Order {
     }
 }
 
+/// The thread that reads.
 static READER: AtomicU64 = AtomicU64::new(0);
-/// Signals that the reading thread received, and signals that arrived with a mask other than the
-/// program's.
+/// Signals that the reading thread received.
 static HEARD: AtomicU64 = AtomicU64::new(0);
+/// Signals that arrived with another mask than the program's.
 static WRONGLY_MASKED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn hear(_: libc::c_int) {
     let mut mask = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a null new mask only reads the current one.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
-    // SAFETY: all zeros are a set, and the call wrote one.
+    // SAFETY: the set was zeroed, and the call above has written it.
     let blocks = |signal| unsafe { libc::sigismember(mask.as_ptr(), signal) == 1 };
     let as_asked = blocks(libc::SIGURG) && blocks(libc::SIGUSR2) && !blocks(libc::SIGUSR1);
     WRONGLY_MASKED.fetch_add(u64::from(!as_asked), Ordering::SeqCst);
@@ -58,14 +59,23 @@ pub(crate) fn run(order: Order, restarts: bool) -> Result<()> {
         install(restarts)?;
     }
     let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    session::start(
+        SessionParams {
+            features,
+            ..SessionParams::default()
+        },
+        StartOptions::default(),
+    )?;
     ensure!(session::wait_one_periodic_sampling(), "nothing is sampled");
     if order == Order::Profiler {
         install(restarts)?;
     }
-    let said = interrupt_a_read()?;
-    ensure!(WRONGLY_MASKED.load(Ordering::SeqCst) == 0, "the handler ran with another mask than its own");
-    println!("{said}");
+    let result = interrupt_a_read()?;
+    ensure!(
+        WRONGLY_MASKED.load(Ordering::SeqCst) == 0,
+        "the handler ran with another mask than its own"
+    );
+    println!("{result}");
     Ok(())
 }
 
@@ -77,14 +87,15 @@ fn install(restarts: bool) -> Result<()> {
     // SAFETY: the set is initialised.
     unsafe { libc::sigaddset(&raw mut own.sa_mask, libc::SIGUSR2) };
     // SAFETY: the handler is a static function, and the structure lives through the call.
-    ensure!(unsafe { libc::sigaction(libc::SIGURG, &raw const own, std::ptr::null_mut()) } == 0, "refused");
+    let result = unsafe { libc::sigaction(libc::SIGURG, &raw const own, std::ptr::null_mut()) };
+    ensure!(result == 0, "the handler was not installed");
     Ok(())
 }
 
 fn interrupt_a_read() -> Result<&'static str> {
     let (reader, mut writer) = std::io::pipe()?;
-    let source = reader.as_raw_fd(); // open until the writing below
-    #[allow(clippy::disallowed_methods)] // a thread of the host, which hears signals
+    let source = reader.as_raw_fd(); // open until the write below
+    #[allow(clippy::disallowed_methods)] // a thread of the host, which receives signals
     let thread = std::thread::spawn(move || {
         READER.store(profiler_core::thread::current().get(), Ordering::SeqCst);
         let mut byte = 0_u8;
@@ -94,9 +105,15 @@ fn interrupt_a_read() -> Result<&'static str> {
     ensure!(until(reads), "the thread does not read");
     // SAFETY: the thread is joined below.
     unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGURG) };
-    ensure!(until(|| HEARD.load(Ordering::SeqCst) > 0), "the signal is not heard");
-    // Either the call has ended, or it continues.
-    ensure!(until(|| thread.is_finished() || reads()), "the thread neither reads nor ends");
+    ensure!(
+        until(|| HEARD.load(Ordering::SeqCst) > 0),
+        "the signal does not arrive"
+    );
+    // The call has ended, or it continues.
+    ensure!(
+        until(|| thread.is_finished() || reads()),
+        "the thread neither reads nor ends"
+    );
     let is_over = thread.is_finished();
     writer.write_all(b"x")?;
     drop(reader);
@@ -108,7 +125,7 @@ fn interrupt_a_read() -> Result<&'static str> {
     }
 }
 
-/// Whether the reading thread waits in its `read`, as the system reports it.
+/// Returns whether the reading thread waits in its `read`, as the system reports it.
 fn reads() -> bool {
     let path = format!("/proc/self/task/{}/syscall", READER.load(Ordering::SeqCst));
     let call = std::fs::read_to_string(path).unwrap_or_default();

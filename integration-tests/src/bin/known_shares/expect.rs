@@ -1,4 +1,5 @@
-//! What the viewer must show: which function has which share of its process's samples, where its code is.
+//! What the viewer must show: the share of its process's samples that each function has, and the
+//! file and lines of its code.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use serde_json::json;
 
 use super::{PROCESSES, work};
 
-/// Percentage points by which a share may differ from the true one.
+/// Percentage points by which a share may differ from the expected one.
 const TOLERANCE: f64 = 3.0;
-/// Samples of a process, of those that its time has at the default interval of 1 ms: two cores have four
-/// processes to run, and a process that does not run is not sampled.
+/// The smallest accepted part of the samples that a process would have at the default interval of 1
+/// ms. Four processes may share two cores, and a process that does not run is not sampled.
 const LEAST_SAMPLED: f64 = 0.1;
 
 pub(crate) fn process(number: usize) -> String {
@@ -24,7 +25,7 @@ pub(crate) fn write(directory: &Path, time: Duration) -> Result<()> {
         let name = format!("known_shares::work::{name}");
         json!({ "name": name, "self": share, "file": "known_shares/work.rs", "lines": [lines.0, lines.1] })
     };
-    // Line tables, which releases are built with here, know an inlined function by its own name alone.
+    // Release builds here have line tables only. They name an inlined function without its path.
     let inlined = work::lines_of("fn inlined_loop(", 8);
     let functions = json!([
         { "name": "inlined_loop", "self": 50, "file": "known_shares/work.rs", "lines": [inlined.0, inlined.1] },
@@ -43,6 +44,9 @@ pub(crate) fn write(directory: &Path, time: Duration) -> Result<()> {
         "functions": functions,
         "callers": callers,
     });
-    std::fs::write(directory.join("expect.json"), serde_json::to_string_pretty(&expect)?)?;
+    std::fs::write(
+        directory.join("expect.json"),
+        serde_json::to_string_pretty(&expect)?,
+    )?;
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! Four processes that do work of known shares, sampled, captured in both formats.
+//! Samples four processes that do work with known shares, and captures them in both formats.
 //!
 //! ```text
 //! cargo run --release -p integration-tests --bin known_shares -- DIRECTORY SECONDS
 //! node integration-tests/viewer/shares.mjs DIRECTORY/processed.json.gz DIRECTORY/expect.json
-//! node integration-tests/viewer/shares.mjs DIRECTORY/gecko.json.gz DIRECTORY/expect.json target/release/profiler
+//! node integration-tests/viewer/shares.mjs DIRECTORY/gecko.json.gz DIRECTORY/expect.json \
+//!     target/release/profiler
 //! ```
 //!
-//! `expect.json` says which functions the viewer must show, in which files, and with which shares of the
-//! samples. The shares are those of the numbers of steps in [`work`], not measured ones.
+//! `expect.json` lists the functions that the viewer must show, with their files and their shares
+//! of the samples. The shares follow from the numbers of steps in [`work`]; they are not measured.
 
 mod expect;
 mod work;
@@ -21,7 +22,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, Session};
 
-/// Tells a child to work; the library follows.
+/// The argument that makes this program a worker. The path of the library follows it.
 const WORK: &str = "--work";
 const PROCESSES: usize = 4;
 
@@ -31,12 +32,15 @@ fn main() -> Result<()> {
         [flag, library] if flag == WORK => {
             ensure!(
                 matches!(profiler_child::init(), profiler_child::Status::Recording),
-                "it does not record"
+                "the child does not record"
             );
             work::work(Path::new(library))
         }
         [directory, seconds] => {
-            let seconds = seconds.to_str().and_then(|text| text.parse().ok()).context("how many seconds?")?;
+            let seconds = seconds
+                .to_str()
+                .and_then(|text| text.parse().ok())
+                .context("how many seconds?")?;
             run(&PathBuf::from(directory), Duration::from_secs(seconds))
         }
         _ => bail!("usage: known_shares DIRECTORY SECONDS"),
@@ -47,7 +51,10 @@ fn run(directory: &Path, time: Duration) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     let library = compile(&directory.canonicalize()?)?;
     let features = Features::STACK_WALK.with(Features::CPU);
-    let session = Session::builder().feature(features).memory_limit(ByteLimit::new(128 << 20)).start()?;
+    let session = Session::builder()
+        .feature(features)
+        .memory_limit(ByteLimit::new(128 << 20))
+        .start()?;
     let mut children = Vec::new();
     for number in 0..PROCESSES {
         let mut command = Command::new(std::env::current_exe()?);
@@ -55,21 +62,42 @@ fn run(directory: &Path, time: Duration) -> Result<()> {
         children.push(session.spawn(&expect::process(number), command)?);
     }
     std::thread::sleep(time);
-    let processed = session.capture().save(directory.join("processed.json.gz"))?;
-    session.capture().format(Format::Gecko).save(directory.join("gecko.json.gz"))?;
+    let processed = session
+        .capture()
+        .save(directory.join("processed.json.gz"))?;
+    session
+        .capture()
+        .format(Format::Gecko)
+        .save(directory.join("gecko.json.gz"))?;
     for child in &mut children {
         child.kill()?;
     }
-    println!("{} processes in {}", processed.processes.len(), processed.path.display());
+    println!(
+        "{} processes in {}",
+        processed.processes.len(),
+        processed.path.display()
+    );
     expect::write(directory, time)
 }
 
 fn compile(directory: &Path) -> Result<PathBuf> {
-    let (source, library) = (directory.join("tenths.c"), directory.join("libtenths.so"));
+    let source = directory.join("tenths.c");
+    let library = directory.join("libtenths.so");
     std::fs::write(&source, include_str!("tenths.c"))?;
-    let flags = ["-O2", "-g", "-fomit-frame-pointer", "-shared", "-fPIC", "-o"];
-    let status =
-        Command::new("cc").args(flags).arg(&library).arg(&source).status().context("no C compiler")?;
+    let flags = [
+        "-O2",
+        "-g",
+        "-fomit-frame-pointer",
+        "-shared",
+        "-fPIC",
+        "-o",
+    ];
+    let status = Command::new("cc")
+        .args(flags)
+        .arg(&library)
+        .arg(&source)
+        .status()
+        .context("no C compiler")?;
     ensure!(status.success(), "the C part does not compile");
     Ok(library)
 }

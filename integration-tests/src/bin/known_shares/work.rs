@@ -1,9 +1,11 @@
-//! Work of known shares: half in a function whose loop is inlined into it, three tenths at the bottom of a
-//! recursion, two tenths in a C library that is loaded while the program runs and has no frame pointers.
+//! Work with known shares: half in a function whose loop is inlined, three tenths at the bottom of
+//! a recursion, and two tenths in a C library that is loaded while the program runs and has no
+//! frame pointers.
 //!
-//! All three loops are the same chain of shifts, each waiting for the one before, so that equal numbers of
-//! steps take equal time whatever compiles them; of bare operators, because functions of the standard library would be
-//! inlined and have the samples. The lengths vary at random: a fixed rhythm could fall into step with the sampler.
+//! All three loops are the same chain of dependent shifts, so equal numbers of steps take equal
+//! time with any compiler. They use operators only, because functions of the standard library would
+//! be inlined and get the samples. The lengths vary at random, because a fixed rhythm could fall
+//! into step with the sampler.
 
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
@@ -11,14 +13,17 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// Steps of a tenth, on average: about 20 µs.
+/// Average number of steps per tenth of the work: about 20 µs.
 const STEPS: u64 = 20_000;
-/// How deep the recursion goes.
+/// Depth of the recursion.
 const DEPTH: u32 = 12;
 
-/// The line that `text` begins, and the one so many lines further on.
+/// Returns the number of the line that begins with `text`, and the number of the line that is
+/// `more` lines below it.
 pub(crate) fn lines_of(text: &str, more: u32) -> (u32, u32) {
-    let line = (1..).zip(include_str!("work.rs").lines()).find(|(_, line)| line.starts_with(text));
+    let line = (1..)
+        .zip(include_str!("work.rs").lines())
+        .find(|(_, line)| line.starts_with(text));
     let first = line.map_or(0, |(number, _)| number);
     (first, first + more)
 }
@@ -59,18 +64,19 @@ type TwoTenths = extern "C" fn(u64, u64) -> u64;
 #[allow(unsafe_code)]
 fn load(library: &Path) -> Result<TwoTenths> {
     let path = CString::new(library.as_os_str().as_encoded_bytes())?;
-    // SAFETY: the library was compiled from `tenths.c`, which does nothing when it is loaded.
+    // SAFETY: the library was compiled from `tenths.c`, which has no code that runs when it is
+    // loaded.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     ensure!(!handle.is_null(), "cannot load {}", library.display());
     let name: &CStr = c"two_tenths";
-    // SAFETY: the handle is of a loaded library, the name a C string.
+    // SAFETY: `handle` refers to a loaded library, and `name` is a C string.
     let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
     ensure!(!symbol.is_null(), "no two_tenths in it");
     // SAFETY: `tenths.c` defines the function with this signature, and the library stays loaded.
     Ok(unsafe { std::mem::transmute::<*mut libc::c_void, TwoTenths>(symbol) })
 }
 
-/// Works until the process is ended.
+/// Works until the process is killed.
 pub(crate) fn work(library: &Path) -> Result<()> {
     let two_tenths = load(library).context("the C part")?;
     let mut x = u64::from(std::process::id());

@@ -1,4 +1,5 @@
-//! What the viewer must show of all this, as `viewer/check.mjs` reads it.
+//! Builds the expectation that `viewer/check.mjs` reads: what the viewer must show of the
+//! recording.
 
 use profiler_core::marker::schema::GraphColor;
 use profiler_parent::CaptureReport;
@@ -8,7 +9,7 @@ use crate::parent::{EVERYTHING, PARENT, VICTIM};
 use crate::record::{CATEGORIES, FOR_ANOTHER, HELPER, TEXTS};
 use crate::types::{FORMATS, PLACES};
 
-/// Everything that the profile must hold; only the process numbers come from the run.
+/// Returns everything that the profile must hold. Only the process numbers come from the run.
 pub(crate) fn expectation(report: &CaptureReport) -> Value {
     let mut processes = [parent(), everything(), victim()];
     for (process, captured) in processes.iter_mut().zip(&report.processes) {
@@ -73,7 +74,7 @@ fn everything() -> Value {
     json!({ "name": EVERYTHING, "threads": ["GeckoMain", HELPER], "markers": markers, "complete": true })
 }
 
-/// The open scope is not there: only its end would have recorded it.
+/// The open scope is not expected, because a scope is recorded when it ends.
 fn victim() -> Value {
     json!({
         "name": VICTIM,
@@ -95,7 +96,11 @@ fn schemas() -> Vec<Value> {
         json!("Text"),
         json!("ProfilerLosses"),
     ];
-    schemas.extend(PLACES.iter().map(|(name, _)| json!({ "name": name, "fields": ["Number"] })));
+    schemas.extend(
+        PLACES
+            .iter()
+            .map(|(name, _)| json!({ "name": name, "fields": ["Number"] })),
+    );
     schemas
 }
 
@@ -103,19 +108,43 @@ fn labels() -> Vec<Value> {
     let label = |process: &str, marker: &str, kind: &str, label: &str, count: usize| json!({ "process": process, "marker": marker, "kind": kind, "label": label, "count": count });
     let mut labels = vec![
         label(EVERYTHING, "labels", "chart", "chart: first", 1),
-        label(EVERYTHING, "labels", "tooltip", "tooltip: labels, second", 1),
+        label(
+            EVERYTHING,
+            "labels",
+            "tooltip",
+            "tooltip: labels, second",
+            1,
+        ),
         label(EVERYTHING, "labels", "table", "table: second 7", 1),
         label(EVERYTHING, "text", "table", "some text", 1),
         label(EVERYTHING, "scope with text", "table", "its text", 1),
-        label(PARENT, "Incomplete process", "table", "victim: recovered: crashed with signal 9 (SIGKILL)", 1),
-        label(EVERYTHING, "Entries lost", "table", "0 evicted, 1 dropped", 1),
+        label(
+            PARENT,
+            "Incomplete process",
+            "table",
+            "victim: recovered: crashed with signal 9 (SIGKILL)",
+            1,
+        ),
+        label(
+            EVERYTHING,
+            "Entries lost",
+            "table",
+            "0 evicted, 1 dropped",
+            1,
+        ),
     ];
     let named = |category: &profiler_core::marker::Category| {
         label(EVERYTHING, "category", "table", category.name(), 3)
     };
     labels.extend(CATEGORIES.iter().map(named));
     let coloured = |(number, color): (usize, &GraphColor)| {
-        label(EVERYTHING, "graphs", "table", &format!("{}: {number}", color.name()), 1)
+        label(
+            EVERYTHING,
+            "graphs",
+            "table",
+            &format!("{}: {number}", color.name()),
+            1,
+        )
     };
     labels.extend(GraphColor::ALL.iter().enumerate().map(coloured));
     labels
@@ -123,9 +152,16 @@ fn labels() -> Vec<Value> {
 
 fn fields() -> Vec<Value> {
     let field = |marker: &str, field: &str, value: &str| json!({ "process": EVERYTHING, "marker": marker, "field": field, "value": value });
-    let mut fields: Vec<_> = FORMATS.iter().map(|(key, _, shown)| field("formats", key, shown)).collect();
+    let mut fields: Vec<_> = FORMATS
+        .iter()
+        .map(|(key, _, shown)| field("formats", key, shown))
+        .collect();
     fields.push(field("labels", "Good", "true"));
     fields.push(field("labels", "Note", "a note"));
-    fields.extend(TEXTS[1..].iter().map(|text| field("texts", "Details", text)));
+    fields.extend(
+        TEXTS[1..]
+            .iter()
+            .map(|text| field("texts", "Details", text)),
+    );
     fields
 }

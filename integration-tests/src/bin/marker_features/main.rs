@@ -1,12 +1,12 @@
-//! Records every marker feature in several processes, for the real viewer to look at.
+//! Records every marker feature in several processes, as input for the real viewer.
 //!
 //! ```text
 //! cargo run --release -p integration-tests --bin marker_features -- OUT.json EXPECT.json
 //! node integration-tests/viewer/check.mjs OUT.json EXPECT.json
 //! ```
 //!
-//! EXPECT says what was recorded and how the viewer is to show it. Its numbers and texts are written
-//! down beside the recording calls ([`record`], [`types`]); nothing is read back from the profile.
+//! `EXPECT.json` lists what was recorded and how the viewer must show it. Its numbers and texts
+//! stand beside the recording calls ([`record`], [`types`]); they are not read from the profile.
 
 mod expect;
 mod parent;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// Tells a child what to be.
+/// The argument that makes this program a child. The child's role follows it.
 const ROLE: &str = "--role";
 
 fn main() -> Result<()> {
@@ -26,7 +26,9 @@ fn main() -> Result<()> {
         [flag, role] if flag == ROLE && role == parent::EVERYTHING => record::everything(),
         [flag, role] if flag == ROLE && role == parent::VICTIM => record::victim(),
         [out, expect] => parent::run(Path::new(out), Path::new(expect), None),
-        [out, expect, gecko] => parent::run(Path::new(out), Path::new(expect), Some(Path::new(gecko))),
+        [out, expect, gecko] => {
+            parent::run(Path::new(out), Path::new(expect), Some(Path::new(gecko)))
+        }
         _ => bail!("usage: marker_features OUT.json EXPECT.json [GECKO.json]"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the children record. [`super::expect`] says what must come of it.
+//! What the children record. [`super::expect`] lists the expected result.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::thread::Builder;
@@ -9,7 +9,8 @@ use profiler_child::{Status, marker, scope, text_marker};
 use profiler_core::counter::Counter;
 use profiler_core::marker::schema::{CategoryColor, GraphColor};
 use profiler_core::marker::{
-    Category, MarkerOptions, MarkerTiming, add_marker, add_text_marker, add_untyped_marker, category,
+    Category, MarkerOptions, MarkerTiming, add_marker, add_text_marker, add_untyped_marker,
+    category,
 };
 use profiler_core::thread;
 use profiler_core::time::Timestamp;
@@ -46,24 +47,33 @@ static MEMORY: Counter = Counter::new("Cache", "Memory", "Bytes in the cache");
 static BANDWIDTH: Counter = Counter::new("Read", "Bandwidth", "Bytes read");
 static OTHER: Counter = Counter::new("Jobs", "Work", "Jobs that are waiting");
 
-/// Texts that must arrive as they are.
-pub(crate) const TEXTS: [&str; 5] =
-    ["", "line\nbreak", "\u{1F980} \"\\ \u{7f} \u{0}", "</script>", "ünïcödé"];
-/// Markers on the helper thread, recorded by another one.
+/// Texts that must arrive unchanged.
+pub(crate) const TEXTS: [&str; 5] = [
+    "",
+    "line\nbreak",
+    "\u{1F980} \"\\ \u{7f} \u{0}",
+    "</script>",
+    "ünïcödé",
+];
+/// Number of markers that another thread records on the helper thread.
 pub(crate) const FOR_ANOTHER: u64 = 3;
 /// A thread name that is not ASCII.
 pub(crate) const HELPER: &str = "Helfer \u{2192} 2";
 
-/// Waits until the parent says that it goes on; `false` if it is over.
+/// Reports a step and waits for the parent's request. Returns `false` if the parent has closed the
+/// pipe.
 fn step(name: &str) -> Result<bool> {
     writeln!(io::stdout(), "{name}")?;
     Ok(io::stdin().lock().read_line(&mut String::new())? > 0)
 }
 
-/// Records for the parent, or not at all.
+/// Joins the parent's session. Fails if the child does not record.
 fn init() -> Result<()> {
     let status = profiler_child::init();
-    ensure!(matches!(status, Status::Recording), "not recording: {status:?}");
+    ensure!(
+        matches!(status, Status::Recording),
+        "not recording: {status:?}"
+    );
     Ok(())
 }
 
@@ -92,7 +102,11 @@ pub(crate) fn victim() -> Result<()> {
     for _ in 0..1000 {
         marker!("before the end");
     }
-    marker!("never ended", &category::TEST, MarkerOptions::interval_start());
+    marker!(
+        "never ended",
+        &category::TEST,
+        MarkerOptions::interval_start()
+    );
     let _scope = scope!("open scope");
     step("recorded")?;
     Ok(())
@@ -101,15 +115,29 @@ pub(crate) fn victim() -> Result<()> {
 fn plain() {
     marker!("untyped");
     marker!("untyped", &category::TEST);
-    text_marker!("text", &category::TEST, MarkerOptions::default(), "some text");
+    text_marker!(
+        "text",
+        &category::TEST,
+        MarkerOptions::default(),
+        "some text"
+    );
     for text in TEXTS {
         add_text_marker("texts", &category::TEST, MarkerOptions::default(), text);
     }
     for number in 0..3 {
-        add_untyped_marker(&format!("dynamic {number}"), &category::TEST, MarkerOptions::default());
+        add_untyped_marker(
+            &format!("dynamic {number}"),
+            &category::TEST,
+            MarkerOptions::default(),
+        );
     }
     let long = "long ".repeat(2000);
-    add_text_marker("long text", &category::TEST, MarkerOptions::default(), &long);
+    add_text_marker(
+        "long text",
+        &category::TEST,
+        MarkerOptions::default(),
+        &long,
+    );
 }
 
 fn timings() {
@@ -121,10 +149,26 @@ fn timings() {
     record(MarkerTiming::InstantAt(start));
     record(MarkerTiming::Interval(start, end));
     record(MarkerTiming::IntervalUntilNowFrom(start));
-    marker!("start and end", &category::TIMER, MarkerOptions::interval_start());
-    marker!("start and end", &category::TIMER, MarkerOptions::interval_end());
-    marker!("unfinished", &category::TIMER, MarkerOptions::interval_start());
-    marker!("end without start", &category::TIMER, MarkerOptions::interval_end());
+    marker!(
+        "start and end",
+        &category::TIMER,
+        MarkerOptions::interval_start()
+    );
+    marker!(
+        "start and end",
+        &category::TIMER,
+        MarkerOptions::interval_end()
+    );
+    marker!(
+        "unfinished",
+        &category::TIMER,
+        MarkerOptions::interval_start()
+    );
+    marker!(
+        "end without start",
+        &category::TIMER,
+        MarkerOptions::interval_end()
+    );
 }
 
 fn scopes() {
@@ -138,17 +182,33 @@ fn typed() {
     marker!("formats", &category::TEST, now, &Formats::new());
     for (good, note) in [(true, None), (false, Some("a note"))] {
         let what = if good { "first" } else { "second" };
-        marker!("labels", &category::TEST, now, &Labels { what, good, note, secret: 7 });
+        marker!(
+            "labels",
+            &category::TEST,
+            now,
+            &Labels {
+                what,
+                good,
+                note,
+                secret: 7
+            }
+        );
     }
     let start = Timestamp::now();
     for (number, color) in (0..).zip(GraphColor::ALL) {
         let until_now = MarkerOptions::interval_until_now_from(start);
-        let (line, filled) = (f64::from(number) / 2.0, 5 - number as i32);
+        let line = f64::from(number) / 2.0;
+        let filled = 5 - number as i32;
         marker!(
             "graphs",
             &category::TEST,
             until_now,
-            &Graphs { bar: number, line, filled, color: color.name() }
+            &Graphs {
+                bar: number,
+                line,
+                filled,
+                color: color.name()
+            }
         );
     }
 }
@@ -170,7 +230,12 @@ fn colours() {
     for category in &CATEGORIES {
         for subcategory in 0..3 {
             let pair = category.sub(subcategory);
-            add_marker("category", pair, MarkerOptions::default(), &InCategory { subcategory });
+            add_marker(
+                "category",
+                pair,
+                MarkerOptions::default(),
+                &InCategory { subcategory },
+            );
         }
     }
 }
@@ -182,19 +247,23 @@ fn counters() {
     OTHER.set(3);
 }
 
-/// A thread with a name of its own, which gets markers from another thread while it lives.
+/// Starts a thread with its own name and records markers on it from this thread while it runs.
 fn helper() -> Result<()> {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (id_sender, id_receiver) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let helper = Builder::new().name("helper".into()).spawn(move || {
         thread::register(HELPER);
         marker!("own");
-        let _ = tell.send(thread::current());
+        let _ = id_sender.send(thread::current());
         let _ = ended.recv();
     })?;
-    let helper_id = told.recv()?;
+    let helper_id = id_receiver.recv()?;
     for _ in 0..FOR_ANOTHER {
-        marker!("for another", &category::TEST, MarkerOptions::default().on_thread(helper_id));
+        marker!(
+            "for another",
+            &category::TEST,
+            MarkerOptions::default().on_thread(helper_id)
+        );
     }
     drop(end);
     helper.join().map_err(|_| anyhow!("the helper panicked"))

@@ -1,4 +1,4 @@
-//! Payload types that together use everything a schema can say.
+//! Payload types that together use every feature of a schema.
 
 use profiler_core::ids::ThreadId;
 use profiler_core::marker::ProfilerMarker;
@@ -11,7 +11,11 @@ use serde::Serialize;
 pub(crate) const FORMATS: [(&str, Format, &str); 21] = [
     ("url", Format::Url, "https://example.org/?q=\"ä\""),
     ("file_path", Format::FilePath, "/usr/share/dict/words"),
-    ("sanitized", Format::SanitizedString, "removed before sharing"),
+    (
+        "sanitized",
+        Format::SanitizedString,
+        "removed before sharing",
+    ),
     ("string", Format::String, "quotes \" and \\ and \u{1F980}"),
     ("unique", Format::UniqueString, "stored once"),
     ("flow", Format::FlowId, "beef"),
@@ -92,14 +96,19 @@ impl ProfilerMarker for Formats {
     const TYPE_NAME: &'static str = "Formats";
 
     fn schema() -> MarkerSchema {
-        let columns = [TableColumn::new("Name", Format::String), TableColumn::new("Size", Format::Bytes)];
+        let columns = [
+            TableColumn::new("Name", Format::String),
+            TableColumn::new("Size", Format::Bytes),
+        ];
         let schema = MarkerSchema::in_chart_and_table(Self::TYPE_NAME);
-        let schema = FORMATS.iter().fold(schema, |schema, (key, format, _)| schema.key_format(*key, *format));
+        let schema = FORMATS.iter().fold(schema, |schema, (key, format, _)| {
+            schema.key_format(*key, *format)
+        });
         schema.key_label_format("rows", "A table", FieldFormat::table(columns))
     }
 }
 
-/// Every place, and the name of the type that is shown there.
+/// Every location, and the name of the type that is shown there.
 pub(crate) const PLACES: [(&str, Location); 8] = [
     ("InMarkerChart", Location::MarkerChart),
     ("InMarkerTable", Location::MarkerTable),
@@ -111,7 +120,7 @@ pub(crate) const PLACES: [(&str, Location); 8] = [
     ("InStackChart", Location::StackChart),
 ];
 
-/// A type that is shown at one place only.
+/// A type that is shown at one location only.
 #[derive(Debug, Serialize)]
 pub(crate) struct At<const PLACE: usize> {
     pub(crate) number: u32,
@@ -129,8 +138,8 @@ impl<const PLACE: usize> ProfilerMarker for At<PLACE> {
     }
 }
 
-/// A different label at every place, a field that is hidden, one that is not searched, one that
-/// may be missing, and a static text.
+/// A different label at every location, a hidden field, a field that is not searched, an optional
+/// field, and a static text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Labels {
     pub(crate) what: &'static str,
@@ -148,7 +157,11 @@ impl ProfilerMarker for Labels {
             .tooltip_label("tooltip: {marker.name}, {marker.data.what}")
             .table_label("table: {marker.data.what} {marker.data.secret}")
             .key_label_format("what", "What", Format::String)
-            .field(MarkerField::new("good", Format::String).label("Good").not_searchable())
+            .field(
+                MarkerField::new("good", Format::String)
+                    .label("Good")
+                    .not_searchable(),
+            )
             .key_label_format("note", "Note", Format::String)
             .field(MarkerField::new("secret", Format::Integer).hidden())
             .static_label_value("Description", "A marker with a label for every place")
@@ -182,7 +195,7 @@ impl ProfilerMarker for Graphs {
     }
 }
 
-/// Shows its category.
+/// A type whose label shows its category.
 #[derive(Debug, Serialize)]
 pub(crate) struct InCategory {
     pub(crate) subcategory: u16,
@@ -192,10 +205,8 @@ impl ProfilerMarker for InCategory {
     const TYPE_NAME: &'static str = "InCategory";
 
     fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME).table_label("{marker.category}").key_label_format(
-            "subcategory",
-            "Subcategory",
-            Format::Integer,
-        )
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+            .table_label("{marker.category}")
+            .key_label_format("subcategory", "Subcategory", Format::Integer)
     }
 }

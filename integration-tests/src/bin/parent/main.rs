@@ -1,12 +1,14 @@
 //! A parent for tests in which the parent itself is killed or stopped.
 //!
-//! `parent LIMIT POOLS [IGNORED…]`: starts a session with that memory limit, its pools in the
-//! directory POOLS unless that is `-`, and says `ok DIRECTORY` (or `ok -`). Then each line on
-//! standard input is a command, answered with one line, `ok…` or `error …`:
+//! Started by `integration_tests::process_tree`.
+//!
+//! `parent LIMIT POOLS [IGNORED…]` starts a session with this memory limit, with its pools in the
+//! directory POOLS unless that is `-`, and prints `ok DIRECTORY` (or `ok -`). After that, each line
+//! on standard input is a command, which is answered with one line, `ok…` or `error …`:
 //!
 //! ```text
 //! spawn NAME IN OUT PROGRAM [ARGUMENT…]   starts a child with these standard streams: ok PID
-//! connected COUNT                         waits until so many children are connected
+//! connected COUNT                         waits until COUNT children are connected
 //! acknowledge THREADS OUT                 see `integration_tests::acks`
 //! text TEXT                               records a text
 //! capture FILE                            saves a profile
@@ -34,17 +36,26 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let limit = arguments.next().context("which limit?")?.parse()?;
     let pools = arguments.next().context("where are the pools?")?;
-    let mut builder =
-        Session::builder().features(Features::NONE).name("parent").memory_limit(ByteLimit::new(limit));
+    let mut builder = Session::builder()
+        .features(Features::NONE)
+        .name("parent")
+        .memory_limit(ByteLimit::new(limit));
     if pools != "-" {
         builder = builder.pool_directory(pools);
     }
     let session = builder.start()?;
-    let directory = session.pool_directory().map_or("-".to_owned(), |path| path.display().to_string());
+    let directory = session
+        .pool_directory()
+        .map_or("-".to_owned(), |path| path.display().to_string());
     say(&format!("ok {directory}"))?;
-    let mut parent = Parent { session: Some(session), children: Vec::new() };
+    let mut parent = Parent {
+        session: Some(session),
+        children: Vec::new(),
+    };
     for line in std::io::stdin().lock().lines() {
-        say(&parent.obey(&line?).unwrap_or_else(|error| format!("error {error:#}")))?;
+        say(&parent
+            .obey(&line?)
+            .unwrap_or_else(|error| format!("error {error:#}")))?;
     }
     Ok(())
 }
@@ -59,9 +70,12 @@ impl Parent {
             ["connected", count] => self.connected(count.parse()?)?,
             ["acknowledge", threads, out] => acks::flood(threads.parse()?, &append(out)?)?,
             ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
-            ["capture", file] => {
-                drop(self.session()?.capture().format(profiler_parent::Format::Gecko).save(file)?)
-            }
+            ["capture", file] => drop(
+                self.session()?
+                    .capture()
+                    .format(profiler_parent::Format::Gecko)
+                    .save(file)?,
+            ),
             ["end"] => self.session = None,
             _ => bail!("unknown: {line}"),
         }
@@ -88,7 +102,10 @@ impl Parent {
         let session = self.session()?;
         let connected = || {
             let all = session.processes();
-            all.iter().filter(|process| process.state == ProcessState::Connected).count() == count
+            all.iter()
+                .filter(|process| process.state == ProcessState::Connected)
+                .count()
+                == count
         };
         ensure!(patience::until(connected), "not all connect");
         Ok(())

@@ -1,13 +1,14 @@
-//! The children of the soak: they write, are stopped for a while, are killed and judged, and replaced.
+//! The children of the soak test. They record, are stopped for a while, are killed and checked, and
+//! are replaced.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use anyhow::ensure;
 use integration_tests::kills::board::{Board, Said};
-use integration_tests::kills::chance::Chance;
 use integration_tests::kills::found;
 use integration_tests::kills::judge::Tally;
+use integration_tests::kills::rng::Rng;
 use integration_tests::kills::wave::{pool_of, signal};
 use integration_tests::kills::wild::Nature;
 use profiler_parent::{ProfiledChild, Session};
@@ -18,29 +19,36 @@ struct Member {
     name: String,
     board: Board,
     child: ProfiledChild,
-    /// When it goes on, if it is stopped.
+    /// When the child is continued, if it is stopped.
     stopped_until: Option<Duration>,
 }
 
-/// All children that live, and what became of those that do not.
+/// All running children, and the results of the killed ones.
 #[derive(Debug)]
 pub(crate) struct Crew {
     members: Vec<Member>,
     threads: u32,
     started: u64,
-    /// What all kills showed.
+    /// The results of all kills.
     pub(crate) tally: Tally,
-    /// Entries after which children that are dead went on.
+    /// Entries of killed children whose recording call had returned.
     pub(crate) returned: u64,
-    chance: Chance,
+    chance: Rng,
 }
 
 impl Crew {
     /// Starts `children` children.
     pub(crate) fn start(session: &Session, children: usize, threads: u32) -> anyhow::Result<Self> {
-        let chance = Chance::new(Chance::seed());
+        let chance = Rng::new(Rng::seed());
         let members = Vec::with_capacity(children);
-        let mut crew = Self { members, threads, started: 0, tally: Tally::default(), returned: 0, chance };
+        let mut crew = Self {
+            members,
+            threads,
+            started: 0,
+            tally: Tally::default(),
+            returned: 0,
+            chance,
+        };
         for _ in 0..children {
             crew.add(session)?;
         }
@@ -54,15 +62,21 @@ impl Crew {
             big: self.chance.once_in(2),
             fleeting: self.chance.once_in(4),
         };
-        let (name, board) = (format!("wild-{}", self.started), Board::create()?);
+        let name = format!("wild-{}", self.started);
+        let board = Board::create()?;
         let child = session.spawn(&name, nature.command(&std::env::current_exe()?, &board)?)?;
         ensure!(child.is_profiled(), "{name} runs unprofiled");
         self.started += 1;
-        self.members.push(Member { name, board, child, stopped_until: None });
+        self.members.push(Member {
+            name,
+            board,
+            child,
+            stopped_until: None,
+        });
         Ok(())
     }
 
-    /// Kills one child, judges it, and starts another.
+    /// Kills one child, checks its pool, and starts another child.
     pub(crate) fn replace_one(&mut self, session: &Session) -> anyhow::Result<()> {
         let place = self.chance.below(self.members.len() as u64) as usize;
         let member = self.members.swap_remove(place);
@@ -70,9 +84,11 @@ impl Crew {
         self.add(session)
     }
 
-    /// Kills and judges all.
+    /// Kills and checks all children.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
-        std::mem::take(&mut self.members).into_iter().try_for_each(|member| self.kill(member))
+        std::mem::take(&mut self.members)
+            .into_iter()
+            .try_for_each(|member| self.kill(member))
     }
 
     fn kill(&mut self, mut member: Member) -> anyhow::Result<()> {
@@ -80,7 +96,11 @@ impl Crew {
         let pool = pool_of(pid);
         member.child.kill()?;
         let status = member.child.wait()?.signal();
-        ensure!(status == Some(libc::SIGKILL), "{} ended by itself: {status:?}", member.name);
+        ensure!(
+            status == Some(libc::SIGKILL),
+            "{} was not ended by SIGKILL: {status:?}",
+            member.name
+        );
         let said = member.board.read()?;
         self.tally.kills += 1;
         self.returned += said.iter().map(|said| said.returned).sum::<u64>();
@@ -90,7 +110,8 @@ impl Crew {
                 Err(error) => self.tally.complain(format!("{}: {error:#}", member.name)),
             },
             None if said.iter().any(|said| said.begun > 0) => {
-                self.tally.complain(format!("{}: its pool is not to be found", member.name));
+                self.tally
+                    .complain(format!("{}: its pool was not found", member.name));
             }
             None => self.tally.before_first += 1,
         }
@@ -106,7 +127,7 @@ impl Crew {
         }
     }
 
-    /// Lets those go on whose time has come.
+    /// Continues the stopped children whose time is over.
     pub(crate) fn wake(&mut self, now: Duration) {
         for member in &mut self.members {
             if member.stopped_until.is_some_and(|until| until <= now) {
@@ -116,8 +137,11 @@ impl Crew {
         }
     }
 
-    /// What all children that live have said by now.
-    pub(crate) fn said(&self) -> anyhow::Result<Vec<(String, Vec<Said>)>> {
-        self.members.iter().map(|member| Ok((member.name.clone(), member.board.read()?))).collect()
+    /// Returns what all running children have reported so far.
+    pub(crate) fn reports(&self) -> anyhow::Result<Vec<(String, Vec<Said>)>> {
+        self.members
+            .iter()
+            .map(|member| Ok((member.name.clone(), member.board.read()?)))
+            .collect()
     }
 }

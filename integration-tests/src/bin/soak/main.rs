@@ -1,14 +1,16 @@
-//! Hours of what an application's worst day would be: children that flood, are stopped, paused, killed
-//! and replaced, while captures are taken and everything is watched.
+//! The soak test: for hours, children record at full speed, are stopped, paused, killed and
+//! replaced, while captures are taken and resources are watched.
 //!
 //! ```text
-//! cargo run --release -p integration-tests --bin soak -- --hours H --children N --threads T --kill-every MS
+//! cargo run --release -p integration-tests --bin soak -- \
+//!     --hours H --children N --threads T --kill-every MS
 //! ```
 //!
-//! A line a minute, a verdict at the end. Exit code 0 if nothing was lost uncounted, the limit was never
-//! exceeded, every capture was in order and nothing grew (the rules stand in `watch`); 1 otherwise; 2 for
-//! arguments that make no sense. Children differ: [`crew`]; profiles are checked by a process of their
-//! own: [`mod@verify`].
+//! The program prints a line per minute and a verdict at the end. Exit code 0: no entry was lost
+//! without being counted, the limit was never exceeded, every capture was correct, and no resource
+//! grew (`watch` states the rules). 1: one of these is violated, or the run failed. 2: invalid
+//! arguments. The children differ from each other, see [`crew`]. Profiles are checked in a separate
+//! process, see [`mod@verify`].
 
 mod crew;
 mod options;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crew::Crew;
-use integration_tests::kills::chance::Chance;
+use integration_tests::kills::rng::Rng;
 use integration_tests::kills::wild;
 use integration_tests::marks;
 use integration_tests::patience::Stopwatch;
@@ -30,10 +32,10 @@ use profiler_parent::core::session::Features;
 use verify::{Bounds, verify};
 use watch::Watch;
 
-/// Pause between two looks at what is due.
+/// Pause between two rounds of the main loop.
 const TICK: Duration = Duration::from_millis(5);
 const LINE_EVERY: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const READ_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
 const STOP_EVERY: Duration = Duration::from_millis(900);
 const PAUSE_EVERY: Duration = Duration::from_millis(2_300);
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Something that is done at intervals.
+/// An action that is performed at intervals.
 #[derive(Debug)]
 struct Due {
     every: Duration,
@@ -81,18 +83,18 @@ impl Due {
     }
 }
 
-/// The whole of it.
+/// The state of the soak test.
 struct Soak {
     options: Options,
     session: Session,
     crew: Crew,
     watch: Watch,
     clock: Stopwatch,
-    chance: Chance,
+    chance: Rng,
     directory: tempfile::TempDir,
     captures: u64,
     pauses: u64,
-    /// The parent's own entries.
+    /// Number of entries that the parent has recorded.
     own: u64,
     complaints: Vec<String>,
 }
@@ -110,7 +112,7 @@ impl Soak {
             crew,
             watch: Watch::default(),
             clock: Stopwatch::start(),
-            chance: Chance::new(Chance::seed()),
+            chance: Rng::new(Rng::seed()),
             directory: tempfile::tempdir()?,
             captures: 0,
             pauses: 0,
@@ -121,8 +123,10 @@ impl Soak {
 
     fn run(mut self) -> anyhow::Result<bool> {
         let mut kills = Due::every(self.options.kill_every);
-        let [mut lines, mut looks, mut sweeps] = [LINE_EVERY, LOOK_EVERY, SWEEP_EVERY].map(Due::every);
-        let [mut stops, mut pauses, mut captures] = [STOP_EVERY, PAUSE_EVERY, CAPTURE_EVERY].map(Due::every);
+        let [mut lines, mut readings, mut sweeps] =
+            [LINE_EVERY, READ_EVERY, SWEEP_EVERY].map(Due::every);
+        let [mut stops, mut pauses, mut captures] =
+            [STOP_EVERY, PAUSE_EVERY, CAPTURE_EVERY].map(Due::every);
         loop {
             let now = self.clock.elapsed();
             if now >= self.options.time {
@@ -135,7 +139,8 @@ impl Soak {
                 self.crew.replace_one(&self.session)?;
             }
             if stops.is_due(now) {
-                self.crew.stop_one(now + self.chance.time_below(Duration::from_millis(600)));
+                self.crew
+                    .stop_one(now + self.chance.time_below(Duration::from_millis(600)));
             }
             if pauses.is_due(now) {
                 self.pause();
@@ -146,11 +151,11 @@ impl Soak {
             if sweeps.is_due(now) {
                 self.watch.sweep(&self.session, self.options.limit);
             }
-            if looks.is_due(now) {
-                self.watch.look();
+            if readings.is_due(now) {
+                self.watch.read();
             }
             if lines.is_due(now) {
-                self.say();
+                self.print_line();
             }
             std::thread::sleep(TICK);
         }
@@ -163,27 +168,30 @@ impl Soak {
         self.pauses += 1;
     }
 
-    /// Captures, and has the profile checked against what the children said before and after.
+    /// Takes a capture, and checks the profile against the children's reports from before and after
+    /// it.
     fn capture(&mut self) -> anyhow::Result<()> {
-        let before = self.crew.said()?;
+        let before = self.crew.reports()?;
         let report = self
             .session
             .capture()
             .format(profiler_parent::Format::Gecko)
             .save(self.directory.path().join("profile.json"))?;
-        let after = self.crew.said()?;
+        let after = self.crew.reports()?;
         let mut bounds = Bounds::default();
         for ((name, before), (_, after)) in before.iter().zip(&after) {
             bounds.add(name, before, after);
         }
         self.captures += 1;
         let broken = verify(&report.path, &bounds)?;
-        self.complaints.extend(broken.map(|why| format!("capture {}: {why}", self.captures)));
+        self.complaints
+            .extend(broken.map(|why| format!("capture {}: {why}", self.captures)));
         Ok(())
     }
 
-    fn say(&mut self) {
-        let (look, tally) = (self.watch.look(), &self.crew.tally);
+    fn print_line(&mut self) {
+        let reading = self.watch.read();
+        let tally = &self.crew.tally;
         let held = self.watch.sweep(&self.session, self.options.limit);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         println!(
@@ -203,28 +211,40 @@ impl Soak {
             tally.broken,
             self.captures,
             self.pauses,
-            mib(look.resident),
-            look.descriptors,
-            look.threads,
+            mib(reading.resident),
+            reading.descriptors,
+            reading.threads,
             mib(held),
             mib(self.options.limit),
             mib(self.watch.peak),
         );
     }
 
-    /// Ends it, and says how it was.
+    /// Ends the run and prints the verdict.
     fn conclude(mut self) -> anyhow::Result<bool> {
         self.capture()?;
         self.crew.end()?;
-        self.say();
+        self.print_line();
         let mut complaints = std::mem::take(&mut self.complaints);
         complaints.extend(std::mem::take(&mut self.crew.tally.complaints));
         complaints.extend(self.watch.complaints());
         if self.watch.peak > self.options.limit {
-            complaints.push(format!("{} bytes of {} were held", self.watch.peak, self.options.limit));
+            complaints.push(format!(
+                "{} bytes of {} were held",
+                self.watch.peak, self.options.limit
+            ));
         }
-        complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
-        println!("verdict: {}", if complaints.is_empty() { "in order" } else { "BROKEN" });
+        complaints
+            .iter()
+            .for_each(|complaint| eprintln!("{complaint}"));
+        println!(
+            "verdict: {}",
+            if complaints.is_empty() {
+                "in order"
+            } else {
+                "BROKEN"
+            }
+        );
         Ok(complaints.is_empty())
     }
 }

@@ -1,23 +1,23 @@
-//! The command line of the soak.
+//! The command line of the soak test.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// How to use it.
+/// The usage line.
 pub(crate) const USAGE: &str =
     "usage: soak --hours H --children N --threads T --kill-every MS [--limit BYTES]";
 
-/// What is to be done.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// How long.
+    /// The duration of the run.
     pub(crate) time: Duration,
-    /// Children at the same time.
+    /// Number of children at the same time.
     pub(crate) children: usize,
-    /// Writing threads of each.
+    /// Number of recording threads per child.
     pub(crate) threads: u32,
-    /// From one kill to the next.
+    /// Time between two kills.
     pub(crate) kill_every: Duration,
     /// The session's limit.
     pub(crate) limit: u64,
@@ -27,7 +27,7 @@ impl Options {
     /// Reads the command line.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// When an argument is unknown or invalid.
     pub(crate) fn read(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         let mut options = Self {
             time: Duration::from_secs(60),
@@ -38,9 +38,13 @@ impl Options {
         };
         let mut words = words;
         while let Some(name) = words.next() {
-            let value = words.next().with_context(|| format!("{name} needs a value"))?;
+            let value = words
+                .next()
+                .with_context(|| format!("{name} needs a value"))?;
             match &*name {
-                "--hours" => options.time = Duration::try_from_secs_f64(value.parse::<f64>()? * 3600.0)?,
+                "--hours" => {
+                    options.time = Duration::try_from_secs_f64(value.parse::<f64>()? * 3600.0)?
+                }
                 "--children" => options.children = value.parse()?,
                 "--threads" => options.threads = value.parse()?,
                 "--kill-every" => options.kill_every = Duration::from_millis(value.parse()?),
@@ -49,7 +53,10 @@ impl Options {
             }
         }
         let sensible = options.children > 0 && options.threads > 0 && !options.kill_every.is_zero();
-        anyhow::ensure!(sensible, "children, threads and the time between kills are not zero");
+        anyhow::ensure!(
+            sensible,
+            "children, threads and the time between kills are not zero"
+        );
         Ok(options)
     }
 }

@@ -1,8 +1,9 @@
-//! The check of a saved profile, in a process of its own: it needs memory, and the memory of the soak
-//! itself is being watched.
+//! Checks a saved profile in a separate process: the check needs memory, and the soak test watches
+//! its own memory.
 //!
-//! The soak writes [`Bounds`] beside the profile: per child what it had surely recorded before the capture,
-//! and at most by its end.
+//! The soak test writes [`Bounds`] beside the profile: for each child, the entries that it had
+//! certainly recorded before the capture, and the most that it can have recorded by the end of the
+//! capture.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,32 +14,39 @@ use integration_tests::kills::board::Said;
 use integration_tests::kills::found;
 use integration_tests::kills::judge::Tally;
 use integration_tests::profile::{Process, Profile};
-use profiler_core::internal::losses::{DropReason, Drops, EntryCounts};
+use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 use serde::{Deserialize, Serialize};
 
 /// The argument that makes this program the verifier.
 const ROLE: &str = "--verify";
 
-/// What children have said around a capture, by name: per writer returned before and begun after.
+/// Reports of the children around a capture, by name. For each writer, the number of returned
+/// entries before the capture and the number of begun entries after it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Bounds(BTreeMap<String, Vec<(u64, u64)>>);
 
 impl Bounds {
-    /// Adds a child that lived through the capture.
+    /// Adds a child that ran throughout the capture.
     pub(crate) fn add(&mut self, name: &str, before: &[Said], after: &[Said]) {
-        let pairs = before.iter().zip(after).map(|(before, after)| (before.returned, after.begun));
+        let pairs = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| (before.returned, after.begun));
         self.0.insert(name.to_owned(), pairs.collect());
     }
 }
 
-/// Has a profile checked; what is wrong with it in words.
+/// Checks a profile in a new process. Returns a description of what is wrong with it.
 ///
 /// # Errors
 /// When the verifier cannot be run.
 pub(crate) fn verify(profile: &Path, bounds: &Bounds) -> anyhow::Result<Option<String>> {
     let beside = profile.with_extension("bounds");
     std::fs::write(&beside, serde_json::to_vec(bounds)?)?;
-    let output = Command::new(std::env::current_exe()?).arg(ROLE).args([profile, &beside]).output()?;
+    let output = Command::new(std::env::current_exe()?)
+        .arg(ROLE)
+        .args([profile, &beside])
+        .output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok((!output.status.success()).then(|| format!("{}: {text}", output.status)))
 }
@@ -46,7 +54,9 @@ pub(crate) fn verify(profile: &Path, bounds: &Bounds) -> anyhow::Result<Option<S
 /// Runs as the verifier, if the arguments say so.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [role, profile, bounds] = &words[..] else { return None };
+    let [role, profile, bounds] = &words[..] else {
+        return None;
+    };
     if role != ROLE {
         return None;
     }
@@ -64,24 +74,32 @@ fn check(profile: &Path, bounds: &Path) -> anyhow::Result<()> {
     let profile = Profile::read(profile)?;
     let mut tally = Tally::default();
     for (name, pairs) in &bounds.0 {
-        let said: Vec<Said> = pairs.iter().map(|&(returned, begun)| Said { begun, returned }).collect();
-        // A child that had hardly begun may have been written before its first entry.
+        let said: Vec<Said> = pairs
+            .iter()
+            .map(|&(returned, begun)| Said { begun, returned })
+            .collect();
+        // A child may have been captured before its first entry.
         let Ok(process) = profile.process(name) else {
-            ensure!(said.iter().all(|said| said.returned == 0), "{name} is not in the profile");
+            ensure!(
+                said.iter().all(|said| said.returned == 0),
+                "{name} is not in the profile"
+            );
             continue;
         };
-        let total = total(&profile, process).with_context(|| format!("{name} has no books"))?;
+        let total = total(&profile, process).with_context(|| format!("{name} has no counts"))?;
         tally.judge_living(name, &said, &found::in_profile(process, total)?);
     }
     ensure!(tally.broken == 0, "{:#?}", tally.complaints);
     Ok(())
 }
 
-/// The process's own books, as they stand in the profile.
+/// Returns the process's own counts, as the profile states them.
 fn total(profile: &Profile, process: &Process) -> Option<EntryCounts> {
     let json = profile.json["processes"].as_array()?.iter();
     let pid = process.pid.to_string();
-    let total = json.map(|json| &json["profilingLog"][&pid]["total"]).find(|total| total.is_object())?;
+    let total = json
+        .map(|json| &json["profilingLog"][&pid]["total"])
+        .find(|total| total.is_object())?;
     let number = |name: &str| total[name].as_u64();
     let mut dropped = [0; DropReason::COUNT];
     dropped[0] = number("dropped")?;

@@ -1,8 +1,9 @@
-//! A process that becomes another program while it is sampled, again and again: `storms reexec SECONDS`.
+//! A process that executes a new program repeatedly while it is sampled: `storms reexec SECONDS`.
 //!
-//! What is on its way to the process at that instant comes to the new program, which has no handler for it. The new
-//! program is this one, so that it happens hundreds of times; how often so far is its third argument, and when it is to
-//! end, by a clock that goes on across programs, its fourth.
+//! A signal that is pending for the process at that moment is delivered to the new program, which
+//! has no handler for it. The new program is this one, so this happens hundreds of times. Its third
+//! argument is the number of executions so far. Its fourth is the time of the end, on a clock that
+//! continues across programs.
 
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
@@ -13,24 +14,31 @@ use anyhow::{Context, Result, bail};
 use profiler_core::session;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Fewer programs would say nothing: a slow machine takes longer for them.
+/// The smallest number of programs that shows something. A slow machine takes longer for them.
 const FEWEST_ROUNDS: u64 = 10;
 
-/// Where the program before this one left off.
+/// The state that a program passes to the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
+    /// Number of executions so far.
     done: u64,
-    /// Nanoseconds of the monotonic clock.
+    /// The time of the end, in nanoseconds of the monotonic clock.
     ends: u64,
 }
 
 impl Round {
-    /// What the words after the number of seconds say; the first program has none.
+    /// Parses the words after the number of seconds. The first program has none.
     pub(crate) fn parse(seconds: u64, mut words: impl Iterator<Item = String>) -> Result<Self> {
         let Some(done) = words.next() else {
-            return Ok(Self { done: 0, ends: clock_ns() + seconds * 1_000_000_000 });
+            return Ok(Self {
+                done: 0,
+                ends: clock_ns() + seconds * 1_000_000_000,
+            });
         };
-        Ok(Self { done: done.parse()?, ends: words.next().context("until when?")?.parse()? })
+        Ok(Self {
+            done: done.parse()?,
+            ends: words.next().context("until when?")?.parse()?,
+        })
     }
 }
 
@@ -39,30 +47,38 @@ fn clock_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Goes on where the program before this one left off; does not return before the last round.
+/// Continues where the previous program stopped. Returns only in the last round.
 pub(crate) fn reexec(seconds: u64, round: Round) -> Result<()> {
     let Round { done, ends } = round;
     if clock_ns() >= ends && done >= FEWEST_ROUNDS {
-        // What the last one left behind has come by now.
+        // A signal that was pending for the previous program is delivered before this ends.
         session::wait_one_periodic_sampling();
         println!("ok {done} programs after the first");
         return Ok(());
     }
     let next = || -> Result<()> {
         let mut command = Command::new(std::env::current_exe().context("no executable")?);
-        command.args(["reexec", &seconds.to_string(), &(done + 1).to_string(), &ends.to_string()]);
+        command.args([
+            "reexec",
+            &seconds.to_string(),
+            &(done + 1).to_string(),
+            &ends.to_string(),
+        ]);
         compute(Duration::from_millis(3));
         let error = command.exec();
-        bail!("no other program: {error}")
+        bail!("the program cannot be executed: {error}")
     };
     std::thread::scope(|scope| {
-        // All others end with the old program, in the middle of something.
+        // The other threads end with the old program while they compute.
         scope.spawn(|| compute(Duration::from_secs(60)));
-        // The main thread and others go different ways through the system.
+        // The system handles this differently on the main thread and on other threads.
         if done.is_multiple_of(2) {
             next()
         } else {
-            scope.spawn(next).join().unwrap_or_else(|_| bail!("panicked"))
+            scope
+                .spawn(next)
+                .join()
+                .unwrap_or_else(|_| bail!("panicked"))
         }
     })
 }

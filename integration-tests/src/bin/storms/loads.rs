@@ -1,4 +1,5 @@
-//! Storms that hold locks which a careless sampler would wait for: of the allocator, of the loader, of unwinding.
+//! Storms that hold locks for which a careless sampler would wait: locks of the allocator, of the
+//! loader and of unwinding.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +10,7 @@ use anyhow::{Result, ensure};
 
 use crate::goes_on;
 
-/// Takes and gives back memory of all sizes.
+/// Allocates and frees memory of all sizes.
 pub(crate) fn malloc(stop: &AtomicBool) -> Result<()> {
     let mut kept = Vec::new();
     for number in 0_usize.. {
@@ -24,19 +25,22 @@ pub(crate) fn malloc(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Loads and unloads a library, and calls into it meanwhile.
+/// Loads a library, calls a function of it, and unloads it.
 pub(crate) fn dlopen(stop: &AtomicBool) -> Result<()> {
     while goes_on(stop) {
-        // SAFETY: a library of the system's, whose start-up code does nothing.
+        // SAFETY: a library of the system, whose start-up code does nothing.
         let library = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW) };
         ensure!(!library.is_null(), "no libresolv");
         // SAFETY: the library is open, and the name ends with a zero.
         let symbol = unsafe { libc::dlsym(library, c"ns_get16".as_ptr()) };
         ensure!(!symbol.is_null(), "no ns_get16");
-        // SAFETY: takes a pointer to two bytes and gives a number.
-        let get16 =
-            unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*const u8) -> u32>(symbol) };
-        let sum: u32 = (0..10_000_u32).map(|_| get16(black_box([1, 2]).as_ptr())).sum();
+        // SAFETY: `ns_get16` takes a pointer to two bytes and returns a number.
+        let get16 = unsafe {
+            std::mem::transmute::<*mut libc::c_void, extern "C" fn(*const u8) -> u32>(symbol)
+        };
+        let sum: u32 = (0..10_000_u32)
+            .map(|_| get16(black_box([1, 2]).as_ptr()))
+            .sum();
         ensure!(sum == 10_000 * 258, "{sum}");
         // SAFETY: opened above, and nothing of it is used any more.
         unsafe { libc::dlclose(library) };
@@ -44,7 +48,7 @@ pub(crate) fn dlopen(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Panics and catches it.
+/// Panics, and catches the panic.
 pub(crate) fn panic(stop: &AtomicBool) -> Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     fn descend(levels: u32) -> u32 {
@@ -52,7 +56,10 @@ pub(crate) fn panic(stop: &AtomicBool) -> Result<()> {
         black_box(descend(levels - 1)) + 1
     }
     while goes_on(stop) {
-        ensure!(std::panic::catch_unwind(|| descend(black_box(30))).is_err(), "no panic");
+        ensure!(
+            std::panic::catch_unwind(|| descend(black_box(30))).is_err(),
+            "no panic"
+        );
     }
     Ok(())
 }
@@ -69,12 +76,12 @@ pub(crate) fn threads(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Loads a library repeatedly, each time at another address: it is defined once.
+/// Loads a library repeatedly, each time at another address. The profiler must define it once.
 pub(crate) fn reloads(seconds: u64) -> Result<()> {
     let loads = usize::try_from(seconds)? * 300;
     let reloads = integration_tests::reloads::play(loads)?;
     ensure!(reloads.places > 5, "always at the same place: {reloads:?}");
-    // Two for other files that may be loaded meanwhile.
+    // Two more are allowed, for other files that are loaded meanwhile.
     ensure!(reloads.added <= 2, "of {loads} loads: {reloads:?}");
     println!("ok {reloads:?}");
     Ok(())

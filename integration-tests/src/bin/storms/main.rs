@@ -1,7 +1,8 @@
-//! A program that does one thing all the time while it is sampled at 1 kHz: `storms NAME SECONDS`.
+//! A program that does one thing repeatedly while it is sampled at 1 kHz: `storms NAME SECONDS`.
 //!
-//! Run by `tests/sampling_storms.rs`. Prints one line, `ok` with what the sampler did; whatever a storm finds wrong
-//! is an error and exit code 1. That it ends at all is half of the test.
+//! Run by `tests/sampling_storms.rs`. Prints one line: `ok` and the statistics of the sampler. If a
+//! storm finds a violation, the program prints an error and exits with code 1. The test also checks
+//! that the program ends at all, because a sampler that waits for a lock could block it.
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 
@@ -22,7 +23,7 @@ use anyhow::{Context, Result, ensure};
 use integration_tests::patience::LONG;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
-/// Goes on until it is told to stop.
+/// Runs until the flag is set.
 type Storm = fn(&AtomicBool) -> Result<()>;
 
 const STORMS: &[(&str, Storm)] = &[
@@ -38,7 +39,10 @@ const STORMS: &[(&str, Storm)] = &[
     ("dispositions", signals::taken_away),
     ("urgent", signals::to_the_process),
     ("small_alternate_stacks", signals::small_alternate_stacks),
-    ("too_small_alternate_stacks", signals::too_small_alternate_stacks),
+    (
+        "too_small_alternate_stacks",
+        signals::too_small_alternate_stacks,
+    ),
     ("guarded_stacks", stacks::guarded),
 ];
 
@@ -62,47 +66,67 @@ fn main() -> Result<()> {
         "full_descriptor_table" => return descriptors::full(),
         _ => {}
     }
-    let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
+    let (_, storm) = STORMS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .context("no such storm")?;
     signals::take_the_signal_first(&name);
     start()?;
     let stop = AtomicBool::new(false);
     let ends = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
-        // Two at once: with themselves they collide most.
+        // Two threads run the same storm, because a storm collides most with itself.
         let storms: Vec<_> = (0..2).map(|_| scope.spawn(|| storm(&stop))).collect();
         // On a loaded machine the storm continues until the sampler has done something.
-        while Instant::now() < ends || !has_sampled(&name, seconds) && Instant::now() < ends + LONG {
+        while Instant::now() < ends || !has_sampled(&name, seconds) && Instant::now() < ends + LONG
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
         stop.store(true, Ordering::Relaxed);
-        storms
-            .into_iter()
-            .try_for_each(|storm| storm.join().map_err(|_| anyhow::anyhow!("the storm panicked"))?)
+        storms.into_iter().try_for_each(|storm| {
+            storm
+                .join()
+                .map_err(|_| anyhow::anyhow!("the storm panicked"))?
+        })
     })?;
     let stats = session::sampling_stats().context("nothing was sampled")?;
-    ensure!(has_sampled(&name, seconds), "the sampler stood still, or nobody answered: {stats:?}");
+    ensure!(
+        has_sampled(&name, seconds),
+        "the sampler made too few ticks, or no thread answered: {stats:?}"
+    );
     session::stop();
     println!("ok {stats:?}");
     Ok(())
 }
 
-/// Whether the sampler has taken samples, and made enough ticks to show that it was not blocked.
+/// Returns whether the sampler has taken samples, and has made enough ticks to show that it was not
+/// blocked.
 fn has_sampled(storm: &str, seconds: u64) -> bool {
     session::sampling_stats().is_some_and(|stats| {
         // A thread that only sleeps is not signalled.
-        let samples = if storm == "sleepers" { stats.peeked } else { stats.taken };
-        // A tick in which no thread answers takes a tenth of a second.
+        let samples = if storm == "sleepers" {
+            stats.peeked
+        } else {
+            stats.taken
+        };
+        // A tick in which no thread answers takes 0.1 s.
         samples > 0 && stats.ticks > seconds * 3
     })
 }
 
 fn start() -> Result<()> {
     let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    session::start(
+        SessionParams {
+            features,
+            ..SessionParams::default()
+        },
+        StartOptions::default(),
+    )?;
     Ok(())
 }
 
-/// Whether to go on.
+/// Returns whether the storm continues.
 fn goes_on(stop: &AtomicBool) -> bool {
     !stop.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! What threads at rest cost: `storms rests SECONDS THREADS` prints the share of a processor and
-//! the entries per second.
+//! Measures the cost of idle threads: `storms rests SECONDS THREADS` prints the share of a
+//! processor and the entries per second.
 
 use std::time::Duration;
 
@@ -12,17 +12,22 @@ pub(crate) fn measure(seconds: u64, threads: usize) -> Result<()> {
         let body = || loop {
             std::thread::park();
         };
-        std::thread::Builder::new().stack_size(64 << 10).spawn(body)?;
+        std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(body)?;
     }
-    // By then all are found and were signalled for their stacks.
+    // After this time the sampler has found all threads and has signalled each for its stack.
     std::thread::sleep(Duration::from_secs(4));
-    let (entries, cpu, watch) = (entries()?, used(), Stopwatch::start());
+    let entries = entries()?;
+    let cpu = used();
+    let watch = Stopwatch::start();
     std::thread::sleep(Duration::from_secs(seconds));
-    let (passed, ns) = (watch.elapsed().as_secs_f64(), (used() - cpu).as_secs_f64());
+    let passed = watch.elapsed().as_secs_f64();
+    let busy = (used() - cpu).as_secs_f64();
     let per_second = (self::entries()? - entries) as f64 / passed;
     println!(
         "ok {:.2} % of a core, {per_second:.0} entries/s, {:?}",
-        ns * 100.0 / passed,
+        busy * 100.0 / passed,
         session::sampling_stats()
     );
     Ok(())
@@ -35,5 +40,8 @@ fn entries() -> Result<u64> {
 
 fn used() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
+    Duration::new(
+        used.tv_sec.unsigned_abs(),
+        u32::try_from(used.tv_nsec).unwrap_or(0),
+    )
 }

@@ -1,7 +1,8 @@
-//! Storms on other stacks than the thread's own: coroutines, alternate signal stacks, with guard pages that a list of
-//! mappings does not show.
+//! Storms on stacks other than the thread's own: coroutines and alternate signal stacks, with guard
+//! pages that a list of mappings does not show.
 //!
-//! Everything lies in one piece of memory, as the C library's own stacks do where guard pages do not split mappings:
+//! All stacks lie in one piece of memory, like the stacks of the C library if guard pages do not
+//! split mappings:
 //!
 //! ```text
 //! coroutine | guard | alternate stack | guard | the thread's own stack
@@ -22,7 +23,7 @@ use crate::goes_on;
 /// Since Linux 6.13: a guard page that does not split its mapping.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 const PART: usize = 256 * 1024;
-/// As large as pages are anywhere.
+/// At least as large as a page on any system.
 const GUARD: usize = 64 * 1024;
 const OWN: usize = 1024 * 1024;
 const COROUTINE_AT: usize = 0;
@@ -48,22 +49,26 @@ extern "C" fn compute_in_coroutine() {
 
 type Guard = fn(*mut c_void) -> libc::c_int;
 
-/// One thread with guards of either kind, if the system has both.
+/// Runs one thread for each kind of guard page that the system has.
 pub(crate) fn guarded(stop: &AtomicBool) -> Result<()> {
-    // SAFETY: of our own memory, which nobody uses yet.
+    // SAFETY: the page is part of the memory mapped below, which is not in use yet.
     let forbid: Guard = |page| unsafe { libc::mprotect(page, GUARD, libc::PROT_NONE) };
     // SAFETY: as above.
     let install: Guard = |page| unsafe { libc::madvise(page, GUARD, MADV_GUARD_INSTALL) };
     let threads = [forbid, install].map(|guard| Thread::start(guard, stop));
-    for thread in threads {
-        thread?.join()?;
-    }
-    let (heard, switched) = (HEARD.load(Ordering::Relaxed), SWITCHED.load(Ordering::Relaxed));
-    ensure!(heard > 0 && switched > 0, "{heard} signals, {switched} switches");
+    // All threads end before the first error is returned.
+    let results = threads.map(|thread| thread.and_then(Thread::join));
+    results.into_iter().collect::<Result<Vec<()>>>()?;
+    let heard = HEARD.load(Ordering::Relaxed);
+    let switched = SWITCHED.load(Ordering::Relaxed);
+    ensure!(
+        heard > 0 && switched > 0,
+        "{heard} signals, {switched} switches"
+    );
     Ok(())
 }
 
-/// A thread on a stack that we gave it. `None`: the system has no such guard pages.
+/// A thread on a given stack, or `None` if the system does not have this kind of guard page.
 struct Thread(Option<libc::pthread_t>);
 
 struct Work {
@@ -73,8 +78,9 @@ struct Work {
 
 impl Thread {
     fn start(guard: Guard, stop: &AtomicBool) -> Result<Self> {
-        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: memory that nobody has yet. Never given back: the process ends with the storm.
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping. It is never unmapped, because the process ends with the storm.
         let memory = unsafe { libc::mmap(ptr::null_mut(), OWN_AT + OWN, rights, kind, -1, 0) };
         ensure!(memory != libc::MAP_FAILED, "no memory");
         for part in [COROUTINE_AT, ALTERNATE_AT] {
@@ -83,16 +89,18 @@ impl Thread {
             }
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        // SAFETY: initialises them.
-        ensure!(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) } == 0, "no attributes");
+        // SAFETY: initialises the attributes.
+        let result = unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
+        ensure!(result == 0, "no attributes");
         let own = memory.wrapping_byte_add(OWN_AT);
-        // SAFETY: initialised above; the memory stays.
+        // SAFETY: initialised above. The memory stays mapped until the process ends.
         let failed = unsafe { libc::pthread_attr_setstack(attributes.as_mut_ptr(), own, OWN) };
-        ensure!(failed == 0, "not as a stack");
+        ensure!(failed == 0, "the stack is refused");
         let work = Box::into_raw(Box::new(Work { memory, stop })).cast();
         let mut thread = 0;
-        // SAFETY: the thread gets a work of its own, and is joined before what that points to is gone.
-        let failed = unsafe { libc::pthread_create(&raw mut thread, attributes.as_ptr(), run, work) };
+        // SAFETY: the thread gets its own `work`, and is joined before the flag in it is dropped.
+        let failed =
+            unsafe { libc::pthread_create(&raw mut thread, attributes.as_ptr(), run, work) };
         ensure!(failed == 0, "no thread");
         Ok(Self(Some(thread)))
     }
@@ -101,31 +109,39 @@ impl Thread {
         let Some(thread) = self.0 else { return Ok(()) };
         let mut failed = ptr::null_mut();
         // SAFETY: started above and joined once.
-        ensure!(unsafe { libc::pthread_join(thread, &raw mut failed) } == 0, "not joined");
-        ensure!(failed.is_null(), "the thread could not go from stack to stack");
+        let result = unsafe { libc::pthread_join(thread, &raw mut failed) };
+        ensure!(result == 0, "the thread cannot be joined");
+        ensure!(failed.is_null(), "the thread could not change its stack");
         Ok(())
     }
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
-    // SAFETY: made from a box, for this thread alone.
+    // SAFETY: made by `Box::into_raw`, for this thread only.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
-    // SAFETY: whoever started the thread joins it before the flag is gone.
-    let done = go_from_stack_to_stack(work.memory, unsafe { &*work.stop });
+    // SAFETY: `guarded` joins the thread before the flag is dropped.
+    let done = change_stacks(work.memory, unsafe { &*work.stop });
     ptr::without_provenance_mut(usize::from(done.is_err()))
 }
 
-fn go_from_stack_to_stack(memory: *mut c_void, stop: &AtomicBool) -> Result<()> {
+/// Computes on the thread's own stack, on the alternate stack and in a coroutine, in turn.
+fn change_stacks(memory: *mut c_void, stop: &AtomicBool) -> Result<()> {
     let alternate = memory.wrapping_byte_add(ALTERNATE_AT);
-    let stack = libc::stack_t { ss_sp: alternate, ss_flags: 0, ss_size: PART };
-    // SAFETY: the memory stays as long as the process.
-    ensure!(unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) } == 0, "no alternate stack");
+    let stack = libc::stack_t {
+        ss_sp: alternate,
+        ss_flags: 0,
+        ss_size: PART,
+    };
+    // SAFETY: the memory stays mapped until the process ends.
+    let result = unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) };
+    ensure!(result == 0, "no alternate stack");
     // SAFETY: all zeros are an action without flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = compute_on_alternate_stack as *const () as usize;
     action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the handler is a static function that computes and adds to an atomic.
-    ensure!(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) } == 0, "no handler");
+    let result = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) };
+    ensure!(result == 0, "no handler");
     while goes_on(stop) {
         compute();
         // SAFETY: the signal has a handler.
@@ -135,19 +151,27 @@ fn go_from_stack_to_stack(memory: *mut c_void, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// Runs a coroutine to its end, which is here again.
+/// Runs a coroutine to its end, which returns to this function.
 fn switch_to_coroutine(memory: *mut c_void) -> Result<()> {
-    let mut contexts = [MaybeUninit::<libc::ucontext_t>::uninit(), MaybeUninit::uninit()];
+    let mut contexts = [
+        MaybeUninit::<libc::ucontext_t>::uninit(),
+        MaybeUninit::uninit(),
+    ];
     let [here, there] = contexts.each_mut().map(MaybeUninit::as_mut_ptr);
-    // SAFETY: fills it in.
+    // SAFETY: initialises the context.
     ensure!(unsafe { libc::getcontext(there) } == 0, "no context");
-    // SAFETY: filled in above.
+    // SAFETY: initialised above.
     let context = unsafe { there.as_mut() }.context("null")?;
-    context.uc_stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: PART };
+    context.uc_stack = libc::stack_t {
+        ss_sp: memory,
+        ss_flags: 0,
+        ss_size: PART,
+    };
     context.uc_link = here;
-    // SAFETY: the context has a stack, and somewhere to go on.
+    // SAFETY: the context is initialised, and has a stack and a successor.
     unsafe { libc::makecontext(there, compute_in_coroutine, 0) };
-    // SAFETY: both live until the coroutine has come back.
-    ensure!(unsafe { libc::swapcontext(here, there) } == 0, "no switch");
+    // SAFETY: both contexts live until the coroutine has returned.
+    let result = unsafe { libc::swapcontext(here, there) };
+    ensure!(result == 0, "the coroutine did not run");
     Ok(())
 }

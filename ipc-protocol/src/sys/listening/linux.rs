@@ -1,4 +1,4 @@
-//! Linux: a listening socket of our own, and a guard in front of ipc-channel's receivers.
+//! On Linux: a listening socket of our own, and a guard in front of ipc-channel's receivers.
 //!
 //! The guard exists because ipc-channel trusts the header of every packet: a forged one makes it
 //! wait forever, panic, or abort the process. So the guard first reads the header with `MSG_PEEK`,
@@ -29,8 +29,8 @@ use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix, SocketFlags,
-    SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,10 +39,10 @@ use tempfile::TempDir;
 use super::{Opened, Peek, own_channel};
 use crate::sys::ReceiveMode;
 
-/// How many connections may wait; there is one child.
+/// The capacity of the connection queue; only one child connects.
 const BACKLOG: i32 = 10;
 
-/// A named socket in a directory of its own, which is removed with it.
+/// A named socket in its own directory. Both are removed together.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket<T> {
     socket: Arc<OwnDescriptor<OwnedFd>>,
@@ -58,34 +58,45 @@ pub(crate) struct Connection<T> {
     packets: PhantomData<fn() -> T>,
 }
 
-/// Ends the wait of a [`ListeningSocket`], or an accepted channel. Keeps no socket open.
+/// Ends the wait of a [`ListeningSocket`], or an accepted channel. Holds no socket open.
 #[derive(Clone, Debug)]
 pub(crate) struct HangUp(Weak<OwnDescriptor<OwnedFd>>);
 
 impl HangUp {
-    /// Ends it now; messages that were already sent can still be received.
+    /// Ends the wait or the channel now; messages sent before can still be received.
     pub(crate) fn hang_up(&self) {
         if let Some(socket) = self.0.upgrade()
             && let Ok(socket) = socket.get()
         {
-            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it has ended
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it has already ended
         }
     }
 }
 
 impl<T> ListeningSocket<T> {
-    /// Listens at `DIRECTORY/.tmpXXXXXX/socket`, which only this user may enter.
+    /// Listens at `TEMP/.tmpXXXXXX/socket`, in a directory that only this user may enter.
     pub(crate) fn new() -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
-        let directory = builder.permissions(std::fs::Permissions::from_mode(0o700)).tempdir()?;
+        let directory = builder
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()?;
         let path = directory.path().join("socket");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
         rustix::net::listen(&socket, BACKLOG)?;
-        let name = path.into_os_string().into_string().map_err(|_| io::ErrorKind::InvalidInput)?;
+        let name = path
+            .into_os_string()
+            .into_string()
+            .map_err(|_| io::ErrorKind::InvalidInput)?;
         let socket = Arc::new(OwnDescriptor::new(socket));
-        Ok(Self { socket, name, _directory: directory, packets: PhantomData })
+        Ok(Self {
+            socket,
+            name,
+            _directory: directory,
+            packets: PhantomData,
+        })
     }
 
     /// The name to connect to.
@@ -105,8 +116,13 @@ impl<T> ListeningSocket<T> {
             let listening = self.socket.get()?;
             match rustix::net::accept_with(listening, SocketFlags::CLOEXEC) {
                 Ok(socket) => {
-                    let guard = Guard { socket: Arc::new(OwnDescriptor::new(socket)) };
-                    return Ok(Some(Connection { guard, packets: PhantomData }));
+                    let guard = Guard {
+                        socket: Arc::new(OwnDescriptor::new(socket)),
+                    };
+                    return Ok(Some(Connection {
+                        guard,
+                        packets: PhantomData,
+                    }));
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) if has_hung_up => {
@@ -124,7 +140,8 @@ impl<T> ListeningSocket<T> {
         }
     }
 
-    /// Returns the socket, which becomes readable when a peer connects or [`HangUp::hang_up`] is called.
+    /// Returns the socket, which becomes readable when a peer connects or [`HangUp::hang_up`] is
+    /// called.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
@@ -136,9 +153,14 @@ impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
         Some(&self.guard)
     }
 
-    /// The receiver of this connection, the first packet if it was received already, and the guard.
+    /// Returns the receiver of this connection, the first packet if it was already received, and
+    /// the guard.
     pub(crate) fn open(self) -> io::Result<Opened<T>> {
-        Ok(Opened { packets: self.guard.receiver()?, first: None, guard: Some(self.guard) })
+        Ok(Opened {
+            packets: self.guard.receiver()?,
+            first: None,
+            guard: Some(self.guard),
+        })
     }
 }
 
@@ -163,33 +185,46 @@ impl Guard {
         T: Serialize + DeserializeOwned + Debug,
     {
         let (probe, receiver) = ipc::channel::<T>()?;
-        let (probe, receiver) = (own_channel(probe), own_channel(receiver));
+        let probe = own_channel(probe);
+        let receiver = own_channel(receiver);
         let number = replaceable(&probe, &receiver).ok_or(io::ErrorKind::Unsupported)?;
         put_in_place(self.socket.get()?, number)?;
         // The number has just been given another socket.
         Ok(receiver.renewed())
     }
 
-    /// The process that connected, as the kernel reports it; `None` if it cannot be seen from here.
+    /// The process that connected, as the kernel reports it; `None` if it is not visible from this
+    /// process.
     #[allow(unsafe_code)]
     pub(crate) fn peer_process(&self) -> Option<ProcessId> {
         // Not with rustix, whose process numbers cannot be 0, which the kernel may report.
-        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut peer = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
         let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
-        let (place, room) = ((&raw mut peer).cast(), &raw mut length);
+        let place = (&raw mut peer).cast();
+        let room = &raw mut length;
         let number = self.socket.get().ok()?.as_raw_fd();
         // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the
         // length.
-        let failed = unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, place, room) };
-        u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
+        let failed =
+            unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, place, room) };
+        u32::try_from(peer.pid)
+            .ok()
+            .filter(|pid| failed == 0 && *pid != 0)
+            .map(ProcessId::new)
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a packet or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a packet or closes the
+    /// channel.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
 
-    /// Checks the next packet without receiving it. Returns `None` if none is queued and `mode` is `Try`.
+    /// Checks the next packet without receiving it. Returns `None` if none is queued and `mode` is
+    /// `Try`.
     pub(crate) fn peek(&self, mode: ReceiveMode) -> io::Result<Option<Peek>> {
         let mut header = [0; Self::HEADER];
         let (bytes, attached) = match self.peek_into(&mut header, mode) {
@@ -207,11 +242,21 @@ impl Guard {
 
     /// The packet's true length, and whether descriptors are attached.
     fn peek_into(&self, header: &mut [u8], mode: ReceiveMode) -> io::Result<(usize, bool)> {
-        let waiting = if mode == ReceiveMode::Try { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let waiting = if mode == ReceiveMode::Try {
+            RecvFlags::DONTWAIT
+        } else {
+            RecvFlags::empty()
+        };
         let flags = RecvFlags::PEEK | RecvFlags::TRUNC | waiting;
         loop {
-            let (socket, mut parts) = (self.socket.get()?, [IoSliceMut::new(header)]);
-            match rustix::net::recvmsg(socket, &mut parts, &mut RecvAncillaryBuffer::default(), flags) {
+            let socket = self.socket.get()?;
+            let mut parts = [IoSliceMut::new(header)];
+            match rustix::net::recvmsg(
+                socket,
+                &mut parts,
+                &mut RecvAncillaryBuffer::default(),
+                flags,
+            ) {
                 Err(rustix::io::Errno::INTR) => {}
                 other => {
                     return other
@@ -223,21 +268,28 @@ impl Guard {
     }
 }
 
-/// Returns whether a listening socket is shut down. In [`ReceiveMode::Wait`] blocks until a shutdown, a
-/// connection or a signal. `accept` on a nonblocking socket returns `EAGAIN` in both cases.
+/// Returns whether a listening socket is shut down. In [`ReceiveMode::Wait`] blocks until a
+/// shutdown, a connection or a signal. `accept` alone does not tell: on a nonblocking socket it
+/// returns `EAGAIN` in either case.
 fn poll_shutdown(listening: BorrowedFd<'_>, mode: ReceiveMode) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::from_borrowed_fd(listening, PollFlags::IN)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let _ = poll(&mut polled, (mode == ReceiveMode::Try).then_some(&at_once)); // the caller tries again
-    polled.iter().any(|one| one.revents().contains(PollFlags::HUP))
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let _ = poll(&mut polled, (mode == ReceiveMode::Try).then_some(&at_once)); // the caller retries
+    polled
+        .iter()
+        .any(|polled| polled.revents().contains(PollFlags::HUP))
 }
 
 /// The length of the message, if the packet of `bytes` bytes holds all of it.
 fn judge(header: &[u8; Guard::HEADER], bytes: usize) -> Option<usize> {
     let (packet, message) = header.split_first_chunk::<{ size_of::<usize>() }>()?;
     let message = usize::from_ne_bytes(message.try_into().ok()?);
-    let whole = usize::from_ne_bytes(*packet) == bytes && message.checked_add(Guard::HEADER)? == bytes;
+    let whole =
+        usize::from_ne_bytes(*packet) == bytes && message.checked_add(Guard::HEADER)? == bytes;
     whole.then_some(message)
 }
 
@@ -247,12 +299,14 @@ fn replaceable<T: Serialize>(
     probe: &OwnDescriptor<IpcSender<T>>,
     receiver: &OwnDescriptor<IpcReceiver<T>>,
 ) -> Option<RawFd> {
-    let (from, to) = (probe.number()?, receiver.number()?);
+    let from = probe.number()?;
+    let to = receiver.number()?;
     let mut mark = [0_u8; 16];
     getrandom::fill(&mut mark).ok()?;
     let sent = send_without_waiting(from, &mark);
     let mut seen = [0_u8; 17];
-    (sent && peek_without_waiting(to, &mut seen) == Some(mark.len()) && seen.starts_with(&mark)).then_some(to)
+    (sent && peek_without_waiting(to, &mut seen) == Some(mark.len()) && seen.starts_with(&mark))
+        .then_some(to)
 }
 
 #[allow(unsafe_code)]
@@ -294,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_packet_that_is_what_it_says_is_whole() {
+    fn a_packet_is_whole_only_if_its_header_matches_it() {
         assert_eq!(judge(&header(20, 4), 20), Some(4));
         assert_eq!(judge(&header(21, 4), 20), None);
         assert_eq!(judge(&header(20, 1 << 40), 20), None);
@@ -303,14 +357,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_two_ends_of_one_channel_are_taken_for_one() {
+    fn only_the_two_ends_of_one_channel_are_recognised() {
         let ends = || {
             let (sender, receiver) = ipc::channel::<u64>().unwrap();
             (own_channel(sender), own_channel(receiver))
         };
-        let (one, other) = (ends(), ends());
+        let one = ends();
+        let other = ends();
         assert_eq!(replaceable(&one.0, &other.1), None);
-        assert_eq!(replaceable(&one.0, &one.1), None, "something else is there to be received");
+        assert_eq!(
+            replaceable(&one.0, &one.1),
+            None,
+            "the receiver has other data queued"
+        );
         let fresh = ends();
         assert_eq!(replaceable(&fresh.0, &fresh.1), fresh.1.number());
     }

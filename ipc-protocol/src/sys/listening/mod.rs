@@ -1,6 +1,8 @@
-//! The socket on which a parent waits for one child that speaks ipc-channel, and the guard that
-//! checks what it accepts. `linux` makes and accepts both itself; `portable` leaves that to
-//! ipc-channel and checks nothing.
+//! The socket on which a parent waits for one child that uses ipc-channel, and the guard that
+//! checks what it accepts.
+//!
+//! Used by [`crate::transport::ipc_channel`]. `linux` creates the socket and accepts the connection
+//! itself; `portable` leaves both to ipc-channel and checks nothing.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -25,15 +27,18 @@ pub(crate) struct Opened<T> {
     pub(crate) guard: Option<Guard>,
 }
 
-/// The claims of a packet's header, compared with the packet.
+/// The result of comparing a packet with its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
 pub(crate) enum Peek {
-    /// The other side is gone and nothing is left to receive.
+    /// The other side is gone and all data was received.
     Closed,
     /// One whole packet of ipc-channel.
     Whole {
-        /// Bytes of its content.
+        /// Length of its content in bytes.
         length: usize,
         /// Whether descriptors are attached to it.
         attached: bool,
@@ -42,8 +47,8 @@ pub(crate) enum Peek {
     Foreign,
 }
 
-/// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and
-/// close any file that has their number, so they are held in this type.
+/// A sender or receiver of ipc-channel. These types panic when their descriptor cannot be closed,
+/// and close any file that has their number, so this type holds them.
 pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
     let number = socket_number(&format!("{channel:?}"));
     OwnDescriptor::of_number(channel, number)
@@ -54,7 +59,9 @@ pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
 fn socket_number(text: &str) -> Option<RawFd> {
     let receiver = "IpcReceiver { os_receiver: OsIpcReceiver { fd: Cell { value: ";
     let sender = "IpcSender { os_sender: OsIpcSender { fd: SharedFileDescriptor(";
-    let after = text.strip_prefix(receiver).or_else(|| text.strip_prefix(sender))?;
+    let after = text
+        .strip_prefix(receiver)
+        .or_else(|| text.strip_prefix(sender))?;
     let (digits, _) = after.split_once([' ', ')'])?;
     digits.parse().ok()
 }
@@ -66,8 +73,10 @@ mod tests {
     #[test]
     fn the_socket_of_a_channel_is_found() {
         let (sender, receiver) = ipc_channel::ipc::channel::<u64>().unwrap();
-        let (sender, receiver) = (own_channel(sender), own_channel(receiver));
-        let (one, other) = (sender.number().unwrap(), receiver.number().unwrap());
+        let sender = own_channel(sender);
+        let receiver = own_channel(receiver);
+        let one = sender.number().unwrap();
+        let other = receiver.number().unwrap();
         assert_ne!(one, other);
         for number in [one, other] {
             let target = std::fs::read_link(format!("/proc/self/fd/{number}"));

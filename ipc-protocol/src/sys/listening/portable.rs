@@ -1,4 +1,4 @@
-//! Every other system: ipc-channel listens and accepts, and packet headers of the other side are
+//! On all other systems: ipc-channel listens and accepts, and the headers of received packets are
 //! trusted.
 
 use std::cell::Cell;
@@ -23,7 +23,7 @@ pub(crate) struct ListeningSocket<T> {
     name: String,
 }
 
-/// A connection, with the first packet.
+/// A connection, and its first packet.
 pub(crate) struct Connection<T> {
     packets: IpcReceiver<T>,
     first: T,
@@ -33,7 +33,10 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
     /// Listens under a new name.
     pub(crate) fn new() -> io::Result<Self> {
         let (server, name) = IpcOneShotServer::new()?;
-        Ok(Self { server: Cell::new(Some(server)), name })
+        Ok(Self {
+            server: Cell::new(Some(server)),
+            name,
+        })
     }
 
     /// The name to connect to.
@@ -41,7 +44,7 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         &self.name
     }
 
-    /// Ends nothing: the caller sends a message of its own.
+    /// Returns a handle without effect: here the caller ends the wait by sending a message itself.
     pub(crate) fn hang_up_handle(&self) -> HangUp {
         HangUp
     }
@@ -52,7 +55,8 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Waits for the first packet of the first connection, in both modes. Later calls return `NotConnected`.
+    /// Waits for the first packet of the first connection, in both modes. Later calls return
+    /// `NotConnected`.
     pub(crate) fn accept(&self, _: ReceiveMode) -> io::Result<Option<Connection<T>>> {
         let server = self.server.take().ok_or(io::ErrorKind::NotConnected)?;
         let (packets, first) = server.accept().map_err(io::Error::other)?;
@@ -61,22 +65,26 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
-    /// None.
+    /// Returns `None`.
     pub(crate) fn guard(&self) -> Option<&Guard> {
         None
     }
 
     /// The receiver of this connection, and the first packet.
     pub(crate) fn open(self) -> io::Result<Opened<T>> {
-        Ok(Opened { packets: own_channel(self.packets), first: Some(self.first), guard: None })
+        Ok(Opened {
+            packets: own_channel(self.packets),
+            first: Some(self.first),
+            guard: None,
+        })
     }
 }
 
-/// Checks packets before they are received; never made here.
+/// Checks packets before they are received; never created here.
 #[derive(Debug)]
 pub(crate) enum Guard {}
 
-/// Ends nothing here.
+/// Has no effect here.
 #[derive(Clone, Debug)]
 pub(crate) struct HangUp;
 

@@ -1,16 +1,18 @@
-//! Linux: one end of a connected pair of packet sockets, and how a packet is received unharmed.
+//! On Linux: one end of a connected pair of packet sockets, and the safe reception of packets.
 //!
 //! ```text
 //! parent's end ◀── SOCK_SEQPACKET pair, no name ──▶ child's end, inherited by number
 //!   SO_PASSCRED: every packet comes with the sender's process number, written by the kernel
 //! ```
 //!
-//! Used by [`crate::transport::inherited`]. Invariants: a packet is received into memory that was
-//! there before, with room for the sender's number and for nothing else, so a packet can make the
-//! receiver neither grow nor hold a descriptor; a packet with attached descriptors is not received,
-//! because the kernel would close them on this thread, and closing a socket can take as long as its
-//! sender wishes (`SO_LINGER`); a call that a signal interrupts is made again; a
-//! socket that the program has closed is neither used nor closed.
+//! Used by [`crate::transport::inherited`]. Invariants:
+//!
+//! - A packet is received into existing memory, with room for the sender's number only, so a packet
+//!   cannot make the receiver grow or hold a descriptor.
+//! - A packet with attached descriptors is not received, because the kernel would close them on
+//!   this thread, and closing a socket can take as long as its sender wishes (`SO_LINGER`).
+//! - A call that a signal interrupts is repeated.
+//! - A socket that the program has closed is neither used nor closed.
 
 use std::fs::File;
 use std::io;
@@ -23,12 +25,12 @@ use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use super::Packet;
 use crate::sys::ReceiveMode;
 
-/// Bytes that may wait in either direction, as asked for; the system may allow less. Enough for
-/// a largest frame and all else that may be outstanding.
+/// Requested buffer size for either direction, in bytes; the system may allow less. Enough for a
+/// largest frame and all other messages that may be outstanding.
 const ROOM: usize = 256 * 1024;
 
-/// Room for one `ucred` and for no descriptor after it: the kernel then destroys the descriptors
-/// that are attached, and says so with `MSG_CTRUNC`.
+/// Room for one `ucred` and for no descriptor after it: the kernel then destroys attached
+/// descriptors, and reports this with `MSG_CTRUNC`.
 const CONTROL: usize = size_of::<libc::cmsghdr>() + size_of::<libc::ucred>().next_multiple_of(8);
 
 /// Control data as the kernel writes it.
@@ -39,33 +41,41 @@ struct Control {
     padding: [u8; CONTROL - size_of::<libc::cmsghdr>() - size_of::<libc::ucred>()],
 }
 
-/// One end.
+/// One end of the pair.
 #[derive(Debug)]
 pub(crate) struct PacketSocket {
     /// `None` only while the end is dropped.
     descriptor: Option<OwnDescriptor<OwnedFd>>,
-    /// The process that keeps this end and gave the other one away; `None` for the end that was given away.
+    /// The process that keeps this end and hands over the other one; `None` for the end that was
+    /// handed over.
     parent: Option<u32>,
 }
 
 impl PacketSocket {
-    /// A connected pair: the end to keep, and the one to give away.
+    /// Creates a connected pair: the end to keep, and the end to hand over.
     pub(crate) fn pair() -> io::Result<(Self, File)> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let kind = SocketType::SEQPACKET;
+        let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         for end in [&ours, &theirs] {
             sockopt::set_socket_passcred(end, true)?;
-            let _ = sockopt::set_socket_send_buffer_size(end, ROOM); // the default does, too
+            let _ = sockopt::set_socket_send_buffer_size(end, ROOM); // the default is enough, too
         }
         Ok((
-            Self { descriptor: Some(OwnDescriptor::new(ours)), parent: Some(std::process::id()) },
+            Self {
+                descriptor: Some(OwnDescriptor::new(ours)),
+                parent: Some(std::process::id()),
+            },
             File::from(theirs),
         ))
     }
 
-    /// The end that was given away.
+    /// The end that was handed over.
     pub(crate) fn given(file: File) -> io::Result<Self> {
-        Ok(Self { descriptor: Some(OwnDescriptor::new(file.into())), parent: None })
+        Ok(Self {
+            descriptor: Some(OwnDescriptor::new(file.into())),
+            parent: None,
+        })
     }
 
     /// Sends one packet; without `wait`, `WouldBlock` if there is no room for it now.
@@ -74,21 +84,31 @@ impl PacketSocket {
         again(|| Ok(send(self.get()?.as_raw_fd(), packet, flags))).map(|_| ())
     }
 
-    /// Receives the next packet, truncated to `room`. Returns `None` if none is queued and `mode` is `Try`.
+    /// Receives the next packet, truncated to `room`. Returns `None` if none is queued and `mode`
+    /// is `Try`.
     pub(crate) fn receive(&self, room: &mut [u8], mode: ReceiveMode) -> io::Result<Option<Packet>> {
-        let waiting = if mode == ReceiveMode::Try { libc::MSG_DONTWAIT } else { 0 };
+        let waiting = if mode == ReceiveMode::Try {
+            libc::MSG_DONTWAIT
+        } else {
+            0
+        };
         let packet = self.receive_with(room, libc::MSG_PEEK | waiting)?;
         if let Some(Packet::Whole { .. }) = packet {
-            self.receive_with(&mut [], libc::MSG_DONTWAIT)?; // removes it: all of it was read
+            // Removes the packet, which was read completely.
+            self.receive_with(&mut [], libc::MSG_DONTWAIT)?;
         }
         Ok(packet)
     }
 
     fn receive_with(&self, room: &mut [u8], flags: i32) -> io::Result<Option<Packet>> {
         let mut control = MaybeUninit::<Control>::zeroed();
-        let mut part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        let mut part = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        };
         let mut message = MaybeUninit::<libc::msghdr>::zeroed();
-        // SAFETY: all fields of the header are numbers and pointers, for which zero is a value.
+        // SAFETY: all fields of the header are numbers and pointers, for which zero is a valid
+        // value.
         #[allow(unsafe_code)]
         let message = unsafe { message.assume_init_mut() };
         message.msg_iov = &raw mut part;
@@ -103,26 +123,28 @@ impl PacketSocket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             received => received?,
         };
-        // SAFETY: the control data began as zeroes, and all its fields are plain numbers.
+        // SAFETY: the control data was initialised with zeroes, and all its fields are plain
+        // numbers.
         #[allow(unsafe_code)]
         let control = unsafe { control.assume_init_ref() };
         Ok(Some(judge(length, message, control)))
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a packet or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a packet or closes the
+    /// channel.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.get()?.as_fd())
     }
 
-    /// Whether the program has not closed it.
+    /// Whether the socket is still open, that is, the program has not closed it.
     pub(crate) fn is_ours(&self) -> bool {
         self.descriptor.as_ref().is_some_and(OwnDescriptor::is_ours)
     }
 
-    /// Ends all waiting and sending on both ends; what has been sent can still be received.
+    /// Ends all waiting and sending on both ends; sent data can still be received.
     pub(crate) fn hang_up(&self) {
         if let Ok(socket) = self.get() {
-            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it is closed already
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it is already closed
         }
     }
 
@@ -130,7 +152,7 @@ impl PacketSocket {
         self.descriptor.as_ref().ok_or(DescriptorLost)?.get()
     }
 
-    /// Whether packets are queued that will not be received. The other end can send no more.
+    /// Whether packets are queued that will not be received. The other end cannot send any more.
     fn has_unread(&self) -> bool {
         self.hang_up();
         let next = self.receive_with(&mut [], libc::MSG_PEEK | libc::MSG_DONTWAIT);
@@ -139,29 +161,37 @@ impl PacketSocket {
 }
 
 impl Drop for PacketSocket {
-    /// Closes the descriptor. With it the kernel closes descriptors that a hostile child has attached to unread
-    /// packets, which may take long, so that happens on a thread of its own. Without a thread they stay open.
+    /// Closes the descriptor. The kernel then also closes descriptors that a hostile child has
+    /// attached to unread packets. This may take long, so it runs on a separate thread. If no
+    /// thread can be started, they stay open.
     fn drop(&mut self) {
         // A fork of the parent must not end the channel.
         let is_slow = self.parent == Some(std::process::id()) && self.has_unread();
         if let Some(descriptor) = self.descriptor.take()
             && is_slow
         {
-            let kept = ManuallyDrop::new(descriptor); // is not closed here if there is no thread
-            let _ = spawn_quiet("profiler-close", move || drop(ManuallyDrop::into_inner(kept)));
+            // Not closed here if no thread can be started.
+            let kept = ManuallyDrop::new(descriptor);
+            let _ = spawn_quiet("profiler-close", move || {
+                drop(ManuallyDrop::into_inner(kept))
+            });
         }
     }
 }
 
-/// What the kernel said of a packet. Only a packet has a sender: the end of the channel, which
-/// is as short as an empty packet, has none.
+/// The kernel's report on a packet. A packet has a sender. The end of the channel has length 0,
+/// like an empty packet, but no sender.
 fn judge(length: usize, message: &libc::msghdr, control: &Control) -> Packet {
     let has_sender = message.msg_controllen > 0
-        && (control.header.cmsg_level, control.header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+        && (control.header.cmsg_level, control.header.cmsg_type)
+            == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
     match () {
         () if message.msg_flags & libc::MSG_CTRUNC != 0 => Packet::Attached,
         () if message.msg_flags & libc::MSG_TRUNC != 0 => Packet::TooLarge,
-        () if has_sender => Packet::Whole { length, sender: u32::try_from(control.sender.pid).unwrap_or(0) },
+        () if has_sender => Packet::Whole {
+            length,
+            sender: u32::try_from(control.sender.pid).unwrap_or(0),
+        },
         () if length == 0 => Packet::Closed,
         () => Packet::Attached,
     }
@@ -180,7 +210,7 @@ fn receive(socket: RawFd, message: &mut libc::msghdr, flags: i32) -> isize {
     unsafe { libc::recvmsg(socket, message, libc::MSG_CMSG_CLOEXEC | flags) }
 }
 
-/// Makes a call again as long as a signal interrupts it.
+/// Repeats a call while a signal interrupts it.
 fn again(mut call: impl FnMut() -> io::Result<isize>) -> io::Result<usize> {
     loop {
         match usize::try_from(call()?) {

@@ -1,4 +1,5 @@
-//! Packet sockets that a child inherits. `linux` has them, `portable` says that there are none.
+//! Packet sockets that a child inherits. Used by [`crate::transport::inherited`]. `linux`
+//! implements them, `portable` reports that they are not supported.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -10,21 +11,25 @@ mod imp;
 
 pub(crate) use imp::PacketSocket;
 
-/// What came of waiting for a packet.
+/// The result of a wait for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
 pub(crate) enum Packet {
-    /// The other side is gone and nothing is left.
+    /// The other side is gone and all data was received.
     Closed,
-    /// A packet, all of it, from the process of this number; 0 for one that cannot be seen from here.
+    /// A complete packet, from the process of this number; 0 for a process that is not visible from
+    /// this one.
     Whole {
-        /// Bytes of it.
+        /// Length in bytes.
         length: usize,
         /// The process that sent it.
         sender: u32,
     },
-    /// A packet that there is no room for.
+    /// A packet that is larger than the room for it.
     TooLarge,
-    /// A packet with anything attached to it; that is gone.
+    /// A packet with attached data; the packet is lost.
     Attached,
 }

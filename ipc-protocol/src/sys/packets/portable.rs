@@ -1,4 +1,4 @@
-//! Every other system: no packet sockets that a child could inherit.
+//! On all other systems: there are no packet sockets that a child could inherit.
 
 use std::fs::File;
 use std::io;
@@ -11,17 +11,17 @@ use profiler_core::internal::sys::DescriptorLost;
 use super::Packet;
 use crate::sys::ReceiveMode;
 
-/// Never made here.
+/// Never created here.
 #[derive(Debug)]
 pub(crate) enum PacketSocket {}
 
 impl PacketSocket {
-    /// None.
+    /// Not supported.
     pub(crate) fn pair() -> io::Result<(Self, File)> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// None.
+    /// Not supported.
     pub(crate) fn given(_: File) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }

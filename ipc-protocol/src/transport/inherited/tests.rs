@@ -1,5 +1,6 @@
-//! What only the transport of untrusted children can get wrong. What a packet can do is in
-//! `tests/tricks`, what a process can do in `integration-tests`.
+//! Tests specific to the transport of untrusted children. Hostile packets are in
+//! `integration-tests/tests/tricks.rs`, hostile processes in the other tests of
+//! `integration-tests`.
 
 use std::os::fd::AsFd;
 
@@ -18,57 +19,103 @@ fn own() -> ProcessId {
     ProcessId::new(std::process::id())
 }
 
-/// What comes of a child whose first packet this is.
+/// The error for a child whose first packet is `frame`.
 fn first(frame: &[u8]) -> TransportError {
     let (listener, theirs) = Listener::new().unwrap();
-    PacketSocket::given(theirs).unwrap().send(frame, false).unwrap();
+    PacketSocket::given(theirs)
+        .unwrap()
+        .send(frame, false)
+        .unwrap();
     listener.accept(&token(), own()).unwrap_err()
 }
 
-/// An accepted child, and its bare end.
+/// An accepted child, and its raw end.
 fn accepted() -> (Accepted, File) {
     let (listener, theirs) = Listener::new().unwrap();
-    let said = codec::encode(&ToParent::Hello(hello(&token()))).unwrap();
-    PacketSocket::given(theirs.try_clone().unwrap()).unwrap().send(&said, false).unwrap();
+    let greeting = codec::encode(&ToParent::Hello(hello(&token()))).unwrap();
+    PacketSocket::given(theirs.try_clone().unwrap())
+        .unwrap()
+        .send(&greeting, false)
+        .unwrap();
     (listener.accept(&token(), own()).unwrap(), theirs)
 }
 
 const fn stop() -> ToChild {
-    ToChild::Stop { request: RequestId::new(1) }
+    ToChild::Stop {
+        request: RequestId::new(1),
+    }
 }
 
 #[test]
-fn a_process_that_was_not_spawned_is_not_heard() {
+fn packets_of_a_process_that_was_not_spawned_are_refused() {
     let (listener, theirs) = Listener::new().unwrap();
     let _child = connect(theirs, hello(&token())).unwrap();
     let error = listener.accept(&token(), ProcessId::new(1)).unwrap_err();
-    assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another process")), "{error}");
+    assert!(
+        matches!(
+            error,
+            TransportError::PeerMisbehaved("a packet of another process")
+        ),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_hello_that_names_another_process_is_refused() {
-    let said = Hello { pid: ProcessId::new(1), ..hello(&token()) };
-    let error = first(&codec::encode(&ToParent::Hello(said)).unwrap());
-    assert!(matches!(error, TransportError::PeerMisbehaved("the hello of another process")), "{error}");
+    let greeting = Hello {
+        pid: ProcessId::new(1),
+        ..hello(&token())
+    };
+    let error = first(&codec::encode(&ToParent::Hello(greeting)).unwrap());
+    assert!(
+        matches!(
+            error,
+            TransportError::PeerMisbehaved("the hello of another process")
+        ),
+        "{error}"
+    );
 }
 
 #[test]
-fn whoever_does_not_begin_with_a_true_hello_is_refused() {
-    let done = codec::encode(&ToParent::Done { request: RequestId::new(1) }).unwrap();
-    assert!(matches!(first(&done), TransportError::PeerMisbehaved("a message before Hello")));
+fn a_first_packet_other_than_a_valid_hello_is_refused() {
+    let done = codec::encode(&ToParent::Done {
+        request: RequestId::new(1),
+    })
+    .unwrap();
+    assert!(matches!(
+        first(&done),
+        TransportError::PeerMisbehaved("a message before Hello")
+    ));
     let stranger = ToParent::Hello(hello(&Token::from_bytes([4; 16])));
-    assert!(matches!(first(&codec::encode(&stranger).unwrap()), TransportError::WrongToken));
-    let newer = Hello { version: PROTOCOL_VERSION + 1, ..hello(&token()) };
+    assert!(matches!(
+        first(&codec::encode(&stranger).unwrap()),
+        TransportError::WrongToken
+    ));
+    let newer = Hello {
+        version: PROTOCOL_VERSION + 1,
+        ..hello(&token())
+    };
     let newer = first(&codec::encode(&ToParent::Hello(newer)).unwrap());
-    assert!(matches!(newer, TransportError::Protocol(ProtocolError::WrongVersion { .. })), "{newer}");
+    assert!(
+        matches!(
+            newer,
+            TransportError::Protocol(ProtocolError::WrongVersion { .. })
+        ),
+        "{newer}"
+    );
     assert!(matches!(first(&[]), TransportError::Protocol(_)));
-    assert!(matches!(first(&[7; MAX_FRAME_BYTES + 1]), TransportError::PeerMisbehaved("a packet too large")));
+    assert!(matches!(
+        first(&[7; MAX_FRAME_BYTES + 1]),
+        TransportError::PeerMisbehaved("a packet too large")
+    ));
 }
 
 #[test]
 fn a_child_that_does_not_read_cannot_make_the_parent_wait() {
     let (mut accepted, theirs) = accepted();
-    let error = (0..1_000_000).find_map(|_| accepted.ends.sender.send(&stop()).err()).expect("a full socket");
+    let error = (0..1_000_000)
+        .find_map(|_| accepted.ends.sender.send(&stop()).err())
+        .expect("a full socket");
     assert!(matches!(error, TransportError::Full), "{error}");
     let error = accepted.ends.receiver.recv().unwrap_err();
     assert!(matches!(error, TransportError::Full), "{error}");
@@ -76,11 +123,13 @@ fn a_child_that_does_not_read_cannot_make_the_parent_wait() {
 }
 
 #[test]
-fn a_child_cannot_make_the_parents_room_smaller() {
+fn a_child_cannot_shrink_the_parents_buffer() {
     let count = |options: fn(&File)| {
         let (mut accepted, theirs) = accepted();
         options(&theirs);
-        (0..1_000_000).take_while(|_| accepted.ends.sender.send(&stop()).is_ok()).count()
+        (0..1_000_000)
+            .take_while(|_| accepted.ends.sender.send(&stop()).is_ok())
+            .count()
     };
     let room = count(|_| {});
     assert!(room >= 64, "{room} messages");
@@ -94,16 +143,19 @@ fn a_child_cannot_make_the_parents_room_smaller() {
 #[test]
 fn abandoning_ends_the_waiting_for_a_silent_child() {
     let (listener, _silent) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let waiting = on_thread(move || listener.accept(&token(), own()));
     abandon.abandon();
-    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+    assert!(matches!(
+        waiting.join().unwrap(),
+        Err(TransportError::Abandoned)
+    ));
 }
 
 #[test]
-fn a_child_that_said_hello_and_died_is_still_heard() {
+fn messages_of_a_child_that_died_after_hello_are_received() {
     let (listener, theirs) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(theirs, hello(&token())).unwrap();
     let last = ToParent::ShutdownProfile { length: 5 };
     child.sender.send(&last).unwrap();
@@ -111,36 +163,50 @@ fn a_child_that_said_hello_and_died_is_still_heard() {
     abandon.abandon();
     let mut accepted = listener.accept(&token(), own()).unwrap();
     assert_eq!(accepted.ends.receiver.recv().unwrap(), last);
-    assert!(matches!(accepted.ends.receiver.recv(), Err(TransportError::Disconnected)));
+    assert!(matches!(
+        accepted.ends.receiver.recv(),
+        Err(TransportError::Disconnected)
+    ));
 }
 
 #[test]
-fn hanging_up_ends_a_channel_that_somebody_else_holds_open() {
+fn hanging_up_ends_a_channel_that_another_process_holds_open() {
     let (listener, theirs) = Listener::new().unwrap();
     let _fork = theirs.try_clone().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(theirs, hello(&token())).unwrap();
     let mut accepted = listener.accept(&token(), own()).unwrap();
-    abandon.abandon(); // without effect by now
-    child.sender.send(&ToParent::ShutdownProfile { length: 1 }).unwrap();
+    abandon.abandon(); // has no effect now
+    child
+        .sender
+        .send(&ToParent::ShutdownProfile { length: 1 })
+        .unwrap();
     assert!(accepted.ends.receiver.recv().is_ok());
     let waiting = on_thread(move || accepted.ends.receiver.recv());
     abandon.hang_up();
-    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Disconnected)));
-    assert!(child.sender.send(&ToParent::ShutdownProfile { length: 1 }).is_err());
+    assert!(matches!(
+        waiting.join().unwrap(),
+        Err(TransportError::Disconnected)
+    ));
+    assert!(
+        child
+            .sender
+            .send(&ToParent::ShutdownProfile { length: 1 })
+            .is_err()
+    );
 }
 
 #[test]
 fn a_handle_keeps_no_socket_open() {
     let (listener, theirs) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = PacketReceiver::new(Arc::new(PacketSocket::given(theirs).unwrap()), None);
     drop(listener);
     assert!(matches!(child.recv(), Err(TransportError::Disconnected)));
     abandon.hang_up();
 }
 
-/// A TCP socket that an hour of `close` does not close: its peer does not read what was sent.
+/// A TCP socket that `close` does not close within an hour: its peer does not read the sent data.
 fn lingering() -> (std::net::TcpStream, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -157,7 +223,13 @@ fn send_with(socket: &File, attached: impl AsFd) {
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = [attached.as_fd()];
     assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
-    sendmsg(socket, &[std::io::IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+    sendmsg(
+        socket,
+        &[std::io::IoSlice::new(b"x")],
+        &mut control,
+        SendFlags::empty(),
+    )
+    .unwrap();
 }
 
 #[test]
@@ -166,17 +238,20 @@ fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_clos
         let (mut accepted, theirs) = accepted();
         let (slow, peer) = lingering();
         send_with(&theirs, &slow);
-        drop((slow, theirs)); // the packet has the last descriptor of it
+        drop((slow, theirs)); // the packet holds the last descriptor
         let (done, finished) = crossbeam_channel::bounded(1);
         let parent = on_thread(move || {
             if is_received {
                 let error = accepted.ends.receiver.recv().unwrap_err();
-                assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+                assert!(
+                    matches!(error, TransportError::PeerMisbehaved(_)),
+                    "{error}"
+                );
             }
             drop(accepted);
             done.send(()).unwrap();
         });
-        // Far less than the socket lingers, far more than anything else takes.
+        // Far less than the socket lingers, far more than any other step takes.
         let in_time = finished.recv_timeout(std::time::Duration::from_secs(60));
         drop(peer); // now the socket closes
         parent.join().unwrap();
@@ -185,10 +260,12 @@ fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_clos
 }
 
 #[test]
-fn a_fork_may_not_speak_for_its_parent() {
+fn a_fork_may_not_use_the_channel_of_its_parent() {
     let (ours, _theirs) = PacketSocket::pair().unwrap();
-    let mut receiver =
-        PacketReceiver { owner: std::process::id() + 1, ..PacketReceiver::new(Arc::new(ours), None) };
+    let mut receiver = PacketReceiver {
+        owner: std::process::id() + 1,
+        ..PacketReceiver::new(Arc::new(ours), None)
+    };
     let mut sender = PacketSender::new(Arc::clone(&receiver.socket), true, Arc::default());
     sender.owner = receiver.owner;
     assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));

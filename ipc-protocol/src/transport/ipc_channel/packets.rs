@@ -1,8 +1,8 @@
-//! Packets of ipc-channel: frames wrapped, errors and panics contained.
+//! Sends and receives frames as packets of ipc-channel, and contains its errors and panics.
 //!
-//! Used by the transport above. Invariants: nothing is received that the guard did not find
-//! whole; the first error ends a receiver; a fork of the process neither sends nor receives; a
-//! descriptor that the program has closed is neither used nor closed.
+//! Used by the transport above. Invariants: only packets that the guard found whole are received;
+//! the first error ends a receiver; a fork of the process neither sends nor receives; a descriptor
+//! that the program has closed is neither used nor closed.
 
 use std::io;
 #[cfg(unix)]
@@ -19,21 +19,21 @@ use crate::sys::ReceiveMode;
 use crate::sys::listening::{Guard, Peek, own_channel};
 use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
-/// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
+/// Bytes of a packet beyond its frame: the packet's kind and the frame's length.
 const PACKET_SLACK: usize = 16;
 
-/// The reason that is given when a peer makes ipc-channel's receiver fail.
+/// The error text when a peer makes ipc-channel's receiver fail.
 pub(super) const CANNOT_RECEIVE: &str = "a packet that cannot be received";
 
-/// What travels. Only the first packet of a channel may be another one than `Frame`.
+/// A packet. Only the first packet of a channel may be other than `Frame`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
     Frame(Vec<u8>),
     Hello { frame: Vec<u8>, answers: Answers },
-    Abandon,
+    Cancel,
 }
 
-/// The parent answers with this sender. It travels as an [`IpcSender`].
+/// The sender for the parent's answers. It travels as an [`IpcSender`].
 #[derive(Debug)]
 pub(super) struct Answers(OwnDescriptor<IpcSender<Packet>>);
 
@@ -59,7 +59,8 @@ impl<'de> Deserialize<'de> for Answers {
     }
 }
 
-/// Runs what may panic inside ipc-channel; a panic is the loss of this peer, nothing more.
+/// Runs code that may panic inside ipc-channel. A panic becomes an error that ends only this
+/// channel.
 pub(super) fn guarded<T>(
     what: &'static str,
     act: impl FnOnce() -> Result<T, TransportError>,
@@ -78,13 +79,16 @@ pub(super) struct PacketReceiver {
     pub(super) packets: OwnDescriptor<IpcReceiver<Packet>>,
     pub(super) guard: Option<Guard>,
     pub(super) owner: u32,
-    /// Set by the first error, after which nothing is received.
+    /// Set by the first error; nothing is received afterwards.
     pub(super) ended: bool,
 }
 
 impl PacketSender {
     pub(super) fn new(packets: OwnDescriptor<IpcSender<Packet>>) -> Self {
-        Self { packets, owner: std::process::id() }
+        Self {
+            packets,
+            owner: std::process::id(),
+        }
     }
 }
 
@@ -94,17 +98,25 @@ impl FrameSender for PacketSender {
         check_owner(self.owner)?;
         let packets = &self.packets;
         retry_interrupted(|| {
-            guarded("a channel that fails", || Ok(packets.get()?.send(Packet::Frame(frame.to_vec()))?))
+            guarded("a channel that fails", || {
+                Ok(packets.get()?.send(Packet::Frame(frame.to_vec()))?)
+            })
         })
     }
 }
 
 impl PacketReceiver {
     pub(super) fn new(packets: OwnDescriptor<IpcReceiver<Packet>>, guard: Option<Guard>) -> Self {
-        Self { packets, guard, owner: std::process::id(), ended: false }
+        Self {
+            packets,
+            guard,
+            owner: std::process::id(),
+            ended: false,
+        }
     }
 
-    /// Returns `None` if no packet is queued and `mode` is `Try`. Only the guard can check this without blocking.
+    /// Returns `None` if no packet is queued and `mode` is `Try`. Only the guard can check this
+    /// without blocking.
     fn receive(&self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
         match &self.guard {
             Some(guard) => match guard.peek(mode)? {
@@ -128,8 +140,13 @@ impl PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive(mode);
-        // The message is ignored: an answer is impossible, and the peer may have noticed already.
-        let received = if self.packets.is_ours() { received } else { Err(DescriptorLost.into()) };
+        // After the loss of the descriptor a received message is ignored: no answer is possible,
+        // and the peer may already have noticed.
+        let received = if self.packets.is_ours() {
+            received
+        } else {
+            Err(DescriptorLost.into())
+        };
         self.ended = received.is_err();
         received
     }
@@ -137,7 +154,8 @@ impl PacketReceiver {
 
 impl FrameReceiver for PacketReceiver {
     fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
-        self.receive_or_end(ReceiveMode::Wait)?.ok_or(TransportError::Disconnected)
+        self.receive_or_end(ReceiveMode::Wait)?
+            .ok_or(TransportError::Disconnected)
     }
 
     fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
@@ -146,7 +164,11 @@ impl FrameReceiver for PacketReceiver {
 
     #[cfg(unix)]
     fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
-        Ok(self.guard.as_ref().ok_or(TransportError::Unavailable)?.socket()?)
+        Ok(self
+            .guard
+            .as_ref()
+            .ok_or(TransportError::Unavailable)?
+            .socket()?)
     }
 }
 
@@ -161,10 +183,16 @@ fn check_packet(peek: Peek) -> Result<(), TransportError> {
     }
 }
 
-/// The sender for the answers is attached to the first packet.
+/// Checks the first packet, to which the sender for the answers is attached.
 pub(super) fn check_first(peek: Peek) -> Result<(), TransportError> {
     match peek {
-        Peek::Whole { length, attached: true } => check_packet(Peek::Whole { length, attached: false }),
+        Peek::Whole {
+            length,
+            attached: true,
+        } => check_packet(Peek::Whole {
+            length,
+            attached: false,
+        }),
         Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a message before Hello")),
         peek => check_packet(peek),
     }
@@ -185,7 +213,9 @@ impl From<IpcError> for TransportError {
     fn from(error: IpcError) -> Self {
         match error {
             IpcError::Disconnected => Self::Disconnected,
-            IpcError::SerializationError(_) => Self::PeerMisbehaved("a packet that does not decode"),
+            IpcError::SerializationError(_) => {
+                Self::PeerMisbehaved("a packet that does not decode")
+            }
             IpcError::Io(error) => error.into(),
         }
     }

@@ -1,4 +1,4 @@
-//! What only the transport between processes can get wrong.
+//! Tests specific to the transport between processes.
 
 use super::super::tests::{hello, on_thread};
 use super::*;
@@ -7,7 +7,10 @@ use crate::message::{PROTOCOL_VERSION, RequestId};
 
 fn refused(packet: Packet) -> TransportError {
     let listener = Listener::new().unwrap();
-    IpcSender::connect(listener.name().to_owned()).unwrap().send(packet).unwrap();
+    IpcSender::connect(listener.name().to_owned())
+        .unwrap()
+        .send(packet)
+        .unwrap();
     listener.accept(&Token::from_bytes([1; 16])).unwrap_err()
 }
 
@@ -18,7 +21,7 @@ fn answers() -> Answers {
 #[test]
 fn abandon_ends_a_waiting_accept() {
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let (started, starts) = crossbeam_channel::bounded(1);
     let waiting = on_thread(move || {
         started.send(()).unwrap();
@@ -26,22 +29,25 @@ fn abandon_ends_a_waiting_accept() {
     });
     starts.recv().unwrap();
     abandon.abandon();
-    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+    assert!(matches!(
+        waiting.join().unwrap(),
+        Err(TransportError::Abandoned)
+    ));
 }
 
 #[test]
-fn abandon_counts_when_it_comes_before_accept() {
+fn abandon_before_accept_ends_it() {
     let listener = Listener::new().unwrap();
-    listener.abandon_handle().abandon();
+    listener.cancel_handle().abandon();
     let error = listener.accept(&Token::from_bytes([1; 16])).unwrap_err();
     assert!(matches!(error, TransportError::Abandoned), "{error}");
 }
 
 #[test]
-fn a_child_that_said_hello_and_died_is_still_accepted() {
+fn a_child_that_died_after_hello_is_accepted() {
     let token = Token::generate().unwrap();
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(listener.name(), hello(&token)).unwrap();
     let last = ToParent::ShutdownProfile { length: 5 };
     child.sender.send(&last).unwrap();
@@ -55,11 +61,13 @@ fn a_child_that_said_hello_and_died_is_still_accepted() {
 fn abandon_after_accept_does_nothing() {
     let token = Token::generate().unwrap();
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(listener.name(), hello(&token)).unwrap();
     let mut accepted = listener.accept(&token).unwrap();
     abandon.abandon();
-    let message = ToParent::Done { request: RequestId::new(1) };
+    let message = ToParent::Done {
+        request: RequestId::new(1),
+    };
     child.sender.send(&message).unwrap();
     assert_eq!(accepted.ends.receiver.recv().unwrap(), message);
 }
@@ -73,28 +81,55 @@ fn a_wrong_token_is_refused() {
 }
 
 #[test]
-fn a_child_of_another_version_is_named_as_such() {
-    let error = refused(Packet::Hello { frame: vec![0xff, 0x7f, 1], answers: answers() });
-    let wrong = codec::ProtocolError::WrongVersion { theirs: 0x7fff, ours: PROTOCOL_VERSION };
-    assert!(matches!(&error, TransportError::Protocol(e) if *e == wrong), "{error}");
+fn the_version_of_a_child_of_another_version_is_reported() {
+    let error = refused(Packet::Hello {
+        frame: vec![0xff, 0x7f, 1],
+        answers: answers(),
+    });
+    let wrong = codec::ProtocolError::WrongVersion {
+        theirs: 0x7fff,
+        ours: PROTOCOL_VERSION,
+    };
+    assert!(
+        matches!(&error, TransportError::Protocol(e) if *e == wrong),
+        "{error}"
+    );
 }
 
 #[test]
-fn whoever_does_not_begin_with_hello_is_refused() {
-    let done = codec::encode(&ToParent::Done { request: RequestId::new(1) }).unwrap();
+fn a_first_packet_other_than_hello_is_refused() {
+    let done = codec::encode(&ToParent::Done {
+        request: RequestId::new(1),
+    })
+    .unwrap();
     for packet in [
         Packet::Frame(done.clone()),
-        Packet::Hello { frame: done, answers: answers() },
-        Packet::Hello { frame: vec![], answers: answers() },
-        Packet::Hello { frame: vec![0; MAX_FRAME_BYTES + 1], answers: answers() },
+        Packet::Hello {
+            frame: done,
+            answers: answers(),
+        },
+        Packet::Hello {
+            frame: vec![],
+            answers: answers(),
+        },
+        Packet::Hello {
+            frame: vec![0; MAX_FRAME_BYTES + 1],
+            answers: answers(),
+        },
     ] {
         let error = refused(packet);
-        assert!(matches!(error, TransportError::PeerMisbehaved(_) | TransportError::Protocol(_)), "{error}");
+        assert!(
+            matches!(
+                error,
+                TransportError::PeerMisbehaved(_) | TransportError::Protocol(_)
+            ),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn nobody_listens_any_more() {
+fn connecting_fails_once_the_listener_is_gone() {
     let name = Listener::new().unwrap().name().to_owned();
     let error = connect(&name, hello(&Token::from_bytes([1; 16]))).unwrap_err();
     assert!(matches!(error, TransportError::Disconnected), "{error}");
@@ -104,17 +139,31 @@ fn nobody_listens_any_more() {
 fn a_name_that_would_be_cut_is_refused() {
     let long = format!("/tmp/{}", "x".repeat(MAX_SOCKET_PATH));
     let error = connect(&long, hello(&Token::from_bytes([1; 16]))).unwrap_err();
-    assert!(matches!(error, TransportError::NameTooLong { .. }), "{error}");
-    assert!(matches!(check_room(Path::new(&long)), Err(TransportError::NameTooLong { .. })));
-    assert!(matches!(check_bound(&long), Err(TransportError::NameTooLong { .. })));
+    assert!(
+        matches!(error, TransportError::NameTooLong { .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        check_room(Path::new(&long)),
+        Err(TransportError::NameTooLong { .. })
+    ));
+    assert!(matches!(
+        check_bound(&long),
+        Err(TransportError::NameTooLong { .. })
+    ));
     assert!(check_room(Path::new(&"/".repeat(MAX_SOCKET_PATH - SOCKET_SUFFIX))).is_ok());
 }
 
 #[test]
-fn the_suffix_is_what_the_socket_appends() {
+fn the_suffix_is_as_long_as_the_appended_path() {
     let listener = Listener::new().unwrap();
     let directory = std::env::temp_dir();
-    assert_eq!(listener.name().len(), directory.as_os_str().len() + SOCKET_SUFFIX, "{}", listener.name());
+    assert_eq!(
+        listener.name().len(),
+        directory.as_os_str().len() + SOCKET_SUFFIX,
+        "{}",
+        listener.name()
+    );
 }
 
 #[test]
@@ -134,23 +183,30 @@ mod guarded_packets {
 
     use profiler_core::internal::sys::FileIdentity;
     use rustix::net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+        SocketFlags, SocketType,
     };
 
     use super::*;
 
-    /// A child that has said Hello, and its socket for packets of any content.
+    /// A child that has sent `Hello`, and its socket for packets of any content.
     #[allow(unsafe_code)]
     fn hostile() -> (Accepted, OwnedFd) {
         let token = Token::from_bytes([3; 16]);
         let listener = Listener::new().unwrap();
         let packets = IpcSender::connect(listener.name().to_owned()).unwrap();
         let frame = codec::encode(&ToParent::Hello(hello(&token))).unwrap();
-        packets.send(Packet::Hello { frame, answers: answers() }).unwrap();
+        packets
+            .send(Packet::Hello {
+                frame,
+                answers: answers(),
+            })
+            .unwrap();
         let number = own_channel(packets.clone()).number().unwrap();
         // SAFETY: `packets` is alive, so the number is open.
-        let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+        let socket = unsafe { BorrowedFd::borrow_raw(number) }
+            .try_clone_to_owned()
+            .unwrap();
         (listener.accept(&token).unwrap(), socket)
     }
 
@@ -177,7 +233,10 @@ mod guarded_packets {
         let (mut accepted, socket) = hostile();
         send(&socket, parts, attached);
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+        assert!(
+            matches!(error, TransportError::PeerMisbehaved(_)),
+            "{error}"
+        );
         let error = accepted.ends.receiver.recv().unwrap_err();
         assert!(matches!(error, TransportError::Disconnected), "{error}");
     }
@@ -202,7 +261,13 @@ mod guarded_packets {
             send(&socket, &[&header(24, 8), &[0; 8]], true);
         }
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another kind")), "{error}");
+        assert!(
+            matches!(
+                error,
+                TransportError::PeerMisbehaved("a packet of another kind")
+            ),
+            "{error}"
+        );
         drop((accepted, socket));
         // Other tests open and close descriptors meanwhile, but not 40 of them.
         assert!(open_descriptors() < before + 30);
@@ -221,44 +286,65 @@ mod guarded_packets {
 
     #[test]
     fn a_second_hello_is_refused() {
-        // Its sender travels as a descriptor.
+        // The sender in a `Hello` travels as a descriptor.
         let token = Token::from_bytes([3; 16]);
         let listener = Listener::new().unwrap();
         let packets = IpcSender::connect(listener.name().to_owned()).unwrap();
         let frame = codec::encode(&ToParent::Hello(hello(&token))).unwrap();
         for _ in 0..2 {
-            packets.send(Packet::Hello { frame: frame.clone(), answers: answers() }).unwrap();
+            packets
+                .send(Packet::Hello {
+                    frame: frame.clone(),
+                    answers: answers(),
+                })
+                .unwrap();
         }
         let mut accepted = listener.accept(&token).unwrap();
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another kind")), "{error}");
+        assert!(
+            matches!(
+                error,
+                TransportError::PeerMisbehaved("a packet of another kind")
+            ),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_forged_first_packet_is_contained() {
         let listener = Listener::new().unwrap();
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(listener.name()).unwrap()).unwrap();
         send(&socket, &[&header(24, 1 << 63), &[0; 8]], false);
         let error = listener.accept(&Token::from_bytes([3; 16])).unwrap_err();
-        assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+        assert!(
+            matches!(error, TransportError::PeerMisbehaved(_)),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_silent_child_that_lives_does_not_outlast_abandon() {
+    fn abandon_ends_the_wait_for_a_connected_silent_child() {
         let listener = Listener::new().unwrap();
-        let abandon = listener.abandon_handle();
+        let abandon = listener.cancel_handle();
         let name = listener.name().to_owned();
         let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
         let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
-        // Accepted once a socket bound to the name has a peer; then accept waits for the packet.
+        // A socket bound to the name has a peer after the accept; then accept waits for the packet.
         while accepted_sockets(&name).is_empty() {
             std::thread::yield_now();
         }
         abandon.abandon();
-        assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+        assert!(matches!(
+            waiting.join().unwrap(),
+            Err(TransportError::Abandoned)
+        ));
     }
 
     /// The numbers of sockets that were accepted from the listener of this name. Only examines bare
@@ -271,7 +357,9 @@ mod guarded_packets {
             }
             // SAFETY: the number was open just now; a wrong one makes the calls fail.
             let socket = unsafe { BorrowedFd::borrow_raw(*number) };
-            let own = rustix::net::getsockname(socket).ok().and_then(|a| SocketAddrUnix::try_from(a).ok());
+            let own = rustix::net::getsockname(socket)
+                .ok()
+                .and_then(|a| SocketAddrUnix::try_from(a).ok());
             own.is_some_and(|address| address.path_bytes() == Some(name.as_bytes()))
                 && rustix::net::getpeername(socket).is_ok()
         };
@@ -280,14 +368,19 @@ mod guarded_packets {
 
     fn is_inherited(number: i32) -> bool {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .unwrap()
+            .trim();
         i32::from_str_radix(flags, 8).unwrap() & libc::O_CLOEXEC == 0
     }
 
     #[test]
     fn no_process_started_before_hello_inherits_the_accepted_socket() {
         let listener = Listener::new().unwrap();
-        let (abandon, name) = (listener.abandon_handle(), listener.name().to_owned());
+        let abandon = listener.cancel_handle();
+        let name = listener.name().to_owned();
         let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
         let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
         let accepted = loop {
@@ -319,32 +412,51 @@ mod guarded_packets {
     fn only_its_owner_may_enter_the_directory_of_the_socket() {
         let listener = Listener::new().unwrap();
         let directory = Path::new(listener.name()).parent().unwrap();
-        assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            directory.metadata().unwrap().permissions().mode() & 0o777,
+            0o700
+        );
     }
 
     #[test]
-    fn a_fork_may_not_speak_for_its_parent() {
+    fn a_fork_may_not_use_the_channel_of_its_parent() {
         let token = Token::from_bytes([3; 16]);
         let listener = Listener::new().unwrap();
         let _child = connect(listener.name(), hello(&token)).unwrap();
         let (sender, receiver) = ipc::channel().unwrap();
         let owner = std::process::id() + 1;
         use crate::transport::{FrameReceiver, FrameSender};
-        let (sender, receiver) = (own_channel(sender), own_channel(receiver));
-        let mut sender = PacketSender { packets: sender, owner };
-        let mut receiver = PacketReceiver { packets: receiver, guard: None, owner, ended: false };
+        let sender = own_channel(sender);
+        let receiver = own_channel(receiver);
+        let mut sender = PacketSender {
+            packets: sender,
+            owner,
+        };
+        let mut receiver = PacketReceiver {
+            packets: receiver,
+            guard: None,
+            owner,
+            ended: false,
+        };
         assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));
         assert!(matches!(receiver.recv(), Err(TransportError::Forked)));
     }
 
     #[test]
-    fn a_peek_leaves_the_packet_where_it_is() {
+    fn a_peek_does_not_remove_the_packet() {
         let (mut accepted, socket) = hostile();
         let frame = codec::encode(&ToParent::ShutdownProfile { length: 1 }).unwrap();
         let mut content = vec![0, u8::try_from(frame.len()).unwrap()]; // Packet::Frame, its length
         content.extend(&frame);
-        send(&socket, &[&header(content.len() + 16, content.len()), &content], false);
-        assert_eq!(accepted.ends.receiver.recv().unwrap(), ToParent::ShutdownProfile { length: 1 });
+        send(
+            &socket,
+            &[&header(content.len() + 16, content.len()), &content],
+            false,
+        );
+        assert_eq!(
+            accepted.ends.receiver.recv().unwrap(),
+            ToParent::ShutdownProfile { length: 1 }
+        );
         let mut byte = [0];
         let nothing = rustix::net::recvmsg(
             &socket,

@@ -1,4 +1,4 @@
-//! What the set reports, and what it does when the program closes its descriptors.
+//! Tests of the set's reports, and of its behaviour when the program closes its descriptors.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,9 @@ fn pair() -> (ParentEnds, ChildEnds) {
     let token = Token::generate().unwrap();
     let (listener, theirs) = inherited::Listener::new().unwrap();
     let child = inherited::connect(theirs, hello(&token)).unwrap();
-    let accepted = listener.accept(&token, ProcessId::new(std::process::id())).unwrap();
+    let accepted = listener
+        .accept(&token, ProcessId::new(std::process::id()))
+        .unwrap();
     (accepted.ends, child)
 }
 
@@ -29,27 +31,38 @@ const fn numbers() -> (ChannelNumber, ChannelNumber) {
 }
 
 const fn done(number: u64) -> ToParent {
-    ToParent::Done { request: RequestId::new(number) }
+    ToParent::Done {
+        request: RequestId::new(number),
+    }
 }
 
 #[test]
-fn only_the_channel_that_was_sent_to_is_ready_and_its_end_is_seen() {
+fn only_a_channel_with_a_message_or_a_closed_peer_is_ready() {
     let set = ReadySet::new().unwrap();
     let ((mut one, mut child), (other, _other_child)) = (pair(), pair());
-    set.add(numbers().0, one.receiver.socket().unwrap()).unwrap();
-    set.add(numbers().1, other.receiver.socket().unwrap()).unwrap();
+    set.add(numbers().0, one.receiver.socket().unwrap())
+        .unwrap();
+    set.add(numbers().1, other.receiver.socket().unwrap())
+        .unwrap();
     assert_eq!(set.wait(AT_ONCE).unwrap().channels, []);
     child.sender.send(&done(7)).unwrap();
     assert_eq!(set.wait(LONG).unwrap().channels, [numbers().0]);
     assert_eq!(one.receiver.try_recv().unwrap(), Some(done(7)));
-    assert_eq!(one.receiver.try_recv().unwrap(), None, "and it does not wait for the next");
+    assert_eq!(
+        one.receiver.try_recv().unwrap(),
+        None,
+        "`try_recv` does not wait for the next message"
+    );
     drop(child);
     assert_eq!(set.wait(LONG).unwrap().channels, [numbers().0]);
-    assert!(matches!(one.receiver.try_recv(), Err(TransportError::Disconnected)));
+    assert!(matches!(
+        one.receiver.try_recv(),
+        Err(TransportError::Disconnected)
+    ));
 }
 
 #[test]
-fn what_was_removed_is_not_found_until_it_is_added_again() {
+fn a_removed_socket_is_not_reported_until_it_is_added_again() {
     let set = ReadySet::new().unwrap();
     let (parent, mut child) = pair();
     let socket = parent.receiver.socket().unwrap();
@@ -74,18 +87,25 @@ fn a_wake_up_ends_one_wait() {
 #[test]
 fn a_set_that_the_program_replaced_is_neither_used_nor_closed() {
     let set = ReadySet::new().unwrap();
-    let theirs = ReadySet::new().unwrap();
+    let other = ReadySet::new().unwrap();
     let number = set.epoll.as_ref().unwrap().as_raw_fd();
-    // SAFETY: both numbers are open; that of `set` is replaced on purpose, by an `epoll` of another owner.
-    assert_eq!(unsafe { libc::dup2(theirs.epoll.as_ref().unwrap().as_raw_fd(), number) }, number);
-    theirs.wake();
+    // SAFETY: both numbers are open; that of `set` is replaced on purpose, by an `epoll` of another
+    // owner.
+    let result = unsafe { libc::dup2(other.epoll.as_ref().unwrap().as_raw_fd(), number) };
+    assert_eq!(result, number);
+    other.wake();
     assert!(!set.is_ours());
-    assert!(set.wait(LONG).is_err(), "`wait` must not read the events of the other set");
+    assert!(
+        set.wait(LONG).is_err(),
+        "`wait` must not read the events of the other set"
+    );
     let (parent, _child) = pair();
-    let refused = set.add(numbers().0, parent.receiver.socket().unwrap()).unwrap_err();
+    let refused = set
+        .add(numbers().0, parent.receiver.socket().unwrap())
+        .unwrap_err();
     assert!(DescriptorLost::is_in(&refused), "{refused}");
     drop(set);
-    assert!(theirs.wait(LONG).unwrap().woken);
+    assert!(other.wait(LONG).unwrap().woken);
     // SAFETY: the number was made above and has no other owner.
     let still_open = unsafe { OwnedFd::from_raw_fd(number) };
     assert!(rustix::io::fcntl_getfd(still_open.as_fd()).is_ok());

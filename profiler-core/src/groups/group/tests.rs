@@ -1,4 +1,4 @@
-//! Handles, the registry, and what happens to entries while it is not to be had.
+//! Tests of handles, of the registry, and of entries made while the registry is locked.
 
 use super::*;
 use crate::groups::{Groups, Probes};
@@ -10,10 +10,18 @@ fn all_handles_of_one_identity_are_one_group() {
     static BY_TEXT: Group = Group::named("plugin:same");
     static BY_KIND: Group = Group::new(GroupKind::Plugin, "same");
     let by_register = Group::register(GroupKind::Plugin, "same");
-    let found = [&BY_TEXT, &BY_KIND, &by_register, &by_register.clone()].map(|group| group.registered());
-    assert!(found.iter().all(|group| std::ptr::eq(group.unwrap(), found[0].unwrap())));
+    let found =
+        [&BY_TEXT, &BY_KIND, &by_register, &by_register.clone()].map(|group| group.registered());
+    assert!(
+        found
+            .iter()
+            .all(|group| std::ptr::eq(group.unwrap(), found[0].unwrap()))
+    );
     let other = Group::register_with(GroupKind::Plugin, "same", &[("version", "2")]);
-    assert!(!std::ptr::eq(other.registered().unwrap(), found[0].unwrap()), "labels belong to it");
+    assert!(
+        !std::ptr::eq(other.registered().unwrap(), found[0].unwrap()),
+        "labels are part of the identity"
+    );
 }
 
 #[test]
@@ -25,27 +33,42 @@ fn a_number_counts_only_for_its_pool() {
 }
 
 #[test]
-fn p3_an_entry_that_missed_the_registry_is_handed_over_also_by_a_thread_that_comes_late() {
-    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+fn p3_missed_entries_are_handed_over_by_the_registering_thread_and_by_late_threads() {
+    let _alone = session::ALONE_IN_TESTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     static LATE: Group = Group::named("plugin:late");
     LATE.miss();
     let found = LATE.resolve().unwrap();
-    assert_eq!((found.kept(), LATE.missed.look()), (1, 0), "by who registers it");
-    LATE.miss(); // of a thread that has not seen yet that it is registered
-    assert_eq!((found.kept(), LATE.missed.look()), (2, 0), "by the late one itself");
+    assert_eq!(
+        (found.kept(), LATE.missed.peek()),
+        (1, 0),
+        "handed over by the registering thread"
+    );
+    LATE.miss(); // by a thread that has not yet seen the registration
+    assert_eq!(
+        (found.kept(), LATE.missed.peek()),
+        (2, 0),
+        "handed over by the late thread"
+    );
 }
 
 #[test]
 fn p3_several_groups_entered_while_the_registry_is_busy_miss_one_entry_each() {
-    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = session::ALONE_IN_TESTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     static BUSY: [Group; 2] = [Group::named("plugin:busy 1"), Group::named("plugin:busy 2")];
-    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+    let params = SessionParams {
+        features: Features::NO_SAMPLING,
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
     let known = lock().unwrap();
     drop(Groups::of([&BUSY[0], &BUSY[1]]).enter());
     drop(known);
     session::stop();
-    assert_eq!(BUSY.each_ref().map(|group| group.missed.look()), [1, 1]);
+    assert_eq!(BUSY.each_ref().map(|group| group.missed.peek()), [1, 1]);
 }
 
 #[test]
@@ -55,11 +78,13 @@ fn a_clone_and_its_original_are_registered_together() {
 }
 
 #[test]
-fn what_is_implied_has_room_when_nothing_else_has() {
+fn implied_groups_have_room_when_all_others_are_refused() {
     let mut known = Some(Known::default());
     let of = |kind, name: &str| identity(kind, name, &[], false);
     let tenants = (0..MAX_GROUPS + 10).map(|number| of(GroupKind::Tenant, &number.to_string()));
-    let found = tenants.filter_map(|tenant| find(&mut known, tenant)).count() as u64;
+    let found = tenants
+        .filter_map(|tenant| find(&mut known, tenant))
+        .count() as u64;
     assert_eq!(found, MAX_GROUPS - RESERVED);
     assert!(find(&mut known, of(GroupKind::Thread, "worker")).is_none());
     for (kind, name) in [
@@ -75,18 +100,26 @@ fn what_is_implied_has_room_when_nothing_else_has() {
 }
 
 #[test]
-fn the_first_run_of_a_group_is_counted_although_the_managers_lock_is_held_for_a_moment() {
+fn the_first_run_of_a_group_is_counted_while_the_managers_lock_is_held_briefly() {
     const GROUPS: usize = 64;
-    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+    let _alone = session::ALONE_IN_TESTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let params = SessionParams {
+        features: Features::NO_SAMPLING,
+        ..SessionParams::default()
+    };
     crate::groups::set_probes(Probes::ALL);
     session::start(params, StartOptions::default()).unwrap();
     let name = |number: usize| format!("while the lock is held {number}");
     for number in 0..GROUPS {
-        // Not registered, which would give it a cell at once.
-        let group: &'static Group =
-            Box::leak(Box::new(Group::new(GroupKind::Plugin, Box::leak(name(number).into_boxed_str()))));
-        let (is_held, has_begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        // Not registered, because that would give it a cell at once.
+        let group: &'static Group = Box::leak(Box::new(Group::new(
+            GroupKind::Plugin,
+            Box::leak(name(number).into_boxed_str()),
+        )));
+        let is_held = AtomicBool::new(false);
+        let has_begun = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| hold_the_lock(&is_held, &has_begun));
             while !is_held.load(Ordering::Acquire) {
@@ -101,10 +134,14 @@ fn the_first_run_of_a_group_is_counted_although_the_managers_lock_is_held_for_a_
     session::stop();
     crate::groups::set_probes(Probes::NONE);
     let is_counted = |number: &usize| {
-        let mut of_it = read.groups.iter().filter(|row| row.definition.name == name(*number));
-        of_it.any(|row| row.totals.runs == 1)
+        let mut rows = read
+            .groups
+            .iter()
+            .filter(|row| row.definition.name == name(*number));
+        rows.any(|row| row.totals.runs == 1)
     };
-    // Not all: the thread with the lock may lose its processor for longer than a first entry waits.
+    // Not all runs are counted: the thread with the lock may lose its processor for longer than a
+    // first entry waits.
     let counted = (0..GROUPS).filter(is_counted).count();
     assert!(counted > GROUPS / 4, "{counted} of {GROUPS}");
 }

@@ -1,4 +1,4 @@
-//! The chunk manager on a real pool, driven step by step by the test in place of its threads.
+//! Tests of the chunk manager on a real pool. The tests perform the steps of its threads in turn.
 
 mod defects;
 mod model;
@@ -26,7 +26,7 @@ struct Bench {
     reports: Arc<Mutex<Vec<ManagerUpdate>>>,
 }
 
-/// A chunk in a thread's hands.
+/// A chunk that a thread holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     index: ChunkIndex,
@@ -37,21 +37,45 @@ impl Bench {
     fn new(limit_pages: u64) -> Self {
         let params = SessionParams::default();
         let limit = ByteLimit::new(limit_pages * PAGE);
-        let (clock, id) = (SessionClock::start_now(), pool::new_id().unwrap());
-        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: String::new() };
+        let clock = SessionClock::start_now();
+        let id = pool::new_id().unwrap();
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock,
+            params,
+            name: String::new(),
+        };
         let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
-        let bench = Self { manager: ChunkManager::new(pool), now: 1, reports: Arc::default() };
-        let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
-        bench.manager.lock().rows.begin_session(&bench.manager, main).unwrap();
+        let bench = Self {
+            manager: ChunkManager::new(pool),
+            now: 1,
+            reports: Arc::default(),
+        };
+        let main = NewThread {
+            tid: ThreadId::new(1),
+            is_main: true,
+            name: "main",
+            at: Timestamp::ZERO,
+        };
+        bench
+            .manager
+            .lock()
+            .rows
+            .begin_session(&bench.manager, main)
+            .unwrap();
         bench
     }
 
     fn listen(&self) {
         let reports = Arc::clone(&self.reports);
-        self.manager.set_listener(Some(Box::new(move |update| reports.lock().unwrap().push(update))));
+        self.manager.set_listener(Some(Box::new(move |update| {
+            reports.lock().unwrap().push(update)
+        })));
     }
 
-    /// What the listener heard since the last call.
+    /// The updates that the listener received since the last call.
     fn heard(&self) -> Vec<ManagerUpdate> {
         std::mem::take(&mut self.reports.lock().unwrap())
     }
@@ -70,11 +94,19 @@ impl Bench {
     }
 
     fn thread(&self) -> (ThreadIndex, RowUse) {
-        let thread = NewThread { tid: ThreadId::new(9), is_main: false, name: "t", at: Timestamp::ZERO };
-        self.manager.threads.add(self.manager.pool(), thread).unwrap()
+        let thread = NewThread {
+            tid: ThreadId::new(9),
+            is_main: false,
+            name: "t",
+            at: Timestamp::ZERO,
+        };
+        self.manager
+            .threads
+            .add(self.manager.pool(), thread)
+            .unwrap()
     }
 
-    /// As a recording thread's slow way.
+    /// Takes a chunk like the slow path of a recording thread.
     fn take(&mut self, class: u8, row: ThreadIndex) -> Result<Held, NoChunk> {
         let index = maintenance::acquire(&self.manager, class)?;
         Ok(self.opened(index, row))
@@ -84,7 +116,11 @@ impl Bench {
         let start = self.tick();
         let pool = self.manager.pool();
         let first_entry = pool.thread_row(row).unwrap().sealed();
-        pool.slot(index).unwrap().open(Opening { thread: row, start, first_entry });
+        pool.slot(index).unwrap().open(Opening {
+            thread: row,
+            start,
+            first_entry,
+        });
         Held { index, row }
     }
 
@@ -103,7 +139,9 @@ impl Bench {
                 crate::ids::DefinitionId::NONE,
             );
             let bytes = [word.to_ne_bytes(), [1; 8]].concat();
-            pool.map().write_words(slot.offset() + commit.bytes(), &bytes).unwrap();
+            pool.map()
+                .write_words(slot.offset() + commit.bytes(), &bytes)
+                .unwrap();
             commit = commit.plus(16);
         }
         slot.begin(Commit::default());
@@ -111,12 +149,14 @@ impl Bench {
         entries.min(room)
     }
 
-    /// As a recording thread's switch; the chunk was done at `done`.
+    /// Hands a chunk over like a recording thread's switch; the chunk was done at `done`.
     fn hand_over_at(&self, held: Held, done: Timestamp) {
         let pool = self.manager.pool();
         let slot = pool.slot(held.index).unwrap();
         slot.finish(done);
-        pool.thread_row(held.row).unwrap().seal(slot.first_entry() + slot.committed().entries());
+        pool.thread_row(held.row)
+            .unwrap()
+            .seal(slot.first_entry() + slot.committed().entries());
         self.manager.done.push(slot, held.index);
     }
 

@@ -1,5 +1,5 @@
-//! Random sequences of everything that can happen to chunks, against a model simple enough to be
-//! believed: a list of held and a list of released chunks with their entries.
+//! A property test: random sequences of chunk events are compared with a simple model, a list of
+//! held and a list of released chunks with their entries.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What should be there.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     threads: Vec<(ThreadIndex, RowUse)>,
@@ -60,11 +60,15 @@ impl Model {
         let start = bench.tick();
         let pool = bench.manager.pool();
         let first_entry = pool.thread_row(row).unwrap().sealed();
-        pool.slot(index).unwrap().open(Opening { thread: row, start, first_entry });
+        pool.slot(index).unwrap().open(Opening {
+            thread: row,
+            start,
+            first_entry,
+        });
         self.held.push((Held { index, row }, 0));
     }
 
-    /// A thread's chunk is done before it takes the next one.
+    /// A thread's chunk is done before the thread takes the next one.
     fn leave(&mut self, bench: &mut Bench, row: ThreadIndex) {
         if let Some(place) = self.held.iter().position(|(held, _)| held.row == row) {
             self.hand_over(bench, place);
@@ -78,7 +82,10 @@ impl Model {
                 self.leave(bench, row);
                 bench.collect();
                 if let Ok(held) = bench.take(*class, row) {
-                    assert!(bench.used() <= bench.allowed(), "taken beyond the allowance");
+                    assert!(
+                        bench.used() <= bench.allowed(),
+                        "taken beyond the allowance"
+                    );
                     self.held.push((held, 0));
                 }
             }
@@ -105,7 +112,14 @@ impl Model {
             Step::DestroyAtOrBefore(chunk) if !self.released.is_empty() => {
                 let (done, _) = self.released[chunk.index(self.released.len())];
                 bench.manager.destroy_at_or_before(done);
-                assert!(bench.manager.lock().chunks.oldest_done().is_none_or(|oldest| oldest > done));
+                assert!(
+                    bench
+                        .manager
+                        .lock()
+                        .chunks
+                        .oldest_done()
+                        .is_none_or(|oldest| oldest > done)
+                );
             }
             Step::Pass => {
                 maintenance::pass(&bench.manager, None);
@@ -116,7 +130,10 @@ impl Model {
                 let (row, own_use) = self.threads.swap_remove(thread.index(self.threads.len()));
                 self.leave(bench, row);
                 let now = bench.tick();
-                bench.manager.threads.end(bench.manager.pool(), row, own_use, now);
+                bench
+                    .manager
+                    .threads
+                    .end(bench.manager.pool(), row, own_use, now);
             }
             _ => {}
         }
@@ -125,29 +142,52 @@ impl Model {
     fn check_obeyed(&self, bench: &Bench) {
         if bench.used() > bench.allowed() {
             let ready: usize = (0..9).map(|class| bench.manager.ready.count(class)).sum();
-            assert_eq!(bench.manager.lock().chunks.oldest_done(), None, "more could have gone");
-            assert_eq!(ready, 0, "more could have gone");
+            assert_eq!(
+                bench.manager.lock().chunks.oldest_done(),
+                None,
+                "a released chunk could have been destroyed"
+            );
+            assert_eq!(ready, 0, "a ready chunk could have been destroyed");
         }
     }
 
-    /// The oldest are gone, only they, and the books of the real one say the same.
+    /// The oldest chunks, and only those, are gone, and the real counts agree.
     fn check(&mut self, bench: &Bench) {
         bench.collect();
         let oldest = bench.manager.lock().chunks.oldest_done();
-        let gone = self.released.iter().take_while(|(done, _)| oldest.is_none_or(|oldest| *done < oldest));
+        let gone = self
+            .released
+            .iter()
+            .take_while(|(done, _)| oldest.is_none_or(|oldest| *done < oldest));
         let gone = gone.count();
-        self.evicted += self.released.drain(..gone).map(|(_, entries)| entries).sum::<u64>();
-        assert!(bench.allocated() <= bench.used(), "memory that nobody booked");
+        self.evicted += self
+            .released
+            .drain(..gone)
+            .map(|(_, entries)| entries)
+            .sum::<u64>();
+        assert!(
+            bench.allocated() <= bench.used(),
+            "memory is in use that is not charged"
+        );
 
-        let reader = PoolReader::open(bench.manager.pool().file().unwrap().try_clone().unwrap()).unwrap();
+        let reader =
+            PoolReader::open(bench.manager.pool().file().unwrap().try_clone().unwrap()).unwrap();
         let counts = reader.snapshot().unwrap().counts();
-        let kept: u64 = self.released.iter().chain(&self.open()).map(|(_, entries)| entries).sum();
+        let kept: u64 = self
+            .released
+            .iter()
+            .chain(&self.open())
+            .map(|(_, entries)| entries)
+            .sum();
         assert_eq!((counts.delivered, counts.evicted), (kept, self.evicted));
         assert_eq!(counts.recorded(), self.written);
     }
 
     fn open(&self) -> Vec<(Timestamp, u64)> {
-        self.held.iter().map(|(_, entries)| (Timestamp::MAX, *entries)).collect()
+        self.held
+            .iter()
+            .map(|(_, entries)| (Timestamp::MAX, *entries))
+            .collect()
     }
 }
 
@@ -155,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_manager_does_what_a_simple_list_would(steps in steps()) {
+    fn the_manager_agrees_with_a_simple_list(steps in steps()) {
         let mut bench = Bench::new(100);
         let mut model = Model::default();
         model.threads.push(bench.thread());
@@ -170,7 +210,7 @@ proptest! {
         model.check(&bench);
         prop_assert_eq!(model.evicted, model.written);
         // Header, two pages of thread rows, four of the directory at most; no chunk.
-        prop_assert!(bench.used() <= 7 * PAGE, "{} bytes never came back", bench.used());
+        prop_assert!(bench.used() <= 7 * PAGE, "{} bytes are still held", bench.used());
         prop_assert!(bench.allocated() <= bench.used());
     }
 }

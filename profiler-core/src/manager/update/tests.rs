@@ -1,4 +1,4 @@
-//! The law of folding, over random histories, and each known way to get it wrong.
+//! Tests of folding: the law, over random histories, and the cases that are easy to get wrong.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn at(done: u64) -> Timestamp {
     Timestamp::from_raw(done)
 }
 
-/// What a receiver knows after the updates it was told.
+/// A receiver's state after the updates that it received.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Receiver {
     unreleased: u64,
@@ -26,7 +26,11 @@ impl Receiver {
         self.oldest = update.oldest_done;
         self.wanted += update.wanted_bytes;
         self.allowance = update.allowance.get();
-        self.chunks.retain(|chunk| update.oldest_done.is_some_and(|oldest| chunk.done >= oldest));
+        self.chunks.retain(|chunk| {
+            update
+                .oldest_done
+                .is_some_and(|oldest| chunk.done >= oldest)
+        });
         for chunk in &update.newly_released {
             insert_by_done(&mut self.chunks, *chunk);
         }
@@ -66,9 +70,13 @@ impl Manager {
     fn step(&mut self, step: &Step) -> Option<Update> {
         match *step {
             Step::Release(done, bytes) => {
-                // As the real one: what is released late is listed as younger than what has gone.
-                let chunk = ReleasedChunk { done: at(done.max(self.destroyed + 1)), bytes };
-                // The same instant twice would make two chunks one to any receiver.
+                // Like the real manager: a chunk released late is listed as younger than the
+                // destroyed ones.
+                let chunk = ReleasedChunk {
+                    done: at(done.max(self.destroyed + 1)),
+                    bytes,
+                };
+                // Two chunks with the same instant would be one chunk to a receiver.
                 if self.released.iter().all(|other| other.done != chunk.done) {
                     insert_by_done(&mut self.released, chunk);
                     insert_by_done(&mut self.unreported, chunk);
@@ -81,7 +89,10 @@ impl Manager {
                 self.unreported.retain(|chunk| *chunk != gone);
             }
             Step::DestroyAll => {
-                self.destroyed = self.released.last().map_or(self.destroyed, |last| last.done.raw());
+                self.destroyed = self
+                    .released
+                    .last()
+                    .map_or(self.destroyed, |last| last.done.raw());
                 self.released.clear();
                 self.unreported.clear();
             }
@@ -105,19 +116,20 @@ impl Manager {
 
 proptest! {
     #[test]
-    fn folding_equals_applying_one_after_the_other(
+    fn folding_equals_applying_in_turn(
         steps in steps(),
-        told in prop::collection::vec(any::<bool>(), 80),
+        sent in prop::collection::vec(any::<bool>(), 80),
     ) {
         let mut manager = Manager::default();
-        let (mut one_by_one, mut folded) = (Receiver::default(), Receiver::default());
+        let mut one_by_one = Receiver::default();
+        let mut folded = Receiver::default();
         let mut waiting = ManagerUpdate::None;
-        for (step, tell) in steps.iter().chain([&Step::Report]).zip(told.into_iter().chain([true])) {
+        for (step, send) in steps.iter().chain([&Step::Report]).zip(sent.into_iter().chain([true])) {
             if let Some(update) = manager.step(step) {
                 one_by_one.apply(&update);
                 waiting.fold(ManagerUpdate::Changed(update));
             }
-            if let (true, ManagerUpdate::Changed(update)) = (tell, waiting.clone()) {
+            if let (true, ManagerUpdate::Changed(update)) = (send, waiting.clone()) {
                 folded.apply(&update);
                 waiting = ManagerUpdate::None;
             }
@@ -129,7 +141,7 @@ proptest! {
             folded.apply(&update);
         }
         prop_assert_eq!(&folded, &one_by_one);
-        // And both know exactly what is there: nothing twice, nothing left over, nothing missing.
+        // Both know exactly the existing chunks: no duplicates, no destroyed ones, none missing.
         prop_assert_eq!(folded.chunks, manager.released);
     }
 
@@ -164,28 +176,33 @@ fn update(oldest: Option<u64>, newly_released: Vec<ReleasedChunk>) -> Update {
 }
 
 fn changed(oldest: Option<u64>, listed: &[u64]) -> ManagerUpdate {
-    let chunk = |done: &u64| ReleasedChunk { done: at(*done), bytes: 1 };
+    let chunk = |done: &u64| ReleasedChunk {
+        done: at(*done),
+        bytes: 1,
+    };
     ManagerUpdate::Changed(update(oldest, listed.iter().map(chunk).collect()))
 }
 
 fn listed(update: &ManagerUpdate) -> Vec<u64> {
     match update {
-        ManagerUpdate::Changed(update) => {
-            update.newly_released.iter().map(|chunk| chunk.done.raw()).collect()
-        }
+        ManagerUpdate::Changed(update) => update
+            .newly_released
+            .iter()
+            .map(|chunk| chunk.done.raw())
+            .collect(),
         _ => panic!("no report: {update:?}"),
     }
 }
 
 #[test]
-fn nothing_released_any_more_clears_what_was_listed() {
+fn a_report_without_released_chunks_clears_the_list() {
     let mut waiting = changed(Some(1), &[1, 2]);
     waiting.fold(changed(None, &[]));
     assert_eq!(listed(&waiting), [0; 0]);
 }
 
 #[test]
-fn a_younger_oldest_takes_destroyed_chunks_off_the_list_wherever_they_stand() {
+fn a_later_oldest_chunk_removes_destroyed_chunks_from_the_list() {
     let mut waiting = changed(Some(1), &[1, 2, 4]);
     waiting.fold(changed(Some(4), &[5]));
     assert_eq!(listed(&waiting), [4, 5]);

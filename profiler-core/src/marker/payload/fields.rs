@@ -1,4 +1,4 @@
-//! The outermost level of a payload: a struct, taken apart into its fields.
+//! The outermost level of a payload: splits a struct into its fields.
 //!
 //! [`FieldSerializer`] accepts structs only and hands each field to a [`FieldSink`]: the
 //! payload writer, or the collector of keys. So both see the same fields in the same order.
@@ -10,10 +10,14 @@ use super::PayloadError;
 
 const NO_STRUCT: PayloadError = PayloadError::Unsupported("anything but the fields of one struct");
 
-/// Takes the fields of a payload, one after the other.
+/// Receives the fields of a payload in order.
 pub(super) trait FieldSink {
     /// A field with its value.
-    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), PayloadError>;
+    fn field<T: Serialize + ?Sized>(
+        &mut self,
+        key: &'static str,
+        value: &T,
+    ) -> Result<(), PayloadError>;
 
     /// A field that `skip_serializing_if` leaves out.
     fn skipped(&mut self, key: &'static str) -> Result<(), PayloadError>;
@@ -24,7 +28,11 @@ pub(super) trait FieldSink {
 pub(super) struct KeyCollector(pub(super) Vec<&'static str>);
 
 impl FieldSink for KeyCollector {
-    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, _: &T) -> Result<(), PayloadError> {
+    fn field<T: Serialize + ?Sized>(
+        &mut self,
+        key: &'static str,
+        _: &T,
+    ) -> Result<(), PayloadError> {
         self.skipped(key)
     }
 
@@ -34,7 +42,7 @@ impl FieldSink for KeyCollector {
     }
 }
 
-/// Takes a struct apart; see the [module](self).
+/// Splits a struct into its fields; see the [module](self).
 #[derive(Debug)]
 pub(super) struct FieldSerializer<'s, S>(pub(super) &'s mut S);
 
@@ -119,7 +127,12 @@ impl<'s, S: FieldSink> Serializer for FieldSerializer<'s, S> {
         Err(NO_STRUCT)
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Result<(), PayloadError> {
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+    ) -> Result<(), PayloadError> {
         Err(NO_STRUCT)
     }
 

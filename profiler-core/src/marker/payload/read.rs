@@ -1,9 +1,9 @@
 //! Reads encoded payloads.
 //!
-//! Used by everything that turns a pool into a profile. The bytes may come from a hostile or
-//! half-dead process: every length is checked against what is there, nothing allocates for
-//! what the bytes announce, and no input panics. A list is checked to its end before it is
-//! handed out, so iterating over it cannot fail.
+//! Used by all code that turns a pool into a profile. The bytes may come from a hostile or dying
+//! process: every length is checked against the available bytes, announced sizes are never used to
+//! allocate, and no input panics. A list is checked to its end before it is returned, so iterating
+//! over it cannot fail.
 
 use super::{MAX_LIST_DEPTH, PayloadError, Tag};
 use crate::codec;
@@ -55,11 +55,11 @@ impl<'a> Iterator for PayloadReader<'a> {
     }
 }
 
-/// The items of a list, already found to be well-formed.
+/// The items of a list that was checked to be well-formed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListIter<'a> {
     rest: &'a [u8],
-    /// Lists around an item.
+    /// The number of lists around an item.
     depth: u8,
 }
 
@@ -78,9 +78,11 @@ impl<'a> Iterator for ListIter<'a> {
 
 type Decoded<'a> = Result<(FieldValue<'a>, &'a [u8]), PayloadError>;
 
-/// The value at the beginning of `bytes`, within `depth` lists, and what follows it.
+/// The value at the beginning of `bytes`, within `depth` lists, and the bytes after it.
 fn value(bytes: &[u8], depth: u8) -> Decoded<'_> {
-    let (tag, body) = bytes.split_first().ok_or(PayloadError::Malformed("a value is missing"))?;
+    let (tag, body) = bytes
+        .split_first()
+        .ok_or(PayloadError::Malformed("a value is missing"))?;
     match Tag::from_u8(*tag).ok_or(PayloadError::Malformed("unknown kind of value"))? {
         Tag::None => Ok((FieldValue::None, body)),
         Tag::Bool => scalar(body, FieldValue::Bool),
@@ -92,15 +94,20 @@ fn value(bytes: &[u8], depth: u8) -> Decoded<'_> {
     }
 }
 
-fn scalar<'a, T: serde::Deserialize<'a>>(body: &'a [u8], wrap: fn(T) -> FieldValue<'a>) -> Decoded<'a> {
+fn scalar<'a, T: serde::Deserialize<'a>>(
+    body: &'a [u8],
+    wrap: fn(T) -> FieldValue<'a>,
+) -> Decoded<'a> {
     match codec::decode_prefix(body) {
         Ok((value, after)) => Ok((wrap(value), after)),
-        Err(_) => Err(PayloadError::Malformed("a value is cut off or not of its kind")),
+        Err(_) => Err(PayloadError::Malformed(
+            "a value is cut off or has the wrong kind",
+        )),
     }
 }
 
-/// Walks over all items, to find where the list ends. Each item has at least one byte, so a
-/// forged count runs into the end of the bytes.
+/// Checks all items, to find the end of the list. Each item has at least one byte, so a forged
+/// count reaches the end of the bytes.
 fn list(body: &[u8], depth: u8) -> Decoded<'_> {
     if depth >= MAX_LIST_DEPTH {
         return Err(PayloadError::Malformed("lists are nested too deeply"));
@@ -113,5 +120,11 @@ fn list(body: &[u8], depth: u8) -> Decoded<'_> {
         (_, after) = value(after, depth)?;
     }
     let length = items.len().saturating_sub(after.len());
-    Ok((FieldValue::List(ListIter { rest: items.get(..length).unwrap_or_default(), depth }), after))
+    Ok((
+        FieldValue::List(ListIter {
+            rest: items.get(..length).unwrap_or_default(),
+            depth,
+        }),
+        after,
+    ))
 }

@@ -1,4 +1,4 @@
-//! The payload encoding against serde_json, and against arbitrary bytes.
+//! Tests the payload encoding against serde_json, and with arbitrary bytes.
 
 use std::net::Ipv4Addr;
 
@@ -44,11 +44,26 @@ struct Everything {
 }
 
 fn everything() -> impl Strategy<Value = Everything> {
-    let numbers =
-        (any::<bool>(), any::<i8>(), any::<u16>(), any::<i64>(), any::<u64>(), any::<f32>(), any::<f64>());
-    let texts =
-        (any::<char>(), ".{0,20}", prop_oneof![Just(State::Idle), Just(State::Burning)], any::<u32>());
-    let options = (any::<Option<u32>>(), any::<Option<i32>>(), prop::collection::vec(any::<i64>(), 0..5));
+    let numbers = (
+        any::<bool>(),
+        any::<i8>(),
+        any::<u16>(),
+        any::<i64>(),
+        any::<u64>(),
+        any::<f32>(),
+        any::<f64>(),
+    );
+    let texts = (
+        any::<char>(),
+        ".{0,20}",
+        prop_oneof![Just(State::Idle), Just(State::Burning)],
+        any::<u32>(),
+    );
+    let options = (
+        any::<Option<u32>>(),
+        any::<Option<i32>>(),
+        prop::collection::vec(any::<i64>(), 0..5),
+    );
     let lists = (
         prop::collection::vec(prop::option::of(".{0,5}"), 0..4),
         (any::<u8>(), ".{0,5}"),
@@ -59,7 +74,8 @@ fn everything() -> impl Strategy<Value = Everything> {
         let (letter, text, state, address) = texts;
         let (maybe, skipped, list) = some;
         let (options, pair, table) = lists;
-        let (distance, address) = (Meters(double), Ipv4Addr::from(address));
+        let distance = Meters(double);
+        let address = Ipv4Addr::from(address);
         Everything {
             flag,
             tiny,
@@ -99,7 +115,9 @@ fn json(value: FieldValue<'_>) -> Value {
 fn through_bytes<T: Serialize>(payload: &T) -> Map<String, Value> {
     let mut room = [0; 4096];
     let used = encode(payload, &mut room).unwrap();
-    let values: Vec<_> = PayloadReader::new(&room[..used]).map(|value| json(value.unwrap())).collect();
+    let values: Vec<_> = PayloadReader::new(&room[..used])
+        .map(|value| json(value.unwrap()))
+        .collect();
     let keys = field_keys(payload).unwrap();
     assert_eq!(keys.len(), values.len());
     keys.into_iter().map(str::to_owned).zip(values).collect()
@@ -109,7 +127,7 @@ fn error_of<T: Serialize>(payload: &T) -> PayloadError {
     encode(payload, &mut [0; 256]).unwrap_err()
 }
 
-/// Walks through everything that bytes decode to.
+/// Reads all values that the bytes decode to.
 fn exhaust(bytes: &[u8]) -> usize {
     fn weigh(value: FieldValue<'_>) -> usize {
         match value {
@@ -117,12 +135,15 @@ fn exhaust(bytes: &[u8]) -> usize {
             _ => 1,
         }
     }
-    PayloadReader::new(bytes).filter_map(Result::ok).map(weigh).sum()
+    PayloadReader::new(bytes)
+        .filter_map(Result::ok)
+        .map(weigh)
+        .sum()
 }
 
 proptest! {
     #[test]
-    fn a_payload_reads_back_as_what_serde_json_makes_of_it(payload in everything()) {
+    fn a_payload_reads_back_as_serde_json_encodes_it(payload in everything()) {
         let got = through_bytes(&payload);
         let Value::Object(mut expected) = serde_json::to_value(&payload).unwrap() else { unreachable!() };
         expected.entry("skipped").or_insert(Value::Null);
@@ -171,7 +192,7 @@ fn a_struct_without_fields_is_an_empty_payload() {
 }
 
 #[test]
-fn keys_are_there_whether_skipped_or_not() {
+fn keys_include_skipped_fields() {
     #[derive(Serialize)]
     struct Payload {
         a: u8,
@@ -188,7 +209,7 @@ fn keys_are_there_whether_skipped_or_not() {
 }
 
 #[test]
-fn what_no_viewer_can_show_is_refused() {
+fn unsupported_field_types_are_refused() {
     #[derive(Serialize)]
     struct With<T> {
         field: T,
@@ -198,12 +219,20 @@ fn what_no_viewer_can_show_is_refused() {
         Data(u8),
     }
     let refused = [
-        error_of(&With { field: With { field: 1 } }),
-        error_of(&With { field: std::collections::BTreeMap::from([(1, 2)]) }),
+        error_of(&With {
+            field: With { field: 1 },
+        }),
+        error_of(&With {
+            field: std::collections::BTreeMap::from([(1, 2)]),
+        }),
         error_of(&With { field: 1_u128 }),
         error_of(&With { field: -1_i128 }),
-        error_of(&With { field: Variant::Data(1) }),
-        error_of(&With { field: vec![vec![vec![1]]] }),
+        error_of(&With {
+            field: Variant::Data(1),
+        }),
+        error_of(&With {
+            field: vec![vec![vec![1]]],
+        }),
         error_of(&std::collections::BTreeMap::from([("a", 2)])),
         error_of(&7_u8),
         error_of(&vec![1]),
@@ -222,11 +251,14 @@ fn a_failing_payload_reports_its_own_message() {
             Err(serde::ser::Error::custom("out of order"))
         }
     }
-    assert_eq!(error_of(&Fails), PayloadError::Custom("out of order".into()));
+    assert_eq!(
+        error_of(&Fails),
+        PayloadError::Custom("out of order".into())
+    );
 }
 
 #[test]
-fn a_text_that_changes_its_mind_is_refused() {
+fn a_text_that_changes_while_it_is_written_is_refused() {
     struct Fickle(std::cell::Cell<u32>, [&'static str; 2]);
     impl fmt::Display for Fickle {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,13 +275,15 @@ fn a_text_that_changes_its_mind_is_refused() {
         text: Fickle,
     }
     for texts in [["long", "s"], ["s", "long"]] {
-        let payload = Payload { text: Fickle(Default::default(), texts) };
+        let payload = Payload {
+            text: Fickle(Default::default(), texts),
+        };
         assert!(encode(&payload, &mut [0; 64]).is_err());
     }
 }
 
 #[test]
-fn a_sequence_must_keep_its_word_about_its_length() {
+fn a_sequence_must_have_its_announced_length() {
     struct Liar(usize);
     impl Serialize for Liar {
         fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
@@ -266,7 +300,10 @@ fn a_sequence_must_keep_its_word_about_its_length() {
     }
     assert!(encode(&Payload { list: Liar(2) }, &mut [0; 64]).is_ok());
     for wrong in [1, 3] {
-        assert!(matches!(error_of(&Payload { list: Liar(wrong) }), PayloadError::Unsupported(_)));
+        assert!(matches!(
+            error_of(&Payload { list: Liar(wrong) }),
+            PayloadError::Unsupported(_)
+        ));
     }
 }
 
@@ -274,6 +311,9 @@ fn a_sequence_must_keep_its_word_about_its_length() {
 fn a_reader_stops_at_the_first_error() {
     let values: Vec<_> = PayloadReader::new(&[0, 1, 1, 99, 0, 0]).collect();
     assert_eq!(values.len(), 3);
-    assert_eq!(values[..2], [Ok(FieldValue::None), Ok(FieldValue::Bool(true))]);
+    assert_eq!(
+        values[..2],
+        [Ok(FieldValue::None), Ok(FieldValue::Bool(true))]
+    );
     assert!(matches!(values[2], Err(PayloadError::Malformed(_))));
 }

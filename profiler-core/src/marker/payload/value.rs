@@ -1,7 +1,7 @@
 //! The value of one field, as serde presents it.
 //!
-//! Used by the payload writer for each field and, for lists, for each item. Every scalar
-//! becomes one of the seven kinds of value that [`super`] draws.
+//! Used by the payload writer for each field and, for lists, for each item. Every scalar becomes
+//! one of the seven kinds of value in [`super`].
 
 use std::fmt;
 
@@ -11,7 +11,8 @@ use serde::ser::{Impossible, SerializeSeq, SerializeTuple, SerializeTupleStruct,
 use super::write::PayloadWriter;
 use super::{MAX_LIST_DEPTH, PayloadError, Tag};
 
-const WRONG_COUNT: PayloadError = PayloadError::Unsupported("a sequence with another length than it says");
+const WRONG_COUNT: PayloadError =
+    PayloadError::Unsupported("a sequence that differs from its announced length");
 const VARIANT: PayloadError = PayloadError::Unsupported("a variant with data");
 
 type Refused = Impossible<(), PayloadError>;
@@ -20,7 +21,7 @@ type Refused = Impossible<(), PayloadError>;
 #[derive(Debug)]
 pub(super) struct ValueSerializer<'w, 'a> {
     writer: &'w mut PayloadWriter<'a>,
-    /// Lists around this value.
+    /// The number of lists around this value.
     depth: u8,
 }
 
@@ -35,16 +36,20 @@ impl<'w, 'a> ValueSerializer<'w, 'a> {
             return Err(PayloadError::Unsupported("a list of lists of lists"));
         }
         self.writer.put(Tag::List, count)?;
-        Ok(ListSerializer { writer: self.writer, depth: self.depth.saturating_add(1), left: count })
+        Ok(ListSerializer {
+            writer: self.writer,
+            depth: self.depth.saturating_add(1),
+            left: count,
+        })
     }
 }
 
-/// Writes the items of a list whose length is written already.
+/// Writes the items of a list whose length has been written.
 #[derive(Debug)]
 pub(super) struct ListSerializer<'w, 'a> {
     writer: &'w mut PayloadWriter<'a>,
     depth: u8,
-    /// Items that are still to come.
+    /// The number of items still to be written.
     left: usize,
 }
 
@@ -52,11 +57,18 @@ impl ListSerializer<'_, '_> {
     #[inline]
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), PayloadError> {
         self.left = self.left.checked_sub(1).ok_or(WRONG_COUNT)?;
-        value.serialize(ValueSerializer { writer: self.writer, depth: self.depth })
+        value.serialize(ValueSerializer {
+            writer: self.writer,
+            depth: self.depth,
+        })
     }
 
     const fn finish(&self) -> Result<(), PayloadError> {
-        if self.left == 0 { Ok(()) } else { Err(WRONG_COUNT) }
+        if self.left == 0 {
+            Ok(())
+        } else {
+            Err(WRONG_COUNT)
+        }
     }
 }
 
@@ -187,7 +199,7 @@ impl<'w, 'a> Serializer for ValueSerializer<'w, 'a> {
     }
 
     fn serialize_seq(self, count: Option<usize>) -> Result<Self::SerializeSeq, PayloadError> {
-        self.list(count.ok_or(PayloadError::Unsupported("a sequence that does not know its length"))?)
+        self.list(count.ok_or(PayloadError::Unsupported("a sequence of unknown length"))?)
     }
 
     fn serialize_tuple(self, count: usize) -> Result<Self::SerializeTuple, PayloadError> {

@@ -1,7 +1,7 @@
-//! Puts encoded values into the room that the caller gave.
+//! Writes encoded values into the caller's buffer.
 //!
-//! Used by [`super::encode`] and by the value serialiser. Invariant: `rest` is the part of the
-//! room that is still free; a value that does not fit leaves an error and nothing else counts.
+//! Used by [`super::encode`] and by the value serialiser. Invariant: `rest` is the free part of the
+//! room. A value that does not fit leaves an error, and the written bytes are then unspecified.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::value::ValueSerializer;
 use super::{PayloadError, Tag};
 use crate::codec::{self, CodecError};
 
-/// Where a payload is written to.
+/// The destination of a payload.
 #[derive(Debug)]
 pub(super) struct PayloadWriter<'a> {
     rest: &'a mut [u8],
@@ -21,7 +21,10 @@ pub(super) struct PayloadWriter<'a> {
 
 impl<'a> PayloadWriter<'a> {
     pub(super) const fn new(room: &'a mut [u8]) -> Self {
-        Self { room: room.len(), rest: room }
+        Self {
+            room: room.len(),
+            rest: room,
+        }
     }
 
     /// Bytes written so far.
@@ -38,16 +41,24 @@ impl<'a> PayloadWriter<'a> {
         Ok(())
     }
 
-    /// Writes what `text` displays as, without an allocation in between: it is asked twice,
-    /// first for its length.
-    pub(super) fn put_display<T: fmt::Display + ?Sized>(&mut self, text: &T) -> Result<(), PayloadError> {
+    /// Writes the displayed form of `text` without an allocation: formats it twice, first to find
+    /// its length.
+    pub(super) fn put_display<T: fmt::Display + ?Sized>(
+        &mut self,
+        text: &T,
+    ) -> Result<(), PayloadError> {
         let mut length = Measure(0);
         write_to(&mut length, text)?;
         self.put(Tag::Str, length.0)?;
-        let mut copy = Copy { rest: std::mem::take(&mut self.rest), left: length.0 };
+        let mut copy = Copy {
+            rest: std::mem::take(&mut self.rest),
+            left: length.0,
+        };
         write_to(&mut copy, text)?;
         if copy.left > 0 {
-            return Err(PayloadError::Unsupported("a text that changes while it is written"));
+            return Err(PayloadError::Unsupported(
+                "a text that changes while it is written",
+            ));
         }
         self.rest = copy.rest;
         Ok(())
@@ -56,7 +67,11 @@ impl<'a> PayloadWriter<'a> {
 
 impl FieldSink for PayloadWriter<'_> {
     #[inline]
-    fn field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), PayloadError> {
+    fn field<T: Serialize + ?Sized>(
+        &mut self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), PayloadError> {
         value.serialize(ValueSerializer::new(self))
     }
 
@@ -74,7 +89,10 @@ fn encode_error(error: CodecError) -> PayloadError {
     }
 }
 
-fn write_to<T: fmt::Display + ?Sized>(out: &mut impl fmt::Write, text: &T) -> Result<(), PayloadError> {
+fn write_to<T: fmt::Display + ?Sized>(
+    out: &mut impl fmt::Write,
+    text: &T,
+) -> Result<(), PayloadError> {
     fmt::write(out, format_args!("{text}")).map_err(|fmt::Error| PayloadError::NoRoom)
 }
 
@@ -88,7 +106,7 @@ impl fmt::Write for Measure {
     }
 }
 
-/// Copies a text of known length; more than that does not fit.
+/// Copies a text of known length; excess text does not fit.
 struct Copy<'a> {
     rest: &'a mut [u8],
     left: usize,

@@ -1,34 +1,38 @@
-//! The words of a group's cell: what a group came to, for all threads of the process together.
+//! A group's cell: the totals of a group over all threads of the process.
 //!
-//! Written by every thread that works for the group, once per iteration, without a lock; read through the file by
-//! `reader::groups` at any time, also when the process stands still or is dead.
+//! Written by every thread that works for the group, once per iteration, without a lock; read
+//! through the file by `reader::groups` at any time, also when the process is stopped or dead.
 //!
 //! ```text
 //! word  0       definition, 0 = free: published last, read first
 //!       1       commits begun          2  commits ended
 //!       3       ticks (outermost entries)
 //!       4       runs that were timed   5  their wall time, ns
-//!       6       wall time of runs whose processor time is known, ns      7  that processor time, ns
+//!       6       wall time of runs whose processor time is known, ns
+//!       7       that processor time, ns
 //!       8       time in blocking calls, ns
-//!       9       spans thrown away: the clock went backwards              10  because of another processor
+//!       9       spans discarded because the clock went backwards
+//!      10       spans discarded because the thread changed processors
 //!      11       times the group was left for a nested loop
 //!      12…21    runs of more than 2^i ms
 //!      22…31    peaks: the longest run that ended in a period of 0.52 s, a ring over about 5 s
-//!               duration (24 bits) | end since the session's start (40 bits), both in units of 16 µs
+//!               duration (24 bits) | end since the session's start (40 bits), in units of 16 µs
 //!      32…126   histogram
-//!     127       the longest run, ns
+//!      127      the longest run, ns
 //! ```
 //!
-//! All but peaks only grow (what the longest run took is written before the run is counted), so a reader that looks twice never sees a number fall. A commit raises `begun` before and
-//! `ended` after all else, each step with release. If `ended`, read first, equals `begun`, read last, no commit
-//! was under way in between, and what was read in between belongs together:
+//! All words except the peaks only grow (the longest run is updated before the run is counted), so
+//! a reader that reads twice never sees a number fall. A commit raises `begun` before and `ended`
+//! after all other words, each step with release. If `ended`, read first, equals `begun`, read
+//! last, no commit was under way in between, and the numbers read in between are consistent:
 //!
 //! ```text
 //! begun 4 ── ticks, wall, … ── ended 4 │ begun 5 ── ticks, … ── ended 5
 //!                                      └─ a reader here: ended 4 … begun 4: settled
 //! ```
 //!
-//! A process killed in the middle of a commit leaves `begun` ahead of `ended` for ever: the reader says so.
+//! A process killed in the middle of a commit leaves `begun` ahead of `ended` permanently; the
+//! reader reports it.
 
 #![allow(unsafe_code)]
 
@@ -38,17 +42,17 @@ use crate::durations::{BUCKETS, PLACES, buckets_of, place_of};
 use crate::ids::DefinitionId;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Places of the ring of peaks.
+/// Length of the ring of peaks.
 pub(crate) const PEAKS: usize = 10;
 /// Nanoseconds in a unit of a peak.
 pub(crate) const PEAK_UNIT_NS: u64 = 16_000;
-/// Bits of a peak that say when it ended.
+/// Bits of a peak that hold its end.
 pub(crate) const PEAK_END_BITS: u32 = 40;
-/// A period in bits of the end: 2^15 units.
+/// Bits of the end below the period number: a period is 2^15 units.
 const PERIOD_BITS: u32 = 15;
 const MOST_UNITS: u64 = (1 << (64 - PEAK_END_BITS)) - 1;
 
-/// Where the words lie, for the reader.
+/// Offsets of the words, for the reader.
 pub(crate) mod word {
     pub(crate) const DEFINITION: usize = 0;
     pub(crate) const BEGUN: usize = 1;
@@ -68,11 +72,11 @@ pub(crate) mod word {
     pub(crate) const LONGEST: usize = 127;
 }
 
-/// What one iteration of one thread came to for a group.
+/// The result of one iteration of one thread for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) ticks: u64,
-    /// How long it took; `None` if that was not measured, or all of it had to be thrown away.
+    /// Its wall time; `None` if it was not measured, or if all of it had to be discarded.
     pub(crate) wall_ns: Option<u64>,
     /// Its processor time; `None` if unknown.
     pub(crate) cpu_ns: Option<u64>,
@@ -87,7 +91,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Nothing happened.
+    /// An empty run.
     pub(crate) const NONE: Self = Self {
         ticks: 0,
         wall_ns: None,
@@ -155,7 +159,10 @@ impl GroupCell {
                 self.longest.fetch_max(wall, Ordering::Release);
             }
             add(&self.runs, 1);
-            self.durations.iter().take(buckets_of(wall)).for_each(|bucket| add(bucket, 1));
+            self.durations
+                .iter()
+                .take(buckets_of(wall))
+                .for_each(|bucket| add(bucket, 1));
             if let Some(place) = self.histogram.get(place_of(wall)) {
                 add(place, 1);
             }
@@ -163,13 +170,16 @@ impl GroupCell {
         }
     }
 
-    /// Keeps the run if it is the longest of its period. A peak of an older period makes place; a commit that comes
-    /// late, after its place has gone to a later period, is not kept.
+    /// Keeps the run if it is the longest of its period. It replaces a peak of an older period; a
+    /// late commit, whose slot already holds a later period, is not kept.
     fn note_peak(&self, wall_ns: u64, ended_ns: u64) {
-        let (end, length) = (ended_ns / PEAK_UNIT_NS, (wall_ns / PEAK_UNIT_NS).min(MOST_UNITS));
+        let end = ended_ns / PEAK_UNIT_NS;
+        let length = (wall_ns / PEAK_UNIT_NS).min(MOST_UNITS);
         let peak = (length << PEAK_END_BITS) | end & ((1 << PEAK_END_BITS) - 1);
         let period = period_of(peak);
-        let Some(place) = usize::try_from(period).ok().and_then(|period| self.peaks.get(period % PEAKS))
+        let Some(place) = usize::try_from(period)
+            .ok()
+            .and_then(|period| self.peaks.get(period % PEAKS))
         else {
             return;
         };
@@ -182,7 +192,7 @@ impl GroupCell {
         }
     }
 
-    /// Zero again; a new session begins.
+    /// Resets the cell to zero when a new session begins.
     pub(crate) fn reset(&self) {
         let single = [
             &self.begun,
@@ -198,17 +208,22 @@ impl GroupCell {
             &self.nested,
             &self.longest,
         ];
-        let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
+        let all = single
+            .into_iter()
+            .chain(&self.durations)
+            .chain(&self.peaks)
+            .chain(&self.histogram);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Makes the cell known under its definition.
+    /// Publishes the cell under its definition.
     pub(crate) fn publish(&self, definition: DefinitionId) {
-        self.definition.store(u64::from(definition.get()), Ordering::Release);
+        self.definition
+            .store(u64::from(definition.get()), Ordering::Release);
     }
 }
 
-/// Release, so that whoever sees the sum sees that the commit had begun.
+/// Release, so that a reader that sees the sum also sees that the commit had begun.
 fn add(word: &AtomicU64, more: u64) {
     if more != 0 {
         word.fetch_add(more, Ordering::Release);
@@ -219,7 +234,7 @@ const fn period_of(peak: u64) -> u64 {
     (peak & ((1 << PEAK_END_BITS) - 1)) >> PERIOD_BITS
 }
 
-/// A cell in a model or a unit test: memory that no pool is needed for.
+/// A cell in a model or a unit test, without a pool.
 #[cfg(test)]
 pub(crate) mod model {
     use super::*;
@@ -248,12 +263,13 @@ pub(crate) mod model {
         }
 
         #[cfg(loom)]
-        /// Commits ended, ticks, wall time, commits begun, read in this order.
-        pub(crate) fn look(&self) -> [u64; 4] {
-            [&self.ended, &self.ticks, &self.wall, &self.begun].map(|word| word.load(Ordering::Acquire))
+        /// Reads, in this order: commits ended, ticks, wall time, commits begun.
+        pub(crate) fn read_totals(&self) -> [u64; 4] {
+            [&self.ended, &self.ticks, &self.wall, &self.begun]
+                .map(|word| word.load(Ordering::Acquire))
         }
 
-        /// The words as they lie in a file.
+        /// The words in the layout of a file.
         #[cfg(not(loom))]
         pub(crate) fn bytes(&self) -> Vec<u8> {
             let single = [
@@ -270,9 +286,14 @@ pub(crate) mod model {
                 &self.moved,
                 &self.nested,
             ];
-            let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
+            let all = single
+                .into_iter()
+                .chain(&self.durations)
+                .chain(&self.peaks)
+                .chain(&self.histogram);
             let all = all.chain([&self.longest]);
-            all.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+            all.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+                .collect()
         }
     }
 }
@@ -285,24 +306,34 @@ mod loom_tests {
     use super::*;
 
     fn run() -> Run {
-        Run { ticks: 1, wall_ns: Some(7), ..Run::default() }
+        Run {
+            ticks: 1,
+            wall_ns: Some(7),
+            ..Run::default()
+        }
     }
 
     #[test]
-    fn loom_two_threads_commit_and_what_a_reader_finds_settled_belongs_together() {
+    fn loom_settled_totals_are_consistent_while_two_threads_commit() {
         loom::model(|| {
             let cell = Arc::new(GroupCell::zeroed());
             let committers = [(); 2].map(|()| {
                 let cell = Arc::clone(&cell);
                 thread::spawn(move || cell.commit(&run()))
             });
-            let [ended, ticks, wall, begun] = cell.look();
+            let [ended, ticks, wall, begun] = cell.read_totals();
             assert!(ended <= begun);
             if ended == begun {
-                assert_eq!((ticks, wall), (ended, 7 * ended), "half a commit looks settled");
+                assert_eq!(
+                    (ticks, wall),
+                    (ended, 7 * ended),
+                    "half a commit looks settled"
+                );
             }
-            committers.into_iter().for_each(|committer| committer.join().unwrap());
-            assert_eq!(cell.look(), [2, 2, 14, 2], "a commit is lost");
+            committers
+                .into_iter()
+                .for_each(|committer| committer.join().unwrap());
+            assert_eq!(cell.read_totals(), [2, 2, 14, 2], "a commit is lost");
         });
     }
 
@@ -314,14 +345,20 @@ mod loom_tests {
                 let cell = Arc::clone(&cell);
                 thread::spawn(move || (0..2).for_each(|_| cell.commit(&run())))
             };
-            let (before, after) = (cell.look(), cell.look());
-            assert!(before.iter().zip(after).all(|(before, after)| *before <= after));
+            let before = cell.read_totals();
+            let after = cell.read_totals();
+            assert!(
+                before
+                    .iter()
+                    .zip(after)
+                    .all(|(before, after)| *before <= after)
+            );
             committer.join().unwrap();
         });
     }
 
     #[test]
-    fn loom_of_two_runs_that_end_in_one_period_the_longer_is_the_peak() {
+    fn loom_the_longer_of_two_runs_in_one_period_is_the_peak() {
         loom::model(|| {
             let cell = Arc::new(GroupCell::zeroed());
             let shorter = {

@@ -1,7 +1,7 @@
-//! Allocated and freed memory: rows of the marker table that viewers tell apart by their type.
+//! Allocated and freed memory: rows of the marker table that viewers recognise by their type.
 //!
 //! Called by [`super::threads`] for the allocations among a thread's own entries. All rows have
-//! address and thread, because viewers want them on all or none.
+//! address and thread, because viewers require them in all rows or in none.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::markers::MarkerTable;
 use crate::entry::sample::AllocationEntry;
 use crate::ids::ThreadId;
 
-/// Reserved for this by viewers.
+/// The type name that viewers reserve for allocations.
 const TYPE_NAME: &str = "Native allocation";
 
 /// Writes one allocation of a thread.

@@ -1,18 +1,18 @@
-//! In which chunks the entries of a thread lie.
+//! Finds the chunks that hold the entries of each thread.
 //!
-//! Samples, and markers that one thread recorded for another, lie in the chunks of the thread that
-//! recorded them and belong into the tables of the other one. [`ChunkOwners`] says which chunks a
-//! thread's tables must be read from, and which threads only work for the profiler. Flagged chunks
-//! are read beforehand; of the others only as many as it takes to find that a thread has something
-//! of its own.
+//! Samples, and markers that one thread recorded for another, are in the chunks of the thread that
+//! recorded them, but belong to the tables of the other thread. [`ChunkOwners`] lists the chunks
+//! from which a thread's tables must be read, and the threads that only record for others. Chunks
+//! that are flagged as holding entries of other threads are read beforehand. Chunks without the
+//! flag are read only until an entry of the thread itself is found.
 
 use std::collections::{HashMap, HashSet};
 
 use super::periodic::Periodic;
 use crate::entry::Entry;
 use crate::entry::sample::SampleEntry;
+use crate::entry_counts::Drops;
 use crate::ids::{ThreadId, ThreadIndex};
-use crate::losses::Drops;
 use crate::profile::frame_names::thread_without_row;
 use crate::profile::model::{Place, ThreadOwners};
 use crate::reader::{
@@ -21,9 +21,15 @@ use crate::reader::{
 use crate::time::Timestamp;
 
 /// A chunk, and the thread that wrote it.
-pub(super) type OwnedChunk<'a> = (Place, &'a ChunkInfo);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OwnedChunk<'a> {
+    /// The thread that wrote it.
+    pub(super) recorder: Place,
+    /// The chunk.
+    pub(super) info: &'a ChunkInfo,
+}
 
-/// Where entries of a thread lie, beside its own chunks.
+/// The chunks with entries of a thread, except the chunks with its own markers.
 #[derive(Debug, Default)]
 struct Visits<'a> {
     markers: Vec<OwnedChunk<'a>>,
@@ -37,7 +43,7 @@ pub(super) struct ChunkOwners<'a> {
     visits: HashMap<Place, Visits<'a>>,
     /// How many entries each thread recorded for others.
     given: HashMap<Place, u64>,
-    /// Threads that recorded something, and nothing of their own.
+    /// Threads that recorded entries for others, and none of their own.
     servants: HashSet<Place>,
     /// Threads that have samples and no row, with the time that their samples span.
     sampled_only: Vec<ThreadInfo>,
@@ -52,18 +58,29 @@ impl<'a> ChunkOwners<'a> {
         is_wanted: impl Fn(Timestamp) -> bool,
         periodic: &mut Periodic<'a>,
     ) -> Result<Self, ReadError> {
-        let mut owners = Self { threads: ThreadOwners::new(snapshot), ..Self::default() };
+        let mut owners = Self {
+            threads: ThreadOwners::new(snapshot),
+            ..Self::default()
+        };
         let mut buffer = ChunkBuffer::default();
         for (place, thread) in snapshot.threads.iter().enumerate() {
-            let (mut has_own, mut is_servant) = (thread.is_main, false);
+            let mut has_own = thread.is_main;
+            let mut is_servant = false;
             for chunk in thread.chunks.iter().filter(|chunk| chunk.entries > 0) {
                 if has_own && !chunk.has_foreign {
                     continue;
                 }
-                let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else { continue };
+                let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+                    continue;
+                };
+                let owned = OwnedChunk {
+                    recorder: place,
+                    info: chunk,
+                };
                 for entry in entries {
-                    let is_own = owners.note((place, chunk), &entry, &is_wanted, periodic);
-                    (has_own, is_servant) = (has_own || is_own, is_servant || !is_own);
+                    let is_own = owners.note(owned, &entry, &is_wanted, periodic);
+                    has_own |= is_own;
+                    is_servant |= !is_own;
                     if has_own && !chunk.has_foreign {
                         break;
                     }
@@ -78,12 +95,18 @@ impl<'a> ChunkOwners<'a> {
 
     /// The chunks of other threads that hold markers of `place`.
     pub(super) fn marker_chunks(&self, place: Place) -> &[OwnedChunk<'a>] {
-        self.visits.get(&place).map(|visits| visits.markers.as_slice()).unwrap_or_default()
+        self.visits
+            .get(&place)
+            .map(|visits| visits.markers.as_slice())
+            .unwrap_or_default()
     }
 
     /// All chunks that hold samples of `place`.
     pub(super) fn sample_chunks(&self, place: Place) -> &[OwnedChunk<'a>] {
-        self.visits.get(&place).map(|visits| visits.samples.as_slice()).unwrap_or_default()
+        self.visits
+            .get(&place)
+            .map(|visits| visits.samples.as_slice())
+            .unwrap_or_default()
     }
 
     /// How many entries `place` recorded for other threads.
@@ -91,18 +114,21 @@ impl<'a> ChunkOwners<'a> {
         self.given.get(&place).copied().unwrap_or(0)
     }
 
-    /// Whether there is something of the thread's own to show. A thread that only samples others
-    /// has nothing.
+    /// Whether the thread has entries of its own to show. A thread that only samples others has
+    /// none.
     pub(super) fn is_shown(&self, place: Place) -> bool {
         !self.servants.contains(&place) || self.visits.contains_key(&place)
     }
 
-    /// Threads of which there are samples and nothing else, by their places.
+    /// Threads that are known from samples only, with their places.
     pub(super) fn sampled_only(&self) -> impl Iterator<Item = (Place, &ThreadInfo)> {
-        self.threads.sampled_only().map(|(place, _)| place).zip(&self.sampled_only)
+        self.threads
+            .sampled_only()
+            .map(|(place, _)| place)
+            .zip(&self.sampled_only)
     }
 
-    /// Notes where an entry belongs; says whether it is the recorder's own.
+    /// Notes the owner of an entry; returns whether the entry is the recorder's own.
     fn note(
         &mut self,
         chunk: OwnedChunk<'a>,
@@ -112,11 +138,11 @@ impl<'a> ChunkOwners<'a> {
     ) -> bool {
         let wanted = entry.last().is_some_and(is_wanted);
         let (owner, is_sample) = match entry {
-            Entry::Marker(marker) => (self.threads.of_marker(chunk.0, marker), false),
+            Entry::Marker(marker) => (self.threads.of_marker(chunk.recorder, marker), false),
             Entry::Sample(sample) => {
                 let owner = match wanted {
-                    true => self.note_sample(chunk.0, sample),
-                    false => self.threads.of_sample(chunk.0, sample),
+                    true => self.note_sample(chunk.recorder, sample),
+                    false => self.threads.of_sample(chunk.recorder, sample),
                 };
                 let Some(owner) = owner else { return false };
                 (owner, true)
@@ -132,23 +158,27 @@ impl<'a> ChunkOwners<'a> {
         if wanted {
             self.note_visit(chunk, owner, is_sample);
         }
-        owner == chunk.0
+        owner == chunk.recorder
     }
 
     fn note_visit(&mut self, chunk: OwnedChunk<'a>, owner: Place, is_sample: bool) {
-        if owner != chunk.0 {
-            *self.given.entry(chunk.0).or_default() += 1;
+        if owner != chunk.recorder {
+            *self.given.entry(chunk.recorder).or_default() += 1;
         } else if !is_sample {
-            return; // among its own chunks anyway
+            return; // a thread's own chunks are always read for its markers
         }
         let visits = self.visits.entry(owner).or_default();
-        let visits = if is_sample { &mut visits.samples } else { &mut visits.markers };
+        let visits = if is_sample {
+            &mut visits.samples
+        } else {
+            &mut visits.markers
+        };
         if visits.last() != Some(&chunk) {
             visits.push(chunk);
         }
     }
 
-    /// The thread of a sample. One that has no row lives for the time that its samples span.
+    /// The thread of a sample. A thread without a row gets the lifetime that its samples span.
     fn note_sample(&mut self, recorder: Place, sample: &SampleEntry<'_>) -> Option<Place> {
         let owner = self.threads.note_sample(recorder, sample, || true)?;
         if let (Some(index), Some(tid)) = (self.threads.sampled_only_index(owner), sample.foreign) {

@@ -1,4 +1,4 @@
-//! The rows of one counter: each says how much was added since the row before.
+//! The table of one counter. Each row has the amount that was added since the previous row.
 
 use std::io::Write;
 
@@ -26,15 +26,19 @@ impl<'a, 'w, W: Write> CounterTable<'a, 'w, W> {
         out.entry_str("category", &counter.definition.category);
         out.entry_str("description", &counter.definition.description);
         table::begin("samples", r#"{"time":0,"count":1,"number":2}"#, out);
-        Self { points: CounterPoints::new(process, counter), out }
+        Self {
+            points: CounterPoints::new(process, counter),
+            out,
+        }
     }
 
     /// Writes the next value of the counter; see [`CounterPoints::value`].
     pub(super) fn write(&mut self, value: CounterPoint, is_whole: bool) {
-        self.points.value(value, is_whole, |point| write_row(point, self.out));
+        self.points
+            .value(value, is_whole, |point| write_row(point, self.out));
     }
 
-    /// Ends the counter with what it is now.
+    /// Ends the counter with its present value.
     pub(super) fn end(self) {
         self.points.end(|point| write_row(point, self.out));
         table::end(self.out);

@@ -1,4 +1,4 @@
-//! The frame table of one thread: what each frame is called, and what it is about.
+//! The frame table of one thread: the name and the category of each frame.
 //!
 //! Filled through [`super::stacks`], written after all rows that use it. Code is shown as an
 //! address, which viewers look up in `libs`; a label by its name.
@@ -18,17 +18,17 @@ use crate::profile::strings::StringTable;
 
 const SCHEMA: &str = r#"{"location":0,"relevantForJS":1,"innerWindowID":2,"implementation":3,"line":4,"column":5,"category":6,"subcategory":7}"#;
 
-/// Keeps viewers from reading a name as something else; has no width.
+/// A character without width. Keeps viewers from parsing a name as an address or a source location.
 const MARK: char = '\u{200b}';
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ShownFrame {
-    /// A frame that has no other around it.
+    /// A frame without another frame around it.
     Outermost(Frame),
-    /// Any other.
+    /// Any other frame.
     Inner(Frame),
-    /// Stands for frames that are missing.
+    /// The placeholder for missing frames.
     Truncated,
 }
 
@@ -68,10 +68,11 @@ impl FrameTable {
                 ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => {
                     label(process, id)
                 }
-                // What is further in is about the same, unless a label says otherwise.
-                ShownFrame::Outermost(frame) => {
-                    Row { about: user.map(|user| (user, 0)), ..code(process, frame) }
-                }
+                // Inner frames inherit the category, unless a label has another one.
+                ShownFrame::Outermost(frame) => Row {
+                    about: user.map(|user| (user, 0)),
+                    ..code(process, frame)
+                },
                 ShownFrame::Inner(frame) => code(process, frame),
                 ShownFrame::Truncated => Row::named(TRUNCATED_STACK),
             };
@@ -81,17 +82,21 @@ impl FrameTable {
     }
 }
 
-/// What a row says.
+/// The contents of a row.
 struct Row<'a> {
     location: Cow<'a, str>,
     line: u32,
-    /// Category and subcategory; without, those of the frame around it.
+    /// Category and subcategory; `None`: those of the frame around it.
     about: Option<(u64, u64)>,
 }
 
 impl<'a> Row<'a> {
     fn named(location: impl Into<Cow<'a, str>>) -> Self {
-        Self { location: location.into(), line: 0, about: None }
+        Self {
+            location: location.into(),
+            line: 0,
+            about: None,
+        }
     }
 
     fn write<W: Write>(&self, strings: &mut StringTable, out: &mut JsonWriter<W>) {
@@ -111,9 +116,15 @@ impl<'a> Row<'a> {
 
 fn label<'a>(process: &'a GeckoProcess<'_>, id: DefinitionId) -> Row<'a> {
     let definitions = &process.model.snapshot.definitions;
-    let Some(label) = definitions.label(id) else { return Row::named("(unknown label)") };
+    let Some(label) = definitions.label(id) else {
+        return Row::named("(unknown label)");
+    };
     let about = label_category(&process.model.spec.categories, definitions, label);
-    Row { location: plain_name(&label.name), line: label.line, about: Some(about) }
+    Row {
+        location: plain_name(&label.name),
+        line: label.line,
+        about: Some(about),
+    }
 }
 
 fn code<'a>(process: &GeckoProcess<'_>, frame: Frame) -> Row<'a> {
@@ -126,15 +137,17 @@ fn code<'a>(process: &GeckoProcess<'_>, frame: Frame) -> Row<'a> {
                 Row::named(plain_name(&format!("{name}+{relative:#x}")).into_owned())
             }
         },
-        // Shown as an address it would be taken for code of the module that was here at another
-        // time.
-        Frame::Unknown(address) if process.libs.covers(address) => Row::named(format!("{MARK}{address:#x}")),
+        // Viewers would attribute the plain address to the module that was here at another time.
+        Frame::Unknown(address) if process.libs.covers(address) => {
+            Row::named(format!("{MARK}{address:#x}"))
+        }
         Frame::Unknown(address) => Row::named(format!("{address:#x}")),
         Frame::Label(_) => Row::named("(unknown label)"),
     }
 }
 
-/// A name that viewers show as it is: not as an address, not as a function of a file or a script.
+/// Marks a name so that viewers show it unchanged, and do not parse it as an address or as a
+/// function in a file or script.
 fn plain_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed("(unnamed)");
@@ -152,7 +165,9 @@ fn plain_name(name: &str) -> Cow<'_, str> {
 /// Whether a name ends in `:12`, `:12)` or one of these and `[3]`.
 fn ends_as_place(name: &str) -> bool {
     let digit = |c: char| c.is_ascii_digit();
-    let index = name.strip_suffix(']').and_then(|name| name.trim_end_matches(digit).strip_suffix('['));
+    let index = name
+        .strip_suffix(']')
+        .and_then(|name| name.trim_end_matches(digit).strip_suffix('['));
     let name = index.unwrap_or(name);
     let name = name.strip_suffix(')').unwrap_or(name);
     let before = name.trim_end_matches(digit);
@@ -164,11 +179,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_viewers_would_take_for_something_else_are_marked() {
+    fn names_that_viewers_would_parse_are_marked() {
         for name in ["work", "Foo::bar()", "step 12", "a::b12", "list[3]"] {
             assert_eq!(plain_name(name), name);
         }
-        for name in ["0x10", "GET /item:42", "f (a.rs:3:1)", "f (a.js:3)[1]", "f (in libx)", "0x1:2"] {
+        for name in [
+            "0x10",
+            "GET /item:42",
+            "f (a.rs:3:1)",
+            "f (a.js:3)[1]",
+            "f (in libx)",
+            "0x1:2",
+        ] {
             assert_ne!(plain_name(name), name);
             assert_eq!(plain_name(name).replace(MARK, ""), name);
         }

@@ -1,6 +1,6 @@
 //! The marker table of one thread.
 //!
-//! [`MarkerTable`] writes rows as entries come and keeps only the texts and stacks that they use. A
+//! [`MarkerTable`] writes each row at once and keeps only the texts and stacks that the rows use. A
 //! row is `[name, start, end, phase, category]`, with the payload as sixth column if there is one.
 
 use std::io::Write;
@@ -31,8 +31,8 @@ pub(super) struct MarkerTable<'a, 'w, W: Write> {
 }
 
 impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
-    /// Begins the table, up to its rows. `stacks` are those of the thread's samples, `shown` the
-    /// times that these span.
+    /// Begins the table, up to its rows. `stacks` has the stacks of the thread's samples, and
+    /// `shown` is the time range of these samples.
     pub(super) fn begin(
         process: &'a GeckoProcess<'a>,
         out: &'w mut JsonWriter<W>,
@@ -41,16 +41,23 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
     ) -> Self {
         table::begin("markers", SCHEMA, out);
         let sites = MarkerSites::new(&process.plans);
-        Self { process, out, strings: StringTable::new(), stacks, sites, shown }
+        Self {
+            process,
+            out,
+            strings: StringTable::new(),
+            stacks,
+            sites,
+            shown,
+        }
     }
 
-    /// Whether there is no use in writing more.
+    /// Whether the output has failed, so that writing more is useless.
     pub(super) const fn is_failed(&self) -> bool {
         self.out.is_failed()
     }
 
-    /// Ends the table, and writes those that its rows and the samples refer to; gives back the
-    /// times that all of them span, and the output.
+    /// Ends the table, and writes the tables that its rows and the samples refer to. Returns the
+    /// time range of all rows and samples, and the output.
     pub(super) fn end(mut self) -> (ShownRange, &'w mut JsonWriter<W>) {
         table::end(self.out);
         self.stacks.write(self.process, &mut self.strings, self.out);
@@ -62,7 +69,11 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
     /// Writes a marker that the thread `recorder` recorded.
     pub(super) fn write(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {
         let row = self.sites.resolve(marker, &mut self.strings);
-        self.begin_row(u64::from(row.name.get()), self.times(marker.timing), row.category);
+        self.begin_row(
+            u64::from(row.name.get()),
+            self.times(marker.timing),
+            row.category,
+        );
         if row.has_payload() || !marker.stack.is_empty() {
             self.out.begin_object();
             row.write_payload(marker.payload, &mut self.strings, self.out);
@@ -73,7 +84,7 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.end_array();
     }
 
-    /// Writes a marker of the profiler's own.
+    /// Writes a marker that the profiler adds.
     pub(super) fn write_own<M: OwnMarker>(&mut self, marker: &M) {
         let name = self.strings.intern(M::NAME);
         self.begin_row(u64::from(name.get()), marker.times(&self.process.model), 0);
@@ -81,8 +92,13 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.end_array();
     }
 
-    /// Writes an instant in the default category, whose payload `payload` writes.
-    pub(super) fn write_instant(&mut self, name: &str, at: Timestamp, payload: impl FnOnce(&mut Self)) {
+    /// Writes an instant in the default category. `payload` writes its payload.
+    pub(super) fn write_instant(
+        &mut self,
+        name: &str,
+        at: Timestamp,
+        payload: impl FnOnce(&mut Self),
+    ) {
         let name = self.strings.intern(name);
         self.begin_row(u64::from(name.get()), self.times(Timing::Instant(at)), 0);
         payload(self);
@@ -102,15 +118,22 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         MarkerTimes::of(timing, |at| self.process.ns(at))
     }
 
-    /// For payloads that others write.
+    /// The output, for payloads that other modules write.
     pub(super) const fn out(&mut self) -> &mut JsonWriter<W> {
         self.out
     }
 
-    /// Writes the stack of a marker into its payload, if it has one; `thread` took it, if not the
-    /// marker's own.
-    pub(super) fn write_stack(&mut self, stack: Stack<'_>, at: Timestamp, thread: Option<ThreadId>) {
-        let Some(stack) = self.stacks.of(stack) else { return };
+    /// Writes the stack of a marker, if it has one, into its payload. `thread` is the thread that
+    /// took the stack, if that is not the marker's thread.
+    pub(super) fn write_stack(
+        &mut self,
+        stack: Stack<'_>,
+        at: Timestamp,
+        thread: Option<ThreadId>,
+    ) {
+        let Some(stack) = self.stacks.of(stack) else {
+            return;
+        };
         self.out.key("stack");
         self.out.begin_object();
         if let Some(thread) = thread {

@@ -1,18 +1,24 @@
-//! `meta`: what holds for the whole process, and for the root's the whole profile.
+//! The key `meta`: the properties of the process and, in the root, of the whole profile.
 //!
-//! Viewers read most of it from the root only; children carry the same keys, so that each
-//! object can also be opened on its own.
+//! Viewers read most of it from the root only. Children have the same keys, so that each object can
+//! also be opened on its own.
 
 use std::io::Write;
 
 use super::GECKO_VERSION;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
-use crate::profile::model::{ProcessModel, SchemaFormat, write_session, write_shown_range, write_start};
+use crate::profile::model::{
+    ProcessModel, SchemaFormat, write_session, write_shown_range, write_start,
+};
 use crate::profile::spec::ShownRange;
 
 /// Writes `meta`, with the shown range if this is the root.
-pub(super) fn write<W: Write>(process: &ProcessModel<'_>, shown: ShownRange, out: &mut JsonWriter<W>) {
+pub(super) fn write<W: Write>(
+    process: &ProcessModel<'_>,
+    shown: ShownRange,
+    out: &mut JsonWriter<W>,
+) {
     let default = SessionParams::default();
     let params = process.snapshot.header.params.as_ref().unwrap_or(&default);
     out.key("meta");
@@ -26,11 +32,20 @@ pub(super) fn write<W: Write>(process: &ProcessModel<'_>, shown: ShownRange, out
     }
     out.entry_u64("processType", u64::from(!process.role.is_root));
     out.entry_str("product", &process.role.name);
-    out.entry_u64("stackwalk", u64::from(params.features.contains(Features::STACK_WALK)));
+    out.entry_u64(
+        "stackwalk",
+        u64::from(params.features.contains(Features::STACK_WALK)),
+    );
     for unused in ["debug", "gcpoison", "asyncstack"] {
         out.entry_u64(unused, 0);
     }
     let definitions = [&process.snapshot.definitions];
-    write_session(params, &process.spec.categories, &definitions, SchemaFormat::Gecko, out);
+    write_session(
+        params,
+        &process.spec.categories,
+        &definitions,
+        SchemaFormat::Gecko,
+        out,
+    );
     out.end_object();
 }

@@ -4,13 +4,13 @@
 //! parent writes its own and those of children that cannot. It is a sink of the
 //! [profile model](super::model): the modules here know the tables of the format and their keys.
 //! The version is [`GECKO_VERSION`] throughout. Viewers refuse newer versions than their own and
-//! upgrade older ones, so this is the oldest version that has what is used here.
+//! upgrade older ones, so this is the oldest version with all features that are used here.
 //!
-//! Invariants: memory does not grow with the number of entries (one chunk, the names, the
-//! texts of one thread); all processes have the same `startTime`, so no viewer shifts any of
-//! them; whatever the pool holds, the output is well-formed JSON that a viewer can load. The
-//! order of keys is free in the format, so `meta` comes last: the root's says which range
-//! of time is shown, and that is known when all processes have been written.
+//! Invariants: memory does not grow with the number of entries (one chunk, the names, the texts of
+//! one thread); all processes have the same `startTime`, so viewers shift none of them; for any
+//! contents of a pool, the output is well-formed JSON that a viewer can load. The order of keys is
+//! free in the format, so `meta` comes last: the root's `meta` contains the shown range of time,
+//! which is known when all processes have been written.
 
 mod allocations;
 mod chunk_owners;
@@ -28,7 +28,9 @@ mod stacks;
 mod table;
 mod threads;
 
-pub use super::model::{GECKO_VERSION, IncompleteProcess, merge_categories, write_schema, write_value};
+pub use super::model::{
+    GECKO_VERSION, IncompleteProcess, merge_categories, write_schema, write_value,
+};
 pub use process::{LateMarkers, ProcessPart};
 
 #[cfg(all(test, not(loom)))]

@@ -1,6 +1,6 @@
-//! What the sampler cost: the key `profilerOverhead`, one row per tick.
+//! The costs of the sampler: the key `profilerOverhead`, one row per tick.
 //!
-//! Unlike all other times, these are in microseconds.
+//! Called by [`super::process_tables`]. Unlike all other times, these are in microseconds.
 
 use std::io::Write;
 
@@ -17,11 +17,17 @@ pub(super) fn begin<W: Write>(out: &mut JsonWriter<W>) {
     table::begin("samples", SCHEMA, out);
 }
 
-/// Writes the row of a tick that began at `at_ns`. Nothing expires here, so nothing is cleaned up.
+/// Writes the row of a tick that began at `at_ns`. The cleaning of expired markers takes no time,
+/// because markers do not expire.
 pub(super) fn write_row<W: Write>(at_ns: i64, overhead: &OverheadEntry, out: &mut JsonWriter<W>) {
     out.begin_array();
     write_micros(at_ns, out);
-    for ns in [overhead.locking_ns, 0, overhead.counters_ns, overhead.threads_ns] {
+    for ns in [
+        overhead.locking_ns,
+        0,
+        overhead.counters_ns,
+        overhead.threads_ns,
+    ] {
         write_micros(i64::try_from(ns).unwrap_or(i64::MAX), out);
     }
     out.end_array();
@@ -33,7 +39,7 @@ pub(super) fn end<W: Write>(out: &mut JsonWriter<W>) {
     out.end_object();
 }
 
-/// A thousandth of the nanoseconds, printed as the milliseconds of a thousand times as many.
+/// Writes nanoseconds as microseconds: as the milliseconds of a thousand times as many nanoseconds.
 fn write_micros<W: Write>(ns: i64, out: &mut JsonWriter<W>) {
     out.millis_ns(ns.saturating_mul(1_000));
 }

@@ -1,7 +1,7 @@
-//! Where the entries of the whole process lie: counters over time, and what the sampler cost.
+//! Finds the chunks with entries of the whole process: counters over time, and the sampler's costs.
 //!
-//! Noted while the threads are read, read again for each table when the threads are written. Memory
-//! grows with chunks, not with entries.
+//! The chunks are noted while the threads are read, and read again for each table after the threads
+//! are written. Memory grows with the number of chunks, not with the number of entries.
 
 use std::collections::HashMap;
 
@@ -14,24 +14,33 @@ use crate::reader::CounterInfo;
 #[derive(Debug, Default)]
 pub(super) struct Periodic<'a> {
     all: Vec<OwnedChunk<'a>>,
-    /// By counter; only those that have a name.
+    /// Chunks by counter, for counters with a name.
     counters: HashMap<CounterIndex, Vec<OwnedChunk<'a>>>,
 }
 
 impl<'a> Periodic<'a> {
-    /// For a process that has these counters.
+    /// No chunks yet, for a process that has these counters.
     pub(super) fn new(counters: &[CounterInfo]) -> Self {
-        let counters = counters.iter().map(|counter| (counter.definition.cell, Vec::new())).collect();
-        Self { all: Vec::new(), counters }
+        let counters = counters
+            .iter()
+            .map(|counter| (counter.definition.cell, Vec::new()))
+            .collect();
+        Self {
+            all: Vec::new(),
+            counters,
+        }
     }
 
-    /// Notes that an entry is there, if it is of these kinds; says so.
+    /// Notes the chunk of an entry that belongs to the whole process; returns whether it does.
     pub(super) fn note(&mut self, chunk: OwnedChunk<'a>, entry: &Entry<'_>) -> bool {
         match entry {
             Entry::Counters(counters) => {
                 let cells = counters.values().map(|counter| counter.cell);
                 cells.for_each(|cell| {
-                    self.counters.get_mut(&cell).into_iter().for_each(|known| push(known, chunk))
+                    self.counters
+                        .get_mut(&cell)
+                        .into_iter()
+                        .for_each(|known| push(known, chunk))
                 });
             }
             Entry::Overhead(_) => {}
@@ -41,14 +50,17 @@ impl<'a> Periodic<'a> {
         true
     }
 
-    /// All chunks that hold such entries, in the order of time.
+    /// All chunks that hold such entries, in order of time.
     pub(super) fn chunks(&self) -> Vec<OwnedChunk<'a>> {
         in_order(&self.all)
     }
 
-    /// Those that hold values of a counter.
+    /// The chunks that hold values of a counter, in order of time.
     pub(super) fn of(&self, cell: CounterIndex) -> Vec<OwnedChunk<'a>> {
-        self.counters.get(&cell).map(|chunks| in_order(chunks)).unwrap_or_default()
+        self.counters
+            .get(&cell)
+            .map(|chunks| in_order(chunks))
+            .unwrap_or_default()
     }
 }
 
@@ -58,10 +70,11 @@ fn push<'a>(chunks: &mut Vec<OwnedChunk<'a>>, chunk: OwnedChunk<'a>) {
     }
 }
 
-/// A chunk may have been noted twice: before its thread was written, and when it was.
+/// Sorts chunks by time. Removes duplicates: a chunk may have been noted both before its thread was
+/// written and while it was written.
 fn in_order<'a>(chunks: &[OwnedChunk<'a>]) -> Vec<OwnedChunk<'a>> {
     let mut chunks = chunks.to_vec();
-    chunks.sort_by_key(|(_, chunk)| (chunk.start, chunk.index));
+    chunks.sort_by_key(|chunk| (chunk.info.start, chunk.info.index));
     chunks.dedup();
     chunks
 }

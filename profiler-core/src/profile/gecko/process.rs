@@ -1,4 +1,4 @@
-//! One process: its tables in order, its log at the end.
+//! Writes one process: its tables in order, and its log at the end.
 //!
 //! The parent writes the root with [`ProcessPart::write_open`], then the keys of the whole profile,
 //! such as `processes`, then [`ProcessPart::close`]. Any other process is written with
@@ -17,8 +17,8 @@ use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange}
 use crate::reader::{ByteSource, PoolReader, ReadError, Snapshot};
 use crate::time::{SessionClock, Timestamp};
 
-/// Called once, when all markers of the root's main thread have been written; may block until the
-/// answer is known.
+/// Returns the markers of incomplete processes. Called once, after all other markers of the root's
+/// main thread have been written; may block until the answer is known.
 #[derive(Clone, Copy)]
 pub struct LateMarkers<'a>(pub &'a (dyn Fn() -> Vec<IncompleteProcess> + Sync));
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for LateMarkers<'_> {
     }
 }
 
-/// What all tables of one process are written from, apart from the entries.
+/// The data that all tables of one process share, apart from the entries.
 #[derive(Debug)]
 pub(super) struct GeckoProcess<'a> {
     pub(super) model: ProcessModel<'a>,
@@ -42,30 +42,30 @@ impl GeckoProcess<'_> {
         self.model.ns(at)
     }
 
-    /// Whether an entry whose last time is `last` belongs into the profile.
+    /// Whether an entry whose last time is `last` belongs to the profile.
     pub(super) fn is_wanted(&self, last: Timestamp) -> bool {
         self.model.spec.since.is_none_or(|since| last >= since)
     }
 }
 
-/// What the object of one process is written from.
+/// The input from which the object of one process is written.
 #[derive(Debug)]
 pub struct ProcessPart<'a, S> {
-    /// Where the entries are.
+    /// The reader of the entries.
     pub reader: &'a PoolReader<S>,
     /// Names, threads and entry counts, taken from `reader`.
     pub snapshot: &'a Snapshot,
     /// The session's clock, the same for all processes of a profile.
     pub clock: SessionClock,
-    /// What all parts of the capture share.
+    /// The decisions that all parts of the capture share.
     pub spec: &'a ProfileSpec,
-    /// Which process it is.
+    /// The identity of the process in the profile.
     pub role: &'a ProcessRole,
     /// When the process ended, if it did.
     pub ended: Option<Timestamp>,
-    /// Markers for the main thread that are known only at the very end; the root's.
+    /// Markers for the root's main thread that are known only at the end; `None` for children.
     pub late: Option<LateMarkers<'a>>,
-    /// Where failures are reported, and found.
+    /// Receives the failures of this part, and reports those of other parts.
     pub latch: &'a FailureLatch,
 }
 
@@ -73,7 +73,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
     /// Writes the whole object of a process that has no children in the profile.
     ///
     /// # Errors
-    /// The first failure that the latch knows; the output is useless then.
+    /// The first failure in the latch; then the output is unusable.
     pub fn write<W: Write>(
         &self,
         out: &mut JsonWriter<W>,
@@ -85,10 +85,10 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         Ok(summary)
     }
 
-    /// Writes the object of a process, all but `processes` and `meta`, and leaves it open.
+    /// Writes the object of a process, except `processes` and `meta`, and leaves it open.
     ///
     /// # Errors
-    /// The first failure that the latch knows; the output is useless then.
+    /// The first failure in the latch; then the output is unusable.
     pub fn write_open<W: Write>(
         &self,
         out: &mut JsonWriter<W>,
@@ -104,13 +104,20 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         let counts = threads.write_log(&process, out);
         write_pauses(&process.model, out);
         self.latch.check()?;
-        let spent = process.ns(Timestamp::now()).saturating_sub(process.ns(begun));
+        let spent = process
+            .ns(Timestamp::now())
+            .saturating_sub(process.ns(begun));
         let writing_ns = u64::try_from(spent).unwrap_or(0);
-        Ok(ProcessSummary { threads: number, counts, shown, writing_ns })
+        Ok(ProcessSummary {
+            threads: number,
+            counts,
+            shown,
+            writing_ns,
+        })
     }
 
-    /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the range of time that
-    /// all processes span together, as their summaries say.
+    /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the sum of the ranges in
+    /// the summaries of all processes.
     pub fn close<W: Write>(&self, out: &mut JsonWriter<W>, shown: ShownRange) {
         meta::write(&self.process().model, shown, out);
         out.end_object();
@@ -125,7 +132,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         }
     }
 
-    /// Reports that the pool could not be read.
+    /// Converts an error of the reader to a failure, and reports it to the latch.
     pub(super) fn read<T>(&self, result: Result<T, ReadError>) -> Result<T, Failure> {
         result.map_err(|error| {
             self.latch.fail(Failure::Data(error.to_string()));

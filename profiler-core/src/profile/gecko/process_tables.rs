@@ -1,8 +1,7 @@
-//! The tables of the whole process: counters over time, and what the sampler cost.
+//! The tables of the whole process: counters over time, and the costs of the sampler.
 //!
-//! Written by [`super::process`] after the threads, which have noted where their entries lie. Each
-//! counter is a pass of its own over the chunks that hold it, so that no table is ever whole in
-//! memory.
+//! Written by [`super::process`] after the threads, which have noted the chunks of these entries.
+//! Each counter is written in a separate pass over its chunks, so that no table is held in memory.
 
 use std::io::Write;
 
@@ -49,10 +48,16 @@ fn write_counter<S: ByteSource, W: Write>(
     let mut table = CounterTable::begin(&process.model, counter, out);
     for chunk in chunks {
         threads.for_each_entry(process, chunk, |entry| {
-            let Entry::Counters(counters) = entry else { return };
+            let Entry::Counters(counters) = entry else {
+                return;
+            };
             let at_ns = process.ns(counters.at);
             for counter in counters.values().filter(|counter| counter.cell == cell) {
-                let point = CounterPoint { at_ns, value: counter.value, number: counter.number };
+                let point = CounterPoint {
+                    at_ns,
+                    value: counter.value,
+                    number: counter.number,
+                };
                 table.write(point, is_whole);
             }
         })?;
@@ -61,9 +66,14 @@ fn write_counter<S: ByteSource, W: Write>(
     Ok(())
 }
 
-/// Whether nothing that the thread recorded before this chunk is evicted.
-fn is_first(process: &GeckoProcess<'_>, (recorder, _): &OwnedChunk<'_>) -> bool {
-    process.model.snapshot.threads.get(*recorder).is_none_or(|thread| thread.evicted == 0)
+/// Whether no entry that the thread recorded before this chunk is evicted.
+fn is_first(process: &GeckoProcess<'_>, chunk: &OwnedChunk<'_>) -> bool {
+    process
+        .model
+        .snapshot
+        .threads
+        .get(chunk.recorder)
+        .is_none_or(|thread| thread.evicted == 0)
 }
 
 fn write_overhead<S: ByteSource, W: Write>(
@@ -71,7 +81,8 @@ fn write_overhead<S: ByteSource, W: Write>(
     threads: &mut Threads<'_, S>,
     out: &mut JsonWriter<W>,
 ) -> Result<(), Failure> {
-    let (mut is_begun, mut last_ns) = (false, i64::MIN);
+    let mut is_begun = false;
+    let mut last_ns = i64::MIN;
     for chunk in threads.periodic.chunks() {
         let mut written = 0_u64;
         threads.for_each_entry(process, chunk, |entry| {
@@ -83,10 +94,12 @@ fn write_overhead<S: ByteSource, W: Write>(
                 last_ns = last_ns.max(process.ns(overhead.at));
                 overhead::write_row(last_ns, overhead, out);
             }
-            written =
-                written.saturating_add(u64::from(matches!(entry, Entry::Overhead(_) | Entry::Counters(_))));
+            written = written.saturating_add(u64::from(matches!(
+                entry,
+                Entry::Overhead(_) | Entry::Counters(_)
+            )));
         })?;
-        threads.count(chunk.0, written);
+        threads.count(chunk.recorder, written);
     }
     if is_begun {
         overhead::end(out);

@@ -1,8 +1,8 @@
-//! The sample table of one thread: at which stack it was, and how much processor time it took.
+//! The sample table of one thread: its stack and its processor time at each sample.
 //!
-//! [`SampleTable`] writes rows as they come. A row is `[stack, time, event delay, processor time]`;
-//! there is no event queue, so nothing is ever delayed. Invariant: times do not go backwards, as
-//! viewers demand.
+//! [`SampleTable`] writes each row at once. A row is `[stack, time, event delay, processor time]`;
+//! there is no event queue, so the delay is always 0. Invariant: times do not go backwards, as
+//! viewers require.
 
 use std::io::Write;
 
@@ -35,23 +35,38 @@ pub(super) struct SampleTable<'a, 'w, W: Write> {
 impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
     /// Begins the table: key, schema, and the array of rows.
     pub(super) fn begin(process: &'a GeckoProcess<'a>, out: &'w mut JsonWriter<W>) -> Self {
-        table::begin("samples", r#"{"stack":0,"time":1,"eventDelay":2,"threadCPUDelta":3}"#, out);
-        let (stacks, shown) = (StackTable::default(), ShownRange::default());
-        Self { process, out, stacks, last_ns: i64::MIN, shown }
+        table::begin(
+            "samples",
+            r#"{"stack":0,"time":1,"eventDelay":2,"threadCPUDelta":3}"#,
+            out,
+        );
+        let stacks = StackTable::default();
+        let shown = ShownRange::default();
+        Self {
+            process,
+            out,
+            stacks,
+            last_ns: i64::MIN,
+            shown,
+        }
     }
 
-    /// Whether there is no use in writing more.
+    /// Whether the output has failed, so that writing more is useless.
     pub(super) const fn is_failed(&self) -> bool {
         self.out.is_failed()
     }
 
-    /// The row of a sample, whose stack `path` has come to.
+    /// The row of a sample. `path` holds the sample's stack.
     pub(super) fn row(&mut self, sample: &SampleEntry<'_>, path: &mut StackPath) -> SampleRow {
         let stack = path.intern(&mut self.stacks);
-        SampleRow { at_ns: self.process.ns(sample.at), stack, cpu_ns: sample.cpu_ns }
+        SampleRow {
+            at_ns: self.process.ns(sample.at),
+            stack,
+            cpu_ns: sample.cpu_ns,
+        }
     }
 
-    /// Writes a row. One that is older than the row before is shown at the same time.
+    /// Writes a row. A row that is older than the previous one gets the time of the previous one.
     pub(super) fn write(&mut self, row: SampleRow) {
         self.last_ns = self.last_ns.max(row.at_ns);
         self.shown.include(self.last_ns);
@@ -63,7 +78,7 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
         self.out.end_array();
     }
 
-    /// Ends the table, and begins that of the thread's markers.
+    /// Ends the table, and begins the table of the thread's markers.
     pub(super) fn end(self) -> MarkerTable<'a, 'w, W> {
         table::end(self.out);
         MarkerTable::begin(self.process, self.out, self.stacks, self.shown)

@@ -1,8 +1,9 @@
-//! The stack table of one thread: each different stack once, as its frame and the stack around it.
+//! The stack table of one thread: each distinct stack once, as its innermost frame and the stack
+//! around it.
 //!
-//! Filled by samples and markers while their rows are written, written after them. Invariant: a
-//! stack comes after the one around it, as viewers demand. Memory grows with the number of
-//! different stacks, not with that of samples.
+//! Filled by samples and markers while their rows are written; written after them. Invariant: a
+//! stack comes after the stack around it, as viewers require. Memory grows with the number of
+//! distinct stacks, not with the number of samples.
 
 use std::io::Write;
 
@@ -31,12 +32,12 @@ impl StackId {
 pub(super) struct StackTable {
     frames: FrameTable,
     rows: Interner<(Option<StackId>, FrameId)>,
-    /// What stands for frames that are missing.
+    /// The placeholder for missing frames.
     truncated: Option<StackId>,
 }
 
 impl StackTable {
-    /// What goes around the outermost frame of a stack.
+    /// The stack around the outermost frame of a stack: the placeholder if frames are missing.
     fn root(&mut self, is_truncated: bool) -> Option<StackId> {
         if !is_truncated {
             return None;
@@ -49,14 +50,20 @@ impl StackTable {
     /// The stack of `frame` inside the stack `around`.
     fn add(&mut self, around: Option<StackId>, frame: Frame) -> StackId {
         let is_outermost = around.is_none() || around == self.truncated;
-        let shown = if is_outermost { ShownFrame::Outermost(frame) } else { ShownFrame::Inner(frame) };
+        let shown = if is_outermost {
+            ShownFrame::Outermost(frame)
+        } else {
+            ShownFrame::Inner(frame)
+        };
         self.intern(around, shown)
     }
 
     /// A whole stack; `None` for one without frames.
     pub(super) fn of(&mut self, stack: Stack<'_>) -> Option<StackId> {
         let root = self.root(stack.is_cut());
-        stack.frames().fold(root, |around, frame| Some(self.add(around, frame)))
+        stack
+            .frames()
+            .fold(root, |around, frame| Some(self.add(around, frame)))
     }
 
     fn intern(&mut self, around: Option<StackId>, frame: ShownFrame) -> StackId {
@@ -83,27 +90,27 @@ impl StackTable {
     }
 }
 
-/// The stack of a thread's last sample, from which the next one says only how it differs.
+/// The stack of a thread's last sample. The next sample contains only the difference to it.
 #[derive(Debug, Default)]
 pub(super) struct StackPath {
     frames: Vec<Frame>,
-    /// Numbers of the outermost stacks of these frames, as far as they were asked for.
+    /// Numbers of the outermost stacks of these frames, as far as they were interned.
     ids: Vec<StackId>,
     is_truncated: bool,
 }
 
 impl StackPath {
-    /// A new chunk begins: nothing of the one before counts.
+    /// Begins a new chunk: discards the stack of the previous one.
     pub(super) fn begin_chunk(&mut self) {
         self.frames.clear();
         self.ids.clear();
     }
 
-    /// Goes on to the thread's next sample in the chunk. None may be left out.
+    /// Advances to the thread's next sample in the chunk. Must be called for every sample.
     pub(super) fn follow(&mut self, sample: &SampleEntry<'_>) {
         let is_truncated = sample.cut || sample.failed;
         if self.is_truncated != is_truncated {
-            self.ids.clear(); // the frames are the same, what is around them is not
+            self.ids.clear(); // the same frames have another stack around them
         }
         self.is_truncated = is_truncated;
         self.frames.truncate(sample.shared());

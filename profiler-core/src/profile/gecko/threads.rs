@@ -1,10 +1,10 @@
 //! The threads of one process with all their entries, and the counts of what was written.
 //!
-//! Used by [`super::process`]. Each thread is written in two passes, samples and markers. They lie
-//! in different chunks (the sampler's, and the thread's own), so almost every chunk is read for one
-//! of the two. Stacks, frames and texts come last, when all rows have used them. All tables have
-//! all columns of the declared version, which viewers look up by name. Entries count as delivered
-//! once they are written, for the thread that recorded them.
+//! Used by [`super::process`]. Each thread is written in two passes, samples and markers. These are
+//! in different chunks (the sampler's, and the thread's own), so almost every chunk is read in one
+//! of the passes only. Stacks, frames and texts come last, after all rows that use them. All tables
+//! have all columns of the declared version, which viewers look up by name. Entries count as
+//! delivered once they are written, for the thread that recorded them.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use super::samples::{SampleRow, SampleTable};
 use super::stacks::StackPath;
 use super::{ProcessPart, allocations};
 use crate::entry::Entry;
-use crate::losses::EntryCounts;
+use crate::entry_counts::EntryCounts;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
 use crate::profile::model::{LostEntries, Place, ThreadHead, write_log};
@@ -24,7 +24,7 @@ use crate::profile::progress::{ProgressLogger, Proportion};
 use crate::profile::spec::ShownRange;
 use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
 
-/// Threads with their entries while they are written.
+/// The state of writing the threads of one process.
 #[derive(Debug)]
 pub(super) struct Threads<'a, S> {
     part: &'a ProcessPart<'a, S>,
@@ -36,15 +36,29 @@ pub(super) struct Threads<'a, S> {
 }
 
 impl<'a, S: ByteSource> Threads<'a, S> {
-    pub(super) fn new(part: &'a ProcessPart<'a, S>, process: &GeckoProcess<'_>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        part: &'a ProcessPart<'a, S>,
+        process: &GeckoProcess<'_>,
+    ) -> Result<Self, Failure> {
         let mut periodic = Periodic::new(&part.snapshot.counters);
         let is_wanted = |at| process.is_wanted(at);
-        let owners = part.read(ChunkOwners::find(part.reader, part.snapshot, is_wanted, &mut periodic))?;
+        let owners = part.read(ChunkOwners::find(
+            part.reader,
+            part.snapshot,
+            is_wanted,
+            &mut periodic,
+        ))?;
         let delivered = vec![0; part.snapshot.threads.len()];
-        Ok(Self { part, owners, periodic, buffer: ChunkBuffer::default(), delivered })
+        Ok(Self {
+            part,
+            owners,
+            periodic,
+            buffer: ChunkBuffer::default(),
+            delivered,
+        })
     }
 
-    /// Writes the key `threads`; gives back how many there are and the times they span.
+    /// Writes the key `threads`. Returns the number of threads and their time range.
     pub(super) fn write<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -58,18 +72,24 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         if process.model.lacks_main() {
             end(begin(process, ThreadHead::missing_main(&process.model), out).end());
         }
-        let rows = threads.iter().enumerate().filter(|(place, _)| self.owners.is_shown(*place));
-        let sampled_only: Vec<_> =
-            self.owners.sampled_only().map(|(place, info)| (place, info.clone())).collect();
+        let rows = threads
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| self.owners.is_shown(*place));
+        let sampled_only: Vec<_> = self
+            .owners
+            .sampled_only()
+            .map(|(place, info)| (place, info.clone()))
+            .collect();
         let mut order: Vec<(Place, &ThreadInfo)> = rows.collect();
         order.extend(sampled_only.iter().map(|(place, info)| (*place, info)));
         if self.part.late.is_some() {
-            // The main thread last: its late markers may have to be waited for.
+            // The main thread comes last, because getting its late markers may block.
             order.sort_by_key(|(_, info)| info.is_main);
         }
         let number = order.len();
         for (step, (place, info)) in order.into_iter().enumerate() {
-            shown += self.write_thread(process, (place, info), out, progress.step(step, number))?;
+            shown += self.write_thread(process, place, info, out, progress.step(step, number))?;
         }
         out.end_array();
         Ok((u32::try_from(number).unwrap_or(u32::MAX), shown))
@@ -78,46 +98,80 @@ impl<'a, S: ByteSource> Threads<'a, S> {
     fn write_thread<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
-        (place, info): (Place, &ThreadInfo),
+        place: Place,
+        info: &ThreadInfo,
         out: &mut JsonWriter<W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<ShownRange, Failure> {
         let mut samples = begin(process, ThreadHead::of(info), out);
-        let mut own =
-            self.write_samples(process, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
+        let mut own = self.write_samples(
+            process,
+            place,
+            info,
+            &mut samples,
+            progress.sub(0, 50, "samples"),
+        )?;
         let mut markers = samples.end();
-        own += self.write_markers(process, place, &mut markers, progress.sub(50, 100, "markers"))?;
+        own += self.write_markers(
+            process,
+            place,
+            &mut markers,
+            progress.sub(50, 100, "markers"),
+        )?;
         let delivered = own.saturating_add(self.owners.given(place));
-        LostEntries::of(info, delivered).iter().for_each(|lost| markers.write_own(lost));
+        LostEntries::of(info, delivered)
+            .iter()
+            .for_each(|lost| markers.write_own(lost));
         if let Some(late) = self.part.late.filter(|_| info.is_main) {
-            (late.0)().iter().for_each(|incomplete| markers.write_own(incomplete));
+            (late.0)()
+                .iter()
+                .for_each(|incomplete| markers.write_own(incomplete));
         }
         Ok(end(markers))
     }
 
-    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are
-    /// in the order of time; those of several are put in order first.
+    /// Writes all samples of a thread; returns how many the thread recorded itself. Samples of one
+    /// recorder are in order of time; samples of several recorders are sorted first.
     fn write_samples<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
-        (place, info): (Place, &ThreadInfo),
+        place: Place,
+        info: &ThreadInfo,
         table: &mut SampleTable<'_, '_, W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<u64, Failure> {
         let chunks = self.owners.sample_chunks(place).to_vec();
-        let is_one = chunks.windows(2).all(|pair| matches!(pair, [a, b] if a.0 == b.0));
-        let (mut rows, mut path, mut own): (Vec<SampleRow>, _, u64) = (Vec::new(), StackPath::default(), 0);
-        for (number, (recorder, chunk)) in chunks.iter().enumerate() {
+        let is_one = chunks
+            .windows(2)
+            .all(|pair| matches!(pair, [a, b] if a.recorder == b.recorder));
+        let mut rows: Vec<SampleRow> = Vec::new();
+        let mut path = StackPath::default();
+        let mut own = 0_u64;
+        for (
+            number,
+            OwnedChunk {
+                recorder,
+                info: chunk,
+            },
+        ) in chunks.iter().enumerate()
+        {
             self.part.latch.check()?;
             if table.is_failed() {
                 break;
             }
-            let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { continue };
+            let Some(entries) = read(self.part, &mut self.buffer, chunk)? else {
+                continue;
+            };
             let mut written = 0_u64;
             path.begin_chunk();
             for entry in entries {
-                let Entry::Sample(sample) = entry else { continue };
-                if sample.foreign.map_or(*recorder == place, |tid| tid == info.tid) {
+                let Entry::Sample(sample) = entry else {
+                    continue;
+                };
+                if sample
+                    .foreign
+                    .map_or(*recorder == place, |tid| tid == info.tid)
+                {
                     path.follow(&sample);
                     if process.is_wanted(sample.at)
                         && self.owners.threads.of_sample(*recorder, &sample) == Some(place)
@@ -141,8 +195,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(own)
     }
 
-    /// Writes all markers and allocations of a thread: its own, and those that others recorded for
-    /// it. Gives back how many entries were its own.
+    /// Writes all markers and allocations of a thread: its own, and those that other threads
+    /// recorded for it. Returns how many entries the thread recorded itself.
     fn write_markers<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -150,11 +204,20 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         table: &mut MarkerTable<'_, '_, W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<u64, Failure> {
-        let own =
-            self.part.snapshot.threads.get(place).map(|info| info.chunks.as_slice()).unwrap_or_default();
-        let own = own.iter().map(|chunk| (place, chunk));
-        let chunks: Vec<OwnedChunk<'a>> =
-            own.chain(self.owners.marker_chunks(place).iter().copied()).collect();
+        let own = self
+            .part
+            .snapshot
+            .threads
+            .get(place)
+            .map(|info| info.chunks.as_slice())
+            .unwrap_or_default();
+        let own = own.iter().map(|info| OwnedChunk {
+            recorder: place,
+            info,
+        });
+        let chunks: Vec<OwnedChunk<'a>> = own
+            .chain(self.owners.marker_chunks(place).iter().copied())
+            .collect();
         let mut written_own = 0_u64;
         for (number, chunk) in chunks.iter().enumerate() {
             self.part.latch.check()?;
@@ -162,36 +225,54 @@ impl<'a, S: ByteSource> Threads<'a, S> {
                 break;
             }
             let (written, others) = self.write_chunk(process, place, *chunk, table)?;
-            self.count(chunk.0, written);
-            let own = if chunk.0 == place { written.saturating_add(others) } else { 0 };
+            self.count(chunk.recorder, written);
+            let own = if chunk.recorder == place {
+                written.saturating_add(others)
+            } else {
+                0
+            };
             written_own = written_own.saturating_add(own);
             progress.set(proportion(number, chunks.len()), "markers");
         }
         Ok(written_own)
     }
 
-    /// How many entries of a chunk were written into the table, and how many are left for the
-    /// process's tables.
+    /// Writes the entries of a chunk that belong to the table. Returns how many were written, and
+    /// how many are left for the process's tables.
     fn write_chunk<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
         place: Place,
-        (recorder, chunk): OwnedChunk<'a>,
+        owned: OwnedChunk<'a>,
         table: &mut MarkerTable<'_, '_, W>,
     ) -> Result<(u64, u64), Failure> {
-        let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok((0, 0)) };
-        let tid = self.part.snapshot.threads.get(recorder).map(|info| info.tid).unwrap_or_default();
-        let (mut written, mut others) = (0_u64, 0_u64);
-        for entry in entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last))) {
+        let recorder = owned.recorder;
+        let Some(entries) = read(self.part, &mut self.buffer, owned.info)? else {
+            return Ok((0, 0));
+        };
+        let tid = self
+            .part
+            .snapshot
+            .threads
+            .get(recorder)
+            .map(|info| info.tid)
+            .unwrap_or_default();
+        let mut written = 0_u64;
+        let mut others = 0_u64;
+        for entry in
+            entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last)))
+        {
             match entry {
-                Entry::Marker(marker) if self.owners.threads.of_marker(recorder, &marker) == place => {
+                Entry::Marker(marker)
+                    if self.owners.threads.of_marker(recorder, &marker) == place =>
+                {
                     table.write(&marker, tid)
                 }
                 Entry::Allocation(allocation) if recorder == place => {
                     allocations::write(table, tid, &allocation)
                 }
                 entry => {
-                    let is_periodic = recorder == place && self.periodic.note((recorder, chunk), &entry);
+                    let is_periodic = recorder == place && self.periodic.note(owned, &entry);
                     others = others.saturating_add(u64::from(is_periodic));
                     continue;
                 }
@@ -201,17 +282,19 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok((written, others))
     }
 
-    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it
-    /// took.
+    /// Calls `each` with all entries of a chunk that belong to the profile.
     pub(super) fn for_each_entry(
         &mut self,
         process: &GeckoProcess<'_>,
-        (_, chunk): OwnedChunk<'a>,
+        chunk: OwnedChunk<'a>,
         mut each: impl FnMut(&Entry<'_>),
     ) -> Result<(), Failure> {
         self.part.latch.check()?;
-        let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok(()) };
-        let wanted = entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last)));
+        let Some(entries) = read(self.part, &mut self.buffer, chunk.info)? else {
+            return Ok(());
+        };
+        let wanted =
+            entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last)));
         wanted.for_each(|entry| each(&entry));
         Ok(())
     }
@@ -223,7 +306,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         }
     }
 
-    /// Writes the key `profilingLog`; gives the sum of all counts.
+    /// Writes the key `profilingLog`; returns the sum of all counts.
     pub(super) fn write_log<W: Write>(
         &self,
         process: &GeckoProcess<'_>,
@@ -254,7 +337,7 @@ fn begin<'a, 'w, W: Write>(
     SampleTable::begin(process, out)
 }
 
-/// Ends a thread whose rows are all written; gives back the times they span.
+/// Ends a thread whose rows are all written; returns their time range.
 fn end<W: Write>(markers: MarkerTable<'_, '_, W>) -> ShownRange {
     let (shown, out) = markers.end();
     out.end_object();

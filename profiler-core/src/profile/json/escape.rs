@@ -1,7 +1,7 @@
-//! Which strings need escaping, eight bytes at a time.
+//! Finds and escapes the bytes that JSON forbids inside a string.
 //!
-//! Used by [`super::JsonWriter`]. Almost no string in a profile needs escaping, so the
-//! question is asked for the whole string first and the answer is nearly always "none".
+//! Used by [`super::JsonWriter`]. Almost no string in a profile needs escaping, so the whole string
+//! is checked first, eight bytes at a time.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -11,13 +11,18 @@ pub(super) const fn needs_escape(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// Where the first byte stands that needs escaping.
+/// The position of the first byte that needs escaping.
 #[inline]
 pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
-    if is_clean(bytes) { None } else { bytes.iter().position(|byte| needs_escape(*byte)) }
+    if is_clean(bytes) {
+        None
+    } else {
+        bytes.iter().position(|byte| needs_escape(*byte))
+    }
 }
 
-/// Looks at words of eight, or two words of four, the last of which may overlap the others.
+/// Whether no byte needs escaping. Reads words of eight bytes, or two words of four; the last word
+/// may overlap the others.
 #[inline]
 fn is_clean(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk() {
@@ -32,7 +37,7 @@ fn is_clean(bytes: &[u8]) -> bool {
 
 /// Not 0 if one of eight bytes needs escaping. A byte is below n (for n up to 128) exactly if
 /// subtracting n borrows and its own high bit is clear; a borrow into the next byte can only
-/// follow such a byte, so the word as a whole is never judged wrongly.
+/// follow such a byte, so the result for the whole word is correct.
 #[inline]
 const fn escapes(word: u64) -> u64 {
     let below_space = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
@@ -50,13 +55,29 @@ pub(super) const fn escaped(byte: u8) -> ([u8; 6], usize) {
         b'\n' => b'n',
         b'\r' => b'r',
         b'\t' => b't',
-        _ => return ([b'\\', b'u', b'0', b'0', hex_digit(byte >> 4), hex_digit(byte & 15)], 6),
+        _ => {
+            return (
+                [
+                    b'\\',
+                    b'u',
+                    b'0',
+                    b'0',
+                    hex_digit(byte >> 4),
+                    hex_digit(byte & 15),
+                ],
+                6,
+            );
+        }
     };
     ([b'\\', short, 0, 0, 0, 0], 2)
 }
 
 const fn hex_digit(nibble: u8) -> u8 {
-    if nibble < 10 { b'0' | nibble } else { b'a'.wrapping_add(nibble.wrapping_sub(10)) }
+    if nibble < 10 {
+        b'0' | nibble
+    } else {
+        b'a'.wrapping_add(nibble.wrapping_sub(10))
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn one_bad_byte_is_found_wherever_it_stands(length in 1..40_usize, at in 0..40_usize, bad in 0..0x20_u8) {
+        fn one_bad_byte_is_found_at_every_position(length in 1..40_usize, at in 0..40_usize, bad in 0..0x20_u8) {
             let mut bytes = vec![b'x'; length];
             bytes[at % length] = bad;
             prop_assert_eq!(first_escape(&bytes), Some(at % length));

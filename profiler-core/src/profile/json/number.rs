@@ -11,10 +11,11 @@ const EIGHT_DIGITS: u64 = 100_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// Most bytes that one number takes, with comma, sign, point and what is stored beyond its end.
+/// Maximum number of bytes that one number takes, including its comma, sign and point, and the
+/// bytes that are stored beyond its end.
 pub(super) const ROOM: usize = 40;
 
-/// Writes one number into room that is sure to suffice.
+/// Writes one number into a buffer that is large enough for every number.
 #[derive(Debug)]
 pub(super) struct NumberWriter<'a> {
     room: &'a mut [u8; ROOM],
@@ -59,12 +60,16 @@ impl<'a> NumberWriter<'a> {
         let digits = eight_digits(ns % NS_PER_MS) >> 16;
         if digits != 0 {
             let shown = 8_u32.wrapping_sub(digits.leading_zeros() / 8);
-            self.store(((digits | ASCII_ZEROS) << 8) | u64::from(b'.'), shown.wrapping_add(1));
+            self.store(
+                ((digits | ASCII_ZEROS) << 8) | u64::from(b'.'),
+                shown.wrapping_add(1),
+            );
         }
     }
 
     fn long(&mut self, number: u64) {
-        let (high, low) = (number / EIGHT_DIGITS, number % EIGHT_DIGITS);
+        let high = number / EIGHT_DIGITS;
+        let low = number % EIGHT_DIGITS;
         if high < EIGHT_DIGITS {
             self.short(high);
         } else {
@@ -78,13 +83,20 @@ impl<'a> NumberWriter<'a> {
     fn short(&mut self, number: u64) {
         let digits = eight_digits(number);
         let leading = (digits.trailing_zeros() / 8).min(7);
-        self.store((digits | ASCII_ZEROS) >> (8 * leading), 8_u32.wrapping_sub(leading));
+        self.store(
+            (digits | ASCII_ZEROS) >> (8 * leading),
+            8_u32.wrapping_sub(leading),
+        );
     }
 
     /// Stores all eight characters, of which the first `len` count.
     #[inline]
     fn store(&mut self, characters: u64, len: u32) {
-        if let Some(room) = self.room.get_mut(self.len..).and_then(|room| room.first_chunk_mut()) {
+        if let Some(room) = self
+            .room
+            .get_mut(self.len..)
+            .and_then(|room| room.first_chunk_mut())
+        {
             *room = characters.to_le_bytes();
         }
         self.len = self.len.wrapping_add(usize::try_from(len).unwrap_or(0));
@@ -110,11 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_numbers_of_up_to_eight_digits_come_apart() {
+    fn numbers_of_up_to_eight_digits_are_split_into_digits() {
         let mut number = 0;
         while number < EIGHT_DIGITS {
             let digits = eight_digits(number).to_le_bytes();
-            let back = digits.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(*digit));
+            let back = digits
+                .iter()
+                .fold(0_u64, |sum, digit| sum * 10 + u64::from(*digit));
             assert_eq!(back, number);
             assert!(digits.iter().all(|digit| *digit < 10), "{number}");
             number += if number < 20_000 { 1 } else { 97 };

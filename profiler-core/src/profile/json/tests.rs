@@ -1,4 +1,4 @@
-//! The JSON writer against serde_json: what is written must read back as what was meant.
+//! Tests the JSON writer against serde_json: written values must read back unchanged.
 
 use std::io;
 
@@ -15,11 +15,12 @@ fn written(write: impl FnOnce(&mut JsonWriter<Vec<u8>>)) -> String {
 
 /// Texts of plain, escaped and long characters.
 fn any_text() -> impl Strategy<Value = String> {
-    let character = prop_oneof![6 => any::<u8>().prop_map(|byte| char::from(byte & 127)), 1 => any::<char>()];
+    let character =
+        prop_oneof![6 => any::<u8>().prop_map(|byte| char::from(byte & 127)), 1 => any::<char>()];
     prop::collection::vec(character, 0..20).prop_map(|characters| characters.into_iter().collect())
 }
 
-/// What a profile may hold; floats apart, since `1.0` may be written `1`.
+/// Values that a profile may contain, except floats, because `1.0` may be written as `1`.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -64,7 +65,7 @@ fn write_value(out: &mut JsonWriter<Vec<u8>>, value: &Value) {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_as_the_same_value(value in any_value()) {
+    fn written_values_read_back_unchanged(value in any_value()) {
         let text = written(|out| write_value(out, &value));
         prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
@@ -92,9 +93,28 @@ proptest! {
 
 #[test]
 fn milliseconds_have_no_trailing_zeros_and_no_empty_point() {
-    let texts = [0, 1, 1_500_000, 10_000_000, -250_000, 1_000_001, 123_456_789]
-        .map(|ns| written(|out| out.millis_ns(ns)));
-    assert_eq!(texts, ["0", "0.000001", "1.5", "10", "-0.25", "1.000001", "123.456789"]);
+    let texts = [
+        0,
+        1,
+        1_500_000,
+        10_000_000,
+        -250_000,
+        1_000_001,
+        123_456_789,
+    ]
+    .map(|ns| written(|out| out.millis_ns(ns)));
+    assert_eq!(
+        texts,
+        [
+            "0",
+            "0.000001",
+            "1.5",
+            "10",
+            "-0.25",
+            "1.000001",
+            "123.456789"
+        ]
+    );
 }
 
 #[test]
@@ -137,7 +157,10 @@ fn a_prepared_key_is_written_like_a_plain_one() {
         out.bool(true);
         out.end_object();
     });
-    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!({ key: null, "b": true }));
+    assert_eq!(
+        serde_json::from_str::<Value>(&text).unwrap(),
+        json!({ key: null, "b": true })
+    );
 }
 
 #[test]
@@ -159,7 +182,10 @@ fn strings_longer_than_the_buffer_arrive_whole_and_are_counted() {
     let expected = writer.bytes_written();
     let bytes = writer.finish().unwrap();
     assert_eq!(bytes.len() as u64, expected);
-    assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), json!([long, "tail"]));
+    assert_eq!(
+        serde_json::from_slice::<Value>(&bytes).unwrap(),
+        json!([long, "tail"])
+    );
 }
 
 #[test]
@@ -181,5 +207,8 @@ fn the_first_failure_of_the_output_is_kept_and_returned() {
     }
     (0..100_000).for_each(|number| writer.u64(number));
     writer.end_array();
-    assert_eq!(writer.finish().map(|_| ()).unwrap_err().to_string(), "failure 1");
+    assert_eq!(
+        writer.finish().map(|_| ()).unwrap_err().to_string(),
+        "failure 1"
+    );
 }

@@ -15,7 +15,8 @@ use crate::schema::CategoryColor;
 
 const OTHER_SUBCATEGORY: &str = "Other";
 
-/// Adds the categories of one process to `rows`: by name, with the subcategories that are new.
+/// Adds the categories of one process to `rows`. Categories of the same name are merged, with all
+/// their subcategories.
 ///
 /// The first call makes row 0 the default category. If code was sampled, there is a category for
 /// code. If processes disagree about a colour or the order of subcategories, the first one wins.
@@ -49,9 +50,15 @@ pub fn label_category(
     definitions: &Definitions,
     label: &LabelDefinition,
 ) -> (u64, u64) {
-    let Some(category) = definitions.category(label.category) else { return (0, 0) };
-    let Some(row) = find_category(rows, &category.name) else { return (0, 0) };
-    let name = usize::from(label.subcategory).checked_sub(1).and_then(|at| category.subcategories.get(at));
+    let Some(category) = definitions.category(label.category) else {
+        return (0, 0);
+    };
+    let Some(row) = find_category(rows, &category.name) else {
+        return (0, 0);
+    };
+    let name = usize::from(label.subcategory)
+        .checked_sub(1)
+        .and_then(|at| category.subcategories.get(at));
     let known = rows.iter().find(|row| row.name == category.name).zip(name);
     let subcategory =
         known.and_then(|(row, name)| place_of(row.subcategories.iter().map(String::as_str), name));
@@ -59,18 +66,28 @@ pub fn label_category(
 }
 
 fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<u64> {
-    names.position(|known| known == name).and_then(|place| u64::try_from(place).ok())
+    names
+        .position(|known| known == name)
+        .and_then(|place| u64::try_from(place).ok())
 }
 
 /// Writes the list; without any row, the default category alone.
 pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
     let default = [row(OTHER.name(), CategoryColor::Grey.name())];
-    out.entry_list("categories", if rows.is_empty() { &default } else { rows }, write_row);
+    out.entry_list(
+        "categories",
+        if rows.is_empty() { &default } else { rows },
+        write_row,
+    );
 }
 
 fn row(name: &str, color: &str) -> CategoryRow {
     let subcategories = vec![OTHER_SUBCATEGORY.to_owned()];
-    CategoryRow { name: name.to_owned(), color: color.to_owned(), subcategories }
+    CategoryRow {
+        name: name.to_owned(),
+        color: color.to_owned(),
+        subcategories,
+    }
 }
 
 fn add_subcategories(row: &mut CategoryRow, category: &CategoryDefinition) {
@@ -84,8 +101,13 @@ fn add_subcategories(row: &mut CategoryRow, category: &CategoryDefinition) {
 fn write_row<W: Write>(row: &CategoryRow, out: &mut JsonWriter<W>) {
     out.begin_object();
     out.entry_str("name", &row.name);
-    // A colour that the viewer does not know would make it fail.
-    out.entry_str("color", CategoryColor::from_name(&row.color).unwrap_or_default().name());
+    // Viewers fail on a colour that they do not know.
+    out.entry_str(
+        "color",
+        CategoryColor::from_name(&row.color)
+            .unwrap_or_default()
+            .name(),
+    );
     out.key("subcategories");
     out.begin_array();
     if row.subcategories.is_empty() {

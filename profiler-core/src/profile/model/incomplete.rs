@@ -1,5 +1,5 @@
-//! Markers of processes that are not complete, shown in the root's main thread because viewers do
-//! not show logs.
+//! Markers of incomplete processes, shown in the root's main thread because viewers do not show
+//! logs.
 
 use std::io::Write;
 
@@ -16,13 +16,13 @@ const TYPE_NAME: &str = "IncompleteProcess";
 /// A process whose part differs from what the process would have written itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncompleteProcess {
-    /// Its number.
+    /// Number of the process.
     pub pid: ProcessId,
     /// Its shown name.
     pub name: String,
     /// Since when it is incomplete: its end, or the capture.
     pub since: Timestamp,
-    /// What is known, in words.
+    /// What is known about the process, in words.
     pub verdict: String,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn schema() -> MarkerSchema {
 impl OwnMarker for IncompleteProcess {
     const NAME: &'static str = "Incomplete process";
 
-    /// Up to the capture.
+    /// From `since` to the capture.
     fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes {
         MarkerTimes::interval(process.ns(self.since), process.capture_ns())
     }

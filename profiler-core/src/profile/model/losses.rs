@@ -1,13 +1,14 @@
-//! What is missing, and why: the exact entry counts of every thread.
+//! The lost entries and the reasons: the exact entry counts of every thread.
 //!
-//! `profilingLog` has all of them, under the process's number. A thread that lost entries also
-//! gets a marker over the time for which they are missing, because viewers do not show logs.
+//! Used by both formats. `profilingLog` has all counts, under the process's number. A thread that
+//! lost entries also gets a marker over the time of the lost entries, because viewers do not show
+//! logs.
 
 use std::io::Write;
 
 use super::marker_rows::MarkerTimes;
 use super::process::ProcessModel;
-use crate::losses::{DropReason, EntryCounts};
+use crate::entry_counts::{DropReason, EntryCounts};
 use crate::profile::json::JsonWriter;
 use crate::reader::ThreadInfo;
 use crate::schema::{Format, MarkerSchema};
@@ -31,7 +32,11 @@ pub trait OwnMarker {
 pub(super) fn schema() -> MarkerSchema {
     let schema = MarkerSchema::in_chart_and_table(TYPE_NAME)
         .all_labels("{marker.data.evicted} evicted, {marker.data.dropped} dropped")
-        .key_label_format("evicted", "Overwritten by newer entries or older than the window", Format::Integer)
+        .key_label_format(
+            "evicted",
+            "Overwritten by newer entries or older than the window",
+            Format::Integer,
+        )
         .key_label_format("dropped", "Not recorded", Format::Integer)
         .key_label_format("unfinished", "Being written at the end", Format::Integer);
     DropReason::ALL.into_iter().fold(schema, |schema, reason| {
@@ -40,7 +45,7 @@ pub(super) fn schema() -> MarkerSchema {
     })
 }
 
-/// The entry counts of a thread of which `delivered` entries are in the profile.
+/// The entry counts of a thread that has `delivered` entries in the profile.
 pub fn entry_counts(thread: &ThreadInfo, delivered: u64) -> EntryCounts {
     EntryCounts {
         delivered,
@@ -60,12 +65,19 @@ pub struct LostEntries {
 }
 
 impl LostEntries {
-    /// What `thread` lost, if it lost anything.
+    /// The losses of `thread`; `None` if it lost nothing.
     pub fn of(thread: &ThreadInfo, delivered: u64) -> Option<Self> {
         let counts = entry_counts(thread, delivered);
-        let first_left = thread.chunks.first().filter(|_| counts.dropped.total() == 0);
+        let first_left = thread
+            .chunks
+            .first()
+            .filter(|_| counts.dropped.total() == 0);
         let until = first_left.map(|chunk| chunk.start);
-        let lost = Self { counts, registered: thread.registered, until };
+        let lost = Self {
+            counts,
+            registered: thread.registered,
+            until,
+        };
         (counts.recorded() != counts.delivered).then_some(lost)
     }
 }
@@ -77,7 +89,9 @@ impl OwnMarker for LostEntries {
     /// capture.
     fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes {
         let start = process.ns(self.registered.max(process.snapshot.header.recording_start));
-        let end = self.until.map_or_else(|| process.capture_ns(), |at| process.ns(at));
+        let end = self
+            .until
+            .map_or_else(|| process.capture_ns(), |at| process.ns(at));
         MarkerTimes::interval(start, end)
     }
 
@@ -132,10 +146,13 @@ fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     write_losses(counts, out);
 }
 
-/// What was lost: the sum of all drops and, one by one, the reasons that occurred.
+/// Writes the losses: the sum of all drops and, separately, every reason that occurred.
 fn write_losses<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.entry_u64("evicted", counts.evicted);
     out.entry_u64("dropped", counts.dropped.total());
     out.entry_u64("unfinished", counts.unfinished);
-    counts.dropped.iter().for_each(|(reason, count)| out.entry_u64(reason.name(), count));
+    counts
+        .dropped
+        .iter()
+        .for_each(|(reason, count)| out.entry_u64(reason.name(), count));
 }

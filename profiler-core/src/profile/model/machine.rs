@@ -1,7 +1,7 @@
-//! What the machine is, and how much memory a process takes.
+//! The properties of the machine, and the memory of a process.
 //!
-//! Asked once per capture, on a thread of the profiler. Nothing here is private: no argument,
-//! no environment, no user name. Unknown facts are left out.
+//! Read once per capture, on a thread of the profiler. Nothing here is private: no argument, no
+//! environment, no user name. Unknown properties are left out.
 
 use std::io::Write;
 use std::panic::catch_unwind;
@@ -12,7 +12,7 @@ use sysinfo::{CpuRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, Refres
 use crate::ids::ProcessId;
 use crate::profile::json::JsonWriter;
 
-/// The machine's facts, as they stand in `meta`.
+/// The properties of the machine, in the form of `meta`.
 #[derive(Debug, Default)]
 struct Machine {
     system: String,
@@ -21,7 +21,7 @@ struct Machine {
     logical_cpus: usize,
 }
 
-/// Writes the machine's facts into `meta`.
+/// Writes the properties of the machine into `meta`.
 pub(super) fn write<W: Write>(out: &mut JsonWriter<W>) {
     let machine = machine();
     let wide = |number: usize| u64::try_from(number).unwrap_or(0);
@@ -39,7 +39,7 @@ pub(super) fn write<W: Write>(out: &mut JsonWriter<W>) {
 
 /// Bytes of memory that a process has resident; `None` if it is gone.
 pub(super) fn resident_bytes(pid: ProcessId) -> Option<u64> {
-    // The library under this may panic on a `/proc` that it does not understand.
+    // `sysinfo` may panic if `/proc` has unexpected contents.
     catch_unwind(|| {
         let pid = Pid::from_u32(pid.get());
         let mut system = System::new().ok()?;
@@ -53,18 +53,22 @@ pub(super) fn resident_bytes(pid: ProcessId) -> Option<u64> {
 
 fn machine() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
-    MACHINE.get_or_init(|| catch_unwind(look).unwrap_or_default())
+    MACHINE.get_or_init(|| catch_unwind(read_machine).unwrap_or_default())
 }
 
-fn look() -> Machine {
+fn read_machine() -> Machine {
     let cpus = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
     let system = System::new_with_specifics(cpus).ok();
     let cpus = system.as_ref().map(System::cpus).unwrap_or_default();
-    let distribution = System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned());
+    let distribution =
+        System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned());
     let kernel = System::kernel_long_version().unwrap_or_default();
     Machine {
         system: format!("{distribution}; {kernel}"),
-        cpu: cpus.first().map(|cpu| cpu.brand().to_owned()).unwrap_or_default(),
+        cpu: cpus
+            .first()
+            .map(|cpu| cpu.brand().to_owned())
+            .unwrap_or_default(),
         physical_cpus: System::physical_core_count().ok(),
         logical_cpus: cpus.len(),
     }
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_takes_memory_and_one_that_is_not_there_takes_none() {
+    fn this_process_has_memory_and_a_missing_process_has_none() {
         let own = resident_bytes(ProcessId::new(std::process::id()));
         assert!(own.is_some_and(|bytes| bytes > 100_000), "{own:?}");
         assert_eq!(resident_bytes(ProcessId::new(u32::MAX - 1)), None);

@@ -1,7 +1,7 @@
-//! What is computed once per call site and not once per marker.
+//! The properties of markers that are computed once per call site, not once per marker.
 //!
-//! Names, category numbers, escaped keys and the way in which each field is written follow from the
-//! pool's definitions; [`super::marker_rows`] looks them up by the number in the entry.
+//! Names, category numbers, escaped keys and the form of each field are computed from the pool's
+//! definitions; [`super::marker_rows`] looks them up by the number in the entry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use crate::schema::{FieldFormat, Format, RESERVED_NAMES};
 /// How the value of a field becomes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// As it is.
+    /// The value itself.
     Plain,
     /// The number of its text in the thread's string table.
     StringIndex,
     /// A list; a single value becomes a list of one.
     List,
-    /// A list of lists; what is not one becomes a list of one.
+    /// A list of lists; any value that is not a list becomes a list of one.
     Table,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct SitePlan<'a> {
     pub(super) marker_type: Option<&'a TypePlan>,
 }
 
-/// Everything that is known before the first marker is written.
+/// The plans of the call sites and payload types of one process.
 #[derive(Debug)]
 pub struct MarkerPlans<'a> {
     definitions: &'a Definitions,
@@ -91,33 +91,52 @@ pub struct MarkerPlans<'a> {
 impl<'a> MarkerPlans<'a> {
     /// The plans of all types that a process defines.
     pub fn new(definitions: &'a Definitions, categories: &'a [CategoryRow]) -> Self {
-        let types = definitions.types_by_id().map(|(id, known)| (id, TypePlan::new(known))).collect();
-        Self { definitions, categories, types }
+        let types = definitions
+            .types_by_id()
+            .map(|(id, known)| (id, TypePlan::new(known)))
+            .collect();
+        Self {
+            definitions,
+            categories,
+            types,
+        }
     }
 
-    /// The plan of a call site. An unknown one has neither name nor type.
+    /// The plan of a call site. An unknown call site has neither name nor type.
     pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'_> {
         let Some(site) = self.definitions.site(id) else {
-            return SitePlan { name: "", category: 0, marker_type: None };
+            return SitePlan {
+                name: "",
+                category: 0,
+                marker_type: None,
+            };
         };
         let category = self.definitions.category(site.category);
         let category = category.and_then(|category| find_category(self.categories, &category.name));
         let marker_type = self.types.get(&site.marker_type);
-        SitePlan { name: &site.name, category: category.unwrap_or(0), marker_type }
+        SitePlan {
+            name: &site.name,
+            category: category.unwrap_or(0),
+            marker_type,
+        }
     }
 }
 
-/// A key that viewers do not take for one of their own: those of them in a payload are read
-/// as the type and the stack of the marker, and anything else there makes the viewer fail.
+/// Renames a key that viewers reserve. Viewers read the reserved keys of a payload as the type and
+/// the stack of the marker, and fail if they have other contents.
 pub(super) fn safe_key(key: &str) -> Cow<'_, str> {
     safe(key, matches!(key, "type" | "stack" | "cause"))
 }
 
-/// A type name that viewers do not take for one of theirs with other fields.
+/// Renames a type whose name viewers reserve for a type with other fields.
 pub(super) fn safe_type(name: &str) -> Cow<'_, str> {
     safe(name, name != "Text" && RESERVED_NAMES.contains(&name))
 }
 
 fn safe(name: &str, taken: bool) -> Cow<'_, str> {
-    if taken { Cow::Owned(format!("{name}_")) } else { Cow::Borrowed(name) }
+    if taken {
+        Cow::Owned(format!("{name}_"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }

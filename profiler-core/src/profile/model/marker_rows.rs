@@ -1,8 +1,8 @@
-//! What a row of a marker table says: name, times, category, payload.
+//! The contents of a row of a marker table: name, times, category, payload.
 //!
-//! Both formats resolve a marker with [`MarkerSites::resolve`], write the parts of the row where
-//! their tables have them, and the payload with [`ResolvedMarker::write_payload`]. A marker's stack
-//! is part of its payload; a marker that has a stack and no payload has a type that says so.
+//! Both formats resolve a marker with [`MarkerSites::resolve`], write the parts of the row in the
+//! order of their tables, and the payload with [`ResolvedMarker::write_payload`]. A marker's stack
+//! is part of its payload; a marker with a stack and no payload has the type `NO_PAYLOAD`.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 pub(super) const NO_PAYLOAD: &str = "NoPayloadUserData";
 
 const UNNAMED: &str = "(unnamed)";
-/// Call sites that are remembered. Entries may name any number.
+/// Maximum number of call sites that are remembered, because entries may refer to any number.
 const MOST_SITES: usize = 1 << 14;
 
 /// The string table that a format's markers refer to.
@@ -29,7 +29,7 @@ pub trait TextTable {
     /// The number of a text that comes from a process.
     fn intern(&mut self, text: &str) -> StringId;
 
-    /// The number of a text of the profiler's own.
+    /// The number of a text that comes from the profiler itself.
     fn own(&mut self, text: &str) -> StringId;
 }
 
@@ -68,20 +68,31 @@ pub struct ResolvedMarker<'a> {
 }
 
 impl<'a> MarkerSites<'a> {
-    /// None is known yet.
+    /// No call site is known yet.
     pub fn new(plans: &'a MarkerPlans<'a>) -> Self {
-        Self { plans, known: HashMap::new() }
+        Self {
+            plans,
+            known: HashMap::new(),
+        }
     }
 
-    /// Looks up what a marker's row says besides its times.
-    pub fn resolve(&mut self, marker: &MarkerEntry<'_>, texts: &mut impl TextTable) -> ResolvedMarker<'a> {
+    /// Looks up the contents of a marker's row except its times.
+    pub fn resolve(
+        &mut self,
+        marker: &MarkerEntry<'_>,
+        texts: &mut impl TextTable,
+    ) -> ResolvedMarker<'a> {
         let KnownSite { name, plan } = self.site(marker.site, texts);
         let name = match (marker.name, name) {
             (Some(name), _) => texts.intern(name),
             (None, Some(name)) => name,
             (None, None) => texts.own(UNNAMED),
         };
-        ResolvedMarker { name, category: plan.category, marker_type: plan.marker_type }
+        ResolvedMarker {
+            name,
+            category: plan.category,
+            marker_type: plan.marker_type,
+        }
     }
 
     fn site(&mut self, id: DefinitionId, texts: &mut impl TextTable) -> KnownSite<'a> {
@@ -104,14 +115,16 @@ impl ResolvedMarker<'_> {
         self.marker_type.is_some()
     }
 
-    /// Writes the type and the fields of a payload; the object is open, and stays so.
+    /// Writes the type and the fields of a payload into an open object.
     pub fn write_payload<W: Write>(
         &self,
         payload: &[u8],
         texts: &mut impl TextTable,
         out: &mut JsonWriter<W>,
     ) {
-        let Some(marker_type) = self.marker_type else { return out.entry_str("type", NO_PAYLOAD) };
+        let Some(marker_type) = self.marker_type else {
+            return out.entry_str("type", NO_PAYLOAD);
+        };
         out.entry_str("type", &marker_type.name);
         let values = PayloadReader::new(payload).map_while(Result::ok);
         for (field, value) in marker_type.fields.iter().zip(values) {
@@ -130,7 +143,7 @@ pub struct MarkerTimes {
     pub start: Option<i64>,
     /// When it ended.
     pub end: Option<i64>,
-    /// Which of the two it has, as viewers number it.
+    /// The viewers' number for which of the two times it has.
     pub phase: u64,
 }
 
@@ -147,21 +160,29 @@ impl MarkerTimes {
         Self { start, end, phase }
     }
 
-    /// An interval, which does not end before it starts.
+    /// An interval; an end before its start becomes the start.
     pub fn interval(start: i64, end: i64) -> Self {
-        Self { start: Some(start), end: Some(end.max(start)), phase: 1 }
+        Self {
+            start: Some(start),
+            end: Some(end.max(start)),
+            phase: 1,
+        }
     }
 
-    /// The first time that it has.
+    /// Its start or, without one, its end.
     pub fn first(&self) -> i64 {
         self.start.or(self.end).unwrap_or(0)
     }
 }
 
-/// Writes a time of a marker, which `shown` then contains. Viewers take 0 for no time at all, so 0
+/// Writes a time of a marker, and includes it in `shown`. Viewers take 0 for a missing time, so 0
 /// becomes 1 ns.
 #[inline]
-pub fn write_marker_time<W: Write>(ns: Option<i64>, shown: &mut ShownRange, out: &mut JsonWriter<W>) {
+pub fn write_marker_time<W: Write>(
+    ns: Option<i64>,
+    shown: &mut ShownRange,
+    out: &mut JsonWriter<W>,
+) {
     let Some(ns) = ns else { return out.null() };
     shown.include(ns);
     out.millis_ns(if ns == 0 { 1 } else { ns });

@@ -1,6 +1,6 @@
-//! `meta`: what both formats say of a session.
+//! The parts of the key `meta` that both formats have.
 //!
-//! The formats write the keys in different orders, so each part of `meta` is a function.
+//! The formats write the keys in different orders, so there is a function for each part.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -14,26 +14,31 @@ use crate::reader::Definitions;
 use crate::schema::{Location, MarkerSchema};
 use crate::time::SessionClock;
 
-/// Times further outside the session than this, in nanoseconds, are not shown: one nonsensical
-/// timestamp must not squeeze everything else into a point.
+/// Times further outside the session than this, in nanoseconds, are not shown. Otherwise one wrong
+/// timestamp would compress all other data to a point.
 const MARGIN_NS: i64 = 60_000_000_000;
 
 /// Writes when the session started.
 pub fn write_start<W: Write>(clock: &SessionClock, out: &mut JsonWriter<W>) {
     out.entry_millis_ns("startTime", i64::try_from(clock.start_unix.0).ok());
-    out.entry_u64("startTimeAsClockMonotonicNanosecondsSinceBoot", clock.start.monotonic.0);
+    out.entry_u64(
+        "startTimeAsClockMonotonicNanosecondsSinceBoot",
+        clock.start.monotonic.0,
+    );
 }
 
 /// Writes the range of time that viewers show.
 pub fn write_shown_range<W: Write>(shown: ShownRange, capture_ns: i64, out: &mut JsonWriter<W>) {
     let first = shown.first_ns.clamp(-MARGIN_NS, 0);
-    let last = shown.last_ns.clamp(capture_ns, capture_ns.saturating_add(MARGIN_NS));
+    let last = shown
+        .last_ns
+        .clamp(capture_ns, capture_ns.saturating_add(MARGIN_NS));
     out.entry_millis_ns("profilingStartTime", Some(first));
-    // Viewers leave the end itself out.
+    // Viewers exclude the end itself.
     out.entry_millis_ns("profilingEndTime", Some(last.saturating_add(1)));
 }
 
-/// How a format shows marker schemas.
+/// How a format writes marker schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaFormat {
     /// Rows.
@@ -42,7 +47,7 @@ pub enum SchemaFormat {
     Processed,
 }
 
-/// Writes the machine, the units of all columns, what the session was asked to record, the
+/// Writes the properties of the machine, the units of all columns, the session's parameters, the
 /// categories, and the marker types of all processes.
 pub fn write_session<W: Write>(
     params: &SessionParams,
@@ -65,25 +70,40 @@ pub fn write_session<W: Write>(
 }
 
 fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>) {
-    out.entry_list("features", params.features.names(), |name, out| out.string(name));
+    out.entry_list("features", params.features.names(), |name, out| {
+        out.string(name)
+    });
     out.entry_list("threads", &params.filters, |filter, out| out.string(filter));
     out.entry_millis_ns("interval", i64::try_from(params.interval_ns).ok());
     // As in Gecko, counted in entries of 8 bytes.
     out.entry_u64("capacity", params.limit.get() / 8);
     if params.window_ns > 0 {
-        // In seconds, unlike everything else: a thousandth of it, printed as milliseconds.
+        // In seconds, unlike all other times: a thousandth of it, printed as milliseconds.
         out.entry_millis_ns("duration", i64::try_from(params.window_ns / 1_000).ok());
     }
     out.entry_u64("activeTabID", 0);
 }
 
-/// All types that some process defines; of types with one name, the first.
-fn write_schemas<W: Write>(definitions: &[&Definitions], format: SchemaFormat, out: &mut JsonWriter<W>) {
-    let own = [losses::schema(), incomplete::schema(), stack_only_schema(format)];
-    let known = definitions.iter().flat_map(|definitions| definitions.marker_types());
+/// Writes all types that any process defines; of several types with one name, only the first.
+fn write_schemas<W: Write>(
+    definitions: &[&Definitions],
+    format: SchemaFormat,
+    out: &mut JsonWriter<W>,
+) {
+    let own = [
+        losses::schema(),
+        incomplete::schema(),
+        stack_only_schema(format),
+    ];
+    let known = definitions
+        .iter()
+        .flat_map(|definitions| definitions.marker_types());
     let mut names = HashSet::new();
     let is_first = |schema: &&MarkerSchema| names.insert(schema.name.clone());
-    let all = own.iter().chain(known.map(|known| &known.schema)).filter(is_first);
+    let all = own
+        .iter()
+        .chain(known.map(|known| &known.schema))
+        .filter(is_first);
     out.entry_list("markerSchema", all, |known, out| match format {
         SchemaFormat::Gecko => schema::write_schema(known, out),
         SchemaFormat::Processed => schema::write_processed_schema(known, out),
@@ -95,7 +115,11 @@ fn stack_only_schema(format: SchemaFormat) -> MarkerSchema {
     match format {
         SchemaFormat::Gecko => MarkerSchema::in_chart_and_table(NO_PAYLOAD),
         SchemaFormat::Processed => {
-            let locations = [Location::MarkerChart, Location::MarkerTable, Location::TimelineOverview];
+            let locations = [
+                Location::MarkerChart,
+                Location::MarkerTable,
+                Location::TimelineOverview,
+            ];
             MarkerSchema::new(NO_PAYLOAD, locations).all_labels("{marker.name}")
         }
     }

@@ -1,11 +1,12 @@
-//! What a profile shows, apart from its format.
+//! The contents of a profile, independent of its format.
 //!
-//! It lies between the reader and the formats: [`gecko`](super::gecko) and the processed format of
-//! `profiler-parent` are its sinks. The model decides to which thread an entry belongs, what a
-//! marker says, which categories there are, how a counter went, what was lost and what `meta`
-//! says; a sink knows the tables of its format and the order of their keys.
+//! The model is between the reader and the formats: [`gecko`](super::gecko) and the processed
+//! format of `profiler-parent` are its sinks. The model determines the thread of each entry, the
+//! contents of each marker row, the categories, the points of counters, the losses, and the
+//! contents of `meta`. A sink knows the tables of its format and the order of their keys.
 //!
-//! Invariants: both formats show the same; nothing here grows with the number of entries.
+//! Invariants: both formats show the same contents; memory does not grow with the number of
+//! entries.
 
 mod categories;
 mod counters;

@@ -1,7 +1,8 @@
-//! To which thread an entry belongs: the one that recorded it, or the one that it names.
+//! Finds the thread that an entry belongs to: the recording thread, or the thread that the entry
+//! names.
 //!
 //! The sampler records samples of other threads, and a thread can record markers for another one.
-//! Both formats ask [`ThreadOwners`] once per entry.
+//! Both formats call [`ThreadOwners`] once per entry.
 
 use std::collections::HashMap;
 
@@ -11,16 +12,17 @@ use crate::ids::ThreadId;
 use crate::reader::Snapshot;
 use crate::time::Timestamp;
 
-/// Place of a thread in the snapshot's list. Threads that are known from samples alone follow.
+/// Place of a thread in the snapshot's list. Threads that are known from samples only follow.
 pub type Place = usize;
 
-/// Most threads of a process that are known from samples alone. Samples of more count as evicted.
+/// Maximum number of threads of a process that are known from samples only. Samples of further
+/// threads count as evicted.
 const MAX_SAMPLED_ONLY: usize = 1_000;
 
 /// The threads of one process by their numbers.
 #[derive(Debug, Default)]
 pub struct ThreadOwners {
-    /// With the time since when a thread had the number.
+    /// The threads of each number, by the time from which a thread had the number.
     places: HashMap<ThreadId, Vec<(Timestamp, Place)>>,
     rows: usize,
     /// Threads that have samples and no row, with their places.
@@ -33,28 +35,42 @@ impl ThreadOwners {
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut places: HashMap<ThreadId, Vec<_>> = HashMap::new();
         for (place, thread) in snapshot.threads.iter().enumerate() {
-            places.entry(thread.tid).or_default().push((thread.registered, place));
+            places
+                .entry(thread.tid)
+                .or_default()
+                .push((thread.registered, place));
         }
-        places.values_mut().for_each(|places| places.sort_unstable());
-        Self { places, rows: snapshot.threads.len(), ..Self::default() }
+        places
+            .values_mut()
+            .for_each(|places| places.sort_unstable());
+        Self {
+            places,
+            rows: snapshot.threads.len(),
+            ..Self::default()
+        }
     }
 
-    /// The thread whose table a marker belongs to. A thread number that is unknown leaves it with
-    /// the recorder.
+    /// The thread whose table a marker belongs to. A marker with an unknown thread number belongs
+    /// to the recorder.
     pub fn of_marker(&self, recorder: Place, marker: &MarkerEntry<'_>) -> Place {
-        let known = marker.foreign.and_then(|tid| self.with_number(tid, marker.timing.last()));
+        let known = marker
+            .foreign
+            .and_then(|tid| self.with_number(tid, marker.timing.last()));
         known.unwrap_or(recorder)
     }
 
-    /// The thread that a sample is of; `None` if it has no row and [`ThreadOwners::note_sample`]
-    /// has not added it.
+    /// The thread that was sampled; `None` if it has no row and [`ThreadOwners::note_sample`] has
+    /// not added it.
     pub fn of_sample(&self, recorder: Place, sample: &SampleEntry<'_>) -> Option<Place> {
-        let Some(tid) = sample.foreign else { return Some(recorder) };
-        self.with_number(tid, sample.at).or_else(|| self.sampled_only_places.get(&tid).copied())
+        let Some(tid) = sample.foreign else {
+            return Some(recorder);
+        };
+        self.with_number(tid, sample.at)
+            .or_else(|| self.sampled_only_places.get(&tid).copied())
     }
 
-    /// The thread that a sample is of. A thread without a row gets a place, if `has_room` allows
-    /// one more; `None` if it does not.
+    /// The thread that was sampled. A thread without a row gets a place if `has_room` allows one
+    /// more, otherwise `None`.
     pub fn note_sample(
         &mut self,
         recorder: Place,
@@ -62,7 +78,9 @@ impl ThreadOwners {
         has_room: impl FnOnce() -> bool,
     ) -> Option<Place> {
         let owner = self.of_sample(recorder, sample);
-        let Some(tid) = sample.foreign.filter(|_| owner.is_none()) else { return owner };
+        let Some(tid) = sample.foreign.filter(|_| owner.is_none()) else {
+            return owner;
+        };
         if self.sampled_only.len() >= MAX_SAMPLED_ONLY || !has_room() {
             return None;
         }
@@ -77,16 +95,18 @@ impl ThreadOwners {
         place.checked_sub(self.rows)
     }
 
-    /// Threads of which there are samples and nothing else, by their places.
+    /// Threads that are known from samples only, with their places.
     pub fn sampled_only(&self) -> impl Iterator<Item = (Place, ThreadId)> {
         (self.rows..).zip(self.sampled_only.iter().copied())
     }
 
-    /// Of threads that had one number in turn, the last that had it by then.
+    /// The last thread that had this number at `at` or before; otherwise the first that had it.
     fn with_number(&self, tid: ThreadId, at: Timestamp) -> Option<Place> {
         let places = self.places.get(&tid)?;
-        // A search, because a pool may give one number to all of its threads.
-        let by_then = places.partition_point(|(since, _)| *since <= at).saturating_sub(1);
+        // A binary search, because a pool may claim the same number for all of its threads.
+        let by_then = places
+            .partition_point(|(since, _)| *since <= at)
+            .saturating_sub(1);
         places.get(by_then).map(|(_, place)| *place)
     }
 }
@@ -115,7 +135,10 @@ mod tests {
     fn a_reused_thread_number_means_the_thread_that_had_it_at_the_time() {
         let lives = vec![(Timestamp::from_raw(10), 4), (Timestamp::from_raw(20), 7)];
         let places = HashMap::from([(ThreadId::new(99), lives)]);
-        let owners = ThreadOwners { places, ..ThreadOwners::default() };
+        let owners = ThreadOwners {
+            places,
+            ..ThreadOwners::default()
+        };
         let owner = |at| owners.of_marker(0, &marker(Some(99), at));
         assert_eq!([5, 10, 19, 20, 1_000].map(owner), [4, 4, 4, 7, 7]);
         assert_eq!(owners.of_marker(3, &marker(Some(1), 0)), 3);

@@ -1,4 +1,4 @@
-//! One process of a profile, apart from its entries: what all tables of it are written from.
+//! One process of a profile, apart from its entries: the data that all its tables share.
 //!
 //! Each format makes one per process and passes it to the writers of its tables.
 
@@ -11,9 +11,9 @@ use crate::time::{SessionClock, TimeConverter, Timestamp};
 pub struct ProcessModel<'a> {
     /// Its names, threads and entry counts.
     pub snapshot: &'a Snapshot,
-    /// What all processes of the profile share.
+    /// The decisions that all processes of the profile share.
     pub spec: &'a ProfileSpec,
-    /// Which process it is.
+    /// The identity of the process in the profile.
     pub role: &'a ProcessRole,
     /// The session's clock.
     pub clock: SessionClock,
@@ -23,7 +23,7 @@ pub struct ProcessModel<'a> {
 }
 
 impl<'a> ProcessModel<'a> {
-    /// The model of a process of which `snapshot` was taken.
+    /// The model of the process with this snapshot.
     pub fn new(
         snapshot: &'a Snapshot,
         spec: &'a ProfileSpec,
@@ -31,7 +31,14 @@ impl<'a> ProcessModel<'a> {
         clock: SessionClock,
         ended: Option<Timestamp>,
     ) -> Self {
-        Self { snapshot, spec, role, clock, ended, converter: clock.converter(spec.later) }
+        Self {
+            snapshot,
+            spec,
+            role,
+            clock,
+            ended,
+            converter: clock.converter(spec.later),
+        }
     }
 
     /// Nanoseconds from the session's start.
@@ -51,7 +58,8 @@ impl<'a> ProcessModel<'a> {
 
     /// Nanoseconds from the session's start to the end of the process, or else to the capture.
     pub fn end_ns(&self) -> i64 {
-        self.ended.map_or_else(|| self.capture_ns(), |at| self.ns(at))
+        self.ended
+            .map_or_else(|| self.capture_ns(), |at| self.ns(at))
     }
 
     /// Whether nothing is left of the main thread.

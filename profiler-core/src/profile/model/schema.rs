@@ -1,28 +1,37 @@
 //! Marker schemas: one element each of `meta.markerSchema`.
 //!
-//! Called by [`super::meta`]. Names that mean something else to viewers get an underscore, here as
-//! in the rows ([`super::marker_plans`]). What equals the viewer's default is left out.
+//! Called by [`super::meta`]. Names that viewers reserve get an underscore, here and in the rows
+//! ([`super::marker_plans`]). Values that equal the viewer's defaults are left out.
 
 use std::io::Write;
 
 use super::GECKO_VERSION;
 use super::marker_plans::{safe_key, safe_type};
 use crate::profile::json::JsonWriter;
-use crate::schema::{FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn};
+use crate::schema::{
+    FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn,
+};
 
 /// Writes one marker schema as the Gecko format has it: rows in order.
 pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
-    write(schema, out, |out| out.entry_list("data", &schema.rows, write_row));
+    write(schema, out, |out| {
+        out.entry_list("data", &schema.rows, write_row)
+    });
 }
 
 /// Writes one marker schema as the processed format has it: fields, and one text that describes
 /// them.
 pub(super) fn write_processed_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
     write(schema, out, |out| {
-        let fields = schema.rows.iter().filter(|row| matches!(row, SchemaRow::Field(_)));
+        let fields = schema
+            .rows
+            .iter()
+            .filter(|row| matches!(row, SchemaRow::Field(_)));
         out.entry_list("fields", fields, write_row);
         let texts = || schema.rows.iter().filter_map(static_text);
-        let description = texts().find(|(label, _)| *label == "Description").or_else(|| texts().next());
+        let description = texts()
+            .find(|(label, _)| *label == "Description")
+            .or_else(|| texts().next());
         out.entry_str_if("description", description.map(|(_, text)| text));
     });
 }
@@ -34,7 +43,9 @@ fn write<W: Write>(
 ) {
     out.begin_object();
     out.entry_str("name", &safe_type(&schema.name));
-    out.entry_list("display", &schema.locations, |location, out| out.string(location.name()));
+    out.entry_list("display", &schema.locations, |location, out| {
+        out.string(location.name())
+    });
     out.entry_str_if("chartLabel", schema.chart_label.as_deref());
     out.entry_str_if("tooltipLabel", schema.tooltip_label.as_deref());
     out.entry_str_if("tableLabel", schema.table_label.as_deref());
@@ -91,7 +102,11 @@ fn write_table<W: Write>(columns: &[TableColumn], out: &mut JsonWriter<W>) {
         out.begin_object();
         out.key("type");
         // Viewers look up the texts of fields, not of cells.
-        let in_cell = if column.format.is_string_index() { Format::String } else { column.format };
+        let in_cell = if column.format.is_string_index() {
+            Format::String
+        } else {
+            column.format
+        };
         write_format(in_cell, out);
         out.entry_str_if("label", column.label.as_deref());
         out.end_object();
@@ -131,22 +146,30 @@ mod tests {
 
     #[test]
     fn everything_that_a_schema_can_say_is_written() {
-        let columns =
-            [TableColumn::new("Name", Format::String), TableColumn { format: Format::Bytes, label: None }];
-        let schema = MarkerSchema::new("Request", [Location::MarkerChart, Location::TimelineNetwork])
-            .chart_label("{marker.data.url}")
-            .tooltip_label("{marker.name}")
-            .table_label("{marker.data.size}")
-            .field(MarkerField::new("url", Format::Url).label("URL"))
-            .field(MarkerField::new("size", Format::Bytes).not_searchable())
-            .field(MarkerField::new("color", Format::String).hidden())
-            .key_format("address", Format::Hexadecimal)
-            .key_format("rows", FieldFormat::table(columns))
-            .static_label_value("Description", "One request")
-            .graph("size", GraphType::LineFilled, Some(GraphColor::Teal))
-            .graph("size", GraphType::Bar, None)
-            .color_field("color")
-            .stack_based();
+        let columns = [
+            TableColumn::new("Name", Format::String),
+            TableColumn {
+                format: Format::Bytes,
+                label: None,
+            },
+        ];
+        let schema = MarkerSchema::new(
+            "Request",
+            [Location::MarkerChart, Location::TimelineNetwork],
+        )
+        .chart_label("{marker.data.url}")
+        .tooltip_label("{marker.name}")
+        .table_label("{marker.data.size}")
+        .field(MarkerField::new("url", Format::Url).label("URL"))
+        .field(MarkerField::new("size", Format::Bytes).not_searchable())
+        .field(MarkerField::new("color", Format::String).hidden())
+        .key_format("address", Format::Hexadecimal)
+        .key_format("rows", FieldFormat::table(columns))
+        .static_label_value("Description", "One request")
+        .graph("size", GraphType::LineFilled, Some(GraphColor::Teal))
+        .graph("size", GraphType::Bar, None)
+        .color_field("color")
+        .stack_based();
         insta::assert_json_snapshot!(written(&schema));
     }
 }

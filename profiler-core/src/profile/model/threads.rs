@@ -1,6 +1,6 @@
 //! How a thread is presented: its name and lifetime, and when it was paused.
 //!
-//! Asked by both formats at the head of each thread.
+//! Used by both formats at the head of each thread.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// The name by which viewers recognise the main thread.
 const MAIN_THREAD: &str = "GeckoMain";
 
-/// Who a thread is.
+/// The identity and the lifetime of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadHead<'a> {
     /// Shown name.
@@ -36,30 +36,58 @@ impl<'a> ThreadHead<'a> {
             "" => "(unnamed)",
             name => name,
         };
-        let ThreadInfo { tid, registered, ended, is_main, .. } = *thread;
-        Self { name, tid, is_main, registered, ended }
+        let ThreadInfo {
+            tid,
+            registered,
+            ended,
+            is_main,
+            ..
+        } = *thread;
+        Self {
+            name,
+            tid,
+            is_main,
+            registered,
+            ended,
+        }
     }
 
-    /// Stands for a main thread of which nothing is left: without one, viewers show neither
+    /// A placeholder for a main thread without data: without a main thread, viewers show neither
     /// the process's name nor its counters.
     pub fn missing_main(process: &ProcessModel<'_>) -> Self {
         let tid = ThreadId::new(u64::from(process.role.pid.get()));
-        Self { is_main: true, ..Self::without_row(process, tid, MAIN_THREAD) }
+        Self {
+            is_main: true,
+            ..Self::without_row(process, tid, MAIN_THREAD)
+        }
     }
 
-    /// A thread of which nothing is known but its number.
+    /// A thread that is known by its number only.
     pub fn without_row(process: &ProcessModel<'_>, tid: ThreadId, name: &'a str) -> Self {
         let registered = process.snapshot.header.recording_start;
-        Self { name, tid, is_main: false, registered, ended: process.ended }
+        Self {
+            name,
+            tid,
+            is_main: false,
+            registered,
+            ended: process.ended,
+        }
     }
 
-    /// Writes the keys that say to which process it belongs, but for the process's number.
+    /// Writes the keys about the thread's process, except the process's number.
     pub fn write_process<W: Write>(process: &ProcessModel<'_>, out: &mut JsonWriter<W>) {
-        out.entry_str("processType", if process.role.is_root { "default" } else { "child" });
+        out.entry_str(
+            "processType",
+            if process.role.is_root {
+                "default"
+            } else {
+                "child"
+            },
+        );
         out.entry_str("processName", &process.role.name);
     }
 
-    /// Writes the keys that say when it lived.
+    /// Writes the keys of its lifetime.
     pub fn write_lifetime<W: Write>(&self, process: &ProcessModel<'_>, out: &mut JsonWriter<W>) {
         out.entry_millis_ns("registerTime", Some(process.ns(self.registered)));
         let ended = self.ended.or(process.ended);
@@ -67,7 +95,8 @@ impl<'a> ThreadHead<'a> {
     }
 }
 
-/// Writes the key `pausedRanges`: when nothing was recorded, as far as the pool still knows.
+/// Writes the key `pausedRanges`: the ranges in which recording was paused, as far as the pool
+/// still has them.
 pub fn write_pauses<W: Write>(process: &ProcessModel<'_>, out: &mut JsonWriter<W>) {
     out.entry_list("pausedRanges", &process.snapshot.pauses, |pause, out| {
         out.begin_object();

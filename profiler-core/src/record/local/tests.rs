@@ -1,4 +1,4 @@
-//! What a thread leaves behind when it ends at an awkward moment.
+//! Tests of threads that end within an entry, a session or their destructors.
 
 use super::*;
 use crate::params::{Features, SessionParams};
@@ -8,27 +8,52 @@ use crate::session::{self, StartOptions};
 fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
     let body = || {
         let recorder = make_recorder().unwrap();
-        let is_listed = || RECORDERS.lock().unwrap().iter().any(|listed| Arc::ptr_eq(listed, &recorder));
+        let is_listed = || {
+            RECORDERS
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|listed| Arc::ptr_eq(listed, &recorder))
+        };
         assert!(is_listed());
         recorder.within_an_entry(give_up_recorder);
-        assert!(!is_listed(), "every later stop waits for the end of this entry");
+        assert!(
+            !is_listed(),
+            "every later stop waits for the end of this entry"
+        );
     };
-    std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .spawn(body)
+        .unwrap()
+        .join()
+        .unwrap();
 }
 
 #[test]
-fn a_name_of_the_system_s_is_not_kept_outside_the_allocator() {
-    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+fn the_systems_thread_name_is_not_kept_outside_the_allocator() {
+    let _alone = session::ALONE_IN_TESTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let params = SessionParams {
+        features: Features::NO_SAMPLING,
+        ..SessionParams::default()
+    };
     session::start(params, StartOptions::default()).unwrap();
     let name_after = |is_in_allocator: bool| {
-        let word = gate::word();
-        let (epoch, name) = (gate::epoch_of(word), "the system's".to_owned());
-        let mut waiting = Some(Waiting { epoch, name, is_named_by_system: true });
+        let word = session_state::word();
+        let epoch = session_state::epoch_of(word);
+        let name = "the system's".to_owned();
+        let mut waiting = Some(Waiting {
+            epoch,
+            name,
+            is_named_by_system: true,
+        });
         IN_ALLOCATOR.set(is_in_allocator);
         let home = join(&Recorder::new(sys::current_thread_id()), word, &mut waiting);
         IN_ALLOCATOR.set(false);
-        home.ok().and_then(|home| Some(home.row()?.shown_name())).unwrap()
+        home.ok()
+            .and_then(|home| Some(home.row()?.shown_name()))
+            .unwrap()
     };
     assert_eq!(name_after(true), "the system's");
     assert_ne!(name_after(false), "the system's");

@@ -1,4 +1,4 @@
-//! Threads whose alternate signal stack is too small for a signal.
+//! Notes the threads whose alternate signal stack is too small for a signal.
 //!
 //! The system writes the registers of an interrupted thread to its alternate stack, if it has one.
 //! With large vector registers that is more than 2,048 bytes, the former constant `MINSIGSTKSZ`,
@@ -16,24 +16,25 @@ use std::mem::MaybeUninit;
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// The largest number of such threads that are noted. If there are more, no thread is signalled any
-/// more.
+/// Maximum number of noted threads. If there are more, no thread is signalled any more.
 const MOST: usize = 256;
 /// The stack that the handler itself needs.
 const HANDLER: u64 = 1024;
 
+/// The numbers of the noted threads; 0 for a free place.
 static SMALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
-/// The present number of such threads, including those that found no place.
+/// The present number of noted threads, including threads that found no place in [`SMALL`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// The present number of threads that found no place in [`SMALL`].
 static WITHOUT_PLACE: AtomicU64 = AtomicU64::new(0);
 
-/// Most bytes of a signal's frame without the tile registers.
+/// Maximum size of a signal's frame without the tile registers, in bytes.
 const WITHOUT_TILES: u64 = 4096;
-/// What [`signal_frame_bytes`] found out; 0 before.
+/// The result of [`signal_frame_bytes`]; 0 before.
 static FRAME: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The calling thread is one of those without a place.
+    /// Whether the calling thread is counted in [`WITHOUT_PLACE`].
     static IS_WITHOUT_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -42,8 +43,8 @@ pub(crate) fn least() -> u64 {
     signal_frame_bytes().saturating_add(HANDLER)
 }
 
-/// The bytes that the system puts on a stack to call a signal handler. Found out once, because the
-/// question may be a system call that a sandbox forbids later; [`prepare`] asks early.
+/// The bytes that the system puts on a stack to call a signal handler. Determined once, because it
+/// may take a system call that a sandbox forbids later; [`prepare`] calls it early.
 pub(crate) fn signal_frame_bytes() -> u64 {
     match FRAME.load(Ordering::Relaxed) {
         0 => prepare(),
@@ -51,9 +52,9 @@ pub(crate) fn signal_frame_bytes() -> u64 {
     }
 }
 
-/// Finds out the size of a signal's frame.
+/// Determines the size of a signal's frame.
 pub(crate) fn prepare() -> u64 {
-    /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
+    /// The number of the entry, on all architectures. x86-64 has the entry since Linux 5.14.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     // SAFETY: reads a value that was set before the process started; 0 if there is none.
     let reported = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
@@ -62,13 +63,17 @@ pub(crate) fn prepare() -> u64 {
     frame
 }
 
-/// On x86-64 the system reports the size with all registers that a process may request. Of these the
-/// tile registers (AMX) take 8 KiB, and only in a process that has requested them; the others take
+/// On x86-64 the system reports the size with all registers that a process may request. The tile
+/// registers (AMX) take 8 KiB of it, and only in a process that has requested them; the others take
 /// less than 4 KiB.
 fn frame_bytes(reported: u64, uses_tiles: impl FnOnce() -> bool) -> u64 {
     let reported = reported.max(libc::MINSIGSTKSZ as u64);
     let has_tiles = cfg!(target_arch = "x86_64") && reported > WITHOUT_TILES;
-    if has_tiles && !uses_tiles() { WITHOUT_TILES } else { reported }
+    if has_tiles && !uses_tiles() {
+        WITHOUT_TILES
+    } else {
+        reported
+    }
 }
 
 /// Whether the process has requested the tile registers.
@@ -78,7 +83,13 @@ fn uses_tiles() -> bool {
     const TILE_DATA: u64 = 1 << 18;
     let mut permitted = 0_u64;
     // SAFETY: the kernel writes one number through the pointer, which is valid for it.
-    let failed = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &raw mut permitted) };
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_arch_prctl,
+            ARCH_GET_XCOMP_PERM,
+            &raw mut permitted,
+        )
+    };
     failed == 0 && permitted & TILE_DATA != 0
 }
 
@@ -88,7 +99,7 @@ fn uses_tiles() -> bool {
 }
 
 /// Checks the calling thread's alternate stack. Makes a system call.
-pub(crate) fn look_at_own(thread: ThreadId) {
+pub(crate) fn check_own(thread: ThreadId) {
     let is_small = own().is_some_and(|size| size < least());
     if !is_small {
         return forget_own(thread);
@@ -98,7 +109,9 @@ pub(crate) fn look_at_own(thread: ThreadId) {
     }
     COUNT.fetch_add(1, Ordering::Release);
     let is_free = |place: &AtomicU64| {
-        place.compare_exchange(0, thread.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        place
+            .compare_exchange(0, thread.get(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     };
     if !SMALL.iter().any(is_free) {
         IS_WITHOUT_PLACE.set(true);
@@ -106,7 +119,7 @@ pub(crate) fn look_at_own(thread: ThreadId) {
     }
 }
 
-/// The calling thread ends, or has a larger stack now.
+/// Called when the calling thread ends, or has a larger stack now.
 pub(crate) fn forget_own(thread: ThreadId) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -117,7 +130,9 @@ pub(crate) fn forget_own(thread: ThreadId) {
         return;
     }
     let is_its = |place: &AtomicU64| {
-        place.compare_exchange(thread.get(), 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        place
+            .compare_exchange(thread.get(), 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     };
     if SMALL.iter().any(is_its) {
         COUNT.fetch_sub(1, Ordering::Release);
@@ -126,11 +141,14 @@ pub(crate) fn forget_own(thread: ThreadId) {
 
 /// Whether a signal would overflow a thread's alternate stack, as far as is known.
 pub(crate) fn is_small(thread: ThreadId) -> bool {
-    COUNT.load(Ordering::Acquire) != 0 && (WITHOUT_PLACE.load(Ordering::Acquire) != 0 || is_noted(thread))
+    COUNT.load(Ordering::Acquire) != 0
+        && (WITHOUT_PLACE.load(Ordering::Acquire) != 0 || is_noted(thread))
 }
 
 fn is_noted(thread: ThreadId) -> bool {
-    SMALL.iter().any(|place| place.load(Ordering::Acquire) == thread.get())
+    SMALL
+        .iter()
+        .any(|place| place.load(Ordering::Acquire) == thread.get())
 }
 
 /// Size of the calling thread's alternate stack, if it has one.
@@ -151,15 +169,23 @@ mod tests {
     #[test]
     fn registers_that_the_process_has_not_requested_need_no_room() {
         let tiles = 11_952; // with AVX-512 and AMX
-        let expected = if cfg!(target_arch = "x86_64") { 4096 } else { tiles };
+        let expected = if cfg!(target_arch = "x86_64") {
+            4096
+        } else {
+            tiles
+        };
         assert_eq!(frame_bytes(3632, || true), 3632);
         assert_eq!(frame_bytes(0, || true), libc::MINSIGSTKSZ as u64);
-        assert_eq!((frame_bytes(tiles, || false), frame_bytes(tiles, || true)), (expected, tiles));
+        assert_eq!(
+            (frame_bytes(tiles, || false), frame_bytes(tiles, || true)),
+            (expected, tiles)
+        );
     }
 
     #[test]
     fn more_threads_than_there_are_places_are_counted_until_they_end() {
-        let (counted, without_place) = (COUNT.load(Ordering::SeqCst), WITHOUT_PLACE.load(Ordering::SeqCst));
+        let counted = COUNT.load(Ordering::SeqCst);
+        let without_place = WITHOUT_PLACE.load(Ordering::SeqCst);
         let on_a_thread_of_its_own = || {
             IS_WITHOUT_PLACE.set(true);
             COUNT.fetch_add(1, Ordering::SeqCst);
@@ -169,29 +195,38 @@ mod tests {
         };
         std::thread::scope(|scope| scope.spawn(on_a_thread_of_its_own).join().unwrap());
         assert_eq!(WITHOUT_PLACE.load(Ordering::SeqCst), without_place);
-        assert!(COUNT.load(Ordering::SeqCst) <= counted + 1, "another test may note a thread");
+        assert!(
+            COUNT.load(Ordering::SeqCst) <= counted + 1,
+            "another test may note a thread"
+        );
     }
 
     #[test]
     fn a_thread_with_an_alternate_stack_of_the_old_size_is_noted_until_it_leaves() {
         let on_a_thread_of_its_own = || {
             let thread = sys::current_thread_id();
-            look_at_own(thread);
-            assert!(!is_small(thread), "the standard library's own is large enough");
+            check_own(thread);
+            assert!(
+                !is_small(thread),
+                "the standard library's own is large enough"
+            );
             let mut memory = vec![0_u8; libc::MINSIGSTKSZ];
-            let stack =
-                libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
+            let stack = libc::stack_t {
+                ss_sp: memory.as_mut_ptr().cast(),
+                ss_flags: 0,
+                ss_size: memory.len(),
+            };
             let mut before = MaybeUninit::<libc::stack_t>::zeroed();
             // SAFETY: the memory stays valid until the previous stack is restored.
             if unsafe { libc::sigaltstack(&raw const stack, before.as_mut_ptr()) } != 0 {
                 return; // the system does not accept so small a stack
             }
-            look_at_own(thread);
+            check_own(thread);
             let is_small_now = is_small(thread);
             // SAFETY: restores the previous stack.
             unsafe { libc::sigaltstack(before.as_ptr(), std::ptr::null_mut()) };
             assert!(is_small_now);
-            look_at_own(thread);
+            check_own(thread);
             assert!(!is_small(thread));
         };
         std::thread::scope(|scope| scope.spawn(on_a_thread_of_its_own).join().unwrap());

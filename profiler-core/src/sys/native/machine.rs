@@ -1,26 +1,27 @@
 //! The registers that unwinding begins with, on both architectures.
 //!
-//! Read in the signal handler from what the kernel saved, and by a thread that wants its own stack.
+//! Read in the signal handler from the context that the kernel saved, and by a thread that records
+//! its own stack.
 
 use std::arch::asm;
 
-/// What unwinding begins with.
+/// The registers that unwinding begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registers {
     /// The next instruction.
     pub(crate) pc: u64,
     pub(crate) sp: u64,
-    /// The frame pointer's register, whatever it holds.
+    /// The value of the frame pointer's register, which a function may use for other data.
     pub(crate) fp: u64,
     /// The link register; 0 where there is none.
     pub(crate) lr: u64,
 }
 
 impl Registers {
-    /// Those of the thread that a signal interrupted.
+    /// The registers of the thread that a signal interrupted.
     ///
     /// # Safety
-    /// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+    /// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
     #[cfg(target_arch = "x86_64")]
     pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
         // SAFETY: the caller's promise; the kernel filled it in.
@@ -31,22 +32,32 @@ impl Registers {
                 .and_then(|index| all.get(index))
                 .map_or(0, |word| word.cast_unsigned())
         };
-        Self { pc: get(libc::REG_RIP), sp: get(libc::REG_RSP), fp: get(libc::REG_RBP), lr: 0 }
+        Self {
+            pc: get(libc::REG_RIP),
+            sp: get(libc::REG_RSP),
+            fp: get(libc::REG_RBP),
+            lr: 0,
+        }
     }
 
-    /// Those of the thread that a signal interrupted.
+    /// The registers of the thread that a signal interrupted.
     ///
     /// # Safety
-    /// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+    /// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
     #[cfg(target_arch = "aarch64")]
     pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
         // SAFETY: the caller's promise; the kernel filled it in.
         let all = unsafe { &(*context).uc_mcontext };
         let get = |index: usize| all.regs.get(index).copied().unwrap_or(0);
-        Self { pc: all.pc, sp: all.sp, fp: get(29), lr: get(30) }
+        Self {
+            pc: all.pc,
+            sp: all.sp,
+            fp: get(29),
+            lr: get(30),
+        }
     }
 
-    /// Those of the calling thread, in the function that this is inlined into.
+    /// The registers of the calling thread, in the function that this is inlined into.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn here() -> Self {
@@ -59,7 +70,7 @@ impl Registers {
         Self { pc, sp, fp, lr: 0 }
     }
 
-    /// Those of the calling thread, in the function that this is inlined into.
+    /// The registers of the calling thread, in the function that this is inlined into.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     pub(crate) fn here() -> Self {
@@ -76,15 +87,18 @@ impl Registers {
 /// Whether an address lies in the alternate signal stack of the thread that a signal interrupted.
 ///
 /// # Safety
-/// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+/// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
 pub(crate) unsafe fn is_in_alternate_stack(context: *const libc::ucontext_t, address: u64) -> bool {
-    // SAFETY: the caller's promise; the kernel filled it in. Of none the size is 0.
+    // SAFETY: the caller's promise; the kernel filled it in. Without an alternate stack the size is
+    // 0.
     let stack = unsafe { &(*context).uc_stack };
-    address.checked_sub(stack.ss_sp as u64).is_some_and(|offset| offset < stack.ss_size as u64)
+    address
+        .checked_sub(stack.ss_sp as u64)
+        .is_some_and(|offset| offset < stack.ss_size as u64)
 }
 
-/// Where the calling thread's control block is: in glibc and musl at the upper end of its stack, but for the
-/// main thread's. Two threads that live at the same time have different ones.
+/// Address of the calling thread's control block: in glibc and musl at the upper end of its stack,
+/// except for the main thread. Two threads that live at the same time have different ones.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
@@ -94,20 +108,22 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
-/// Where the calling thread's control block is: in glibc and musl at the upper end of its stack, but for the
-/// main thread's. Two threads that live at the same time have different ones.
+/// Address of the calling thread's control block: in glibc and musl at the upper end of its stack,
+/// except for the main thread. Two threads that live at the same time have different ones.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: reads a register that user code may read.
-    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags))
+    };
     pointer
 }
 
-/// Where the calling thread's stack lies, from its lowest to after its highest address, as the C library knows
-/// it. Not for the main thread, of which the C library asks the system file that lists all mappings. May
-/// allocate through the C library.
+/// The range of the calling thread's stack, from its lowest to after its highest address, as
+/// reported by the C library. Not for the main thread, for which the C library reads the system's
+/// list of all mappings. May allocate through the C library.
 pub(crate) fn own_stack() -> Option<(u64, u64)> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: has no arguments and cannot fail.
@@ -117,9 +133,11 @@ pub(crate) fn own_stack() -> Option<(u64, u64)> {
     if failed != 0 {
         return None;
     }
-    let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
+    let mut lowest = std::ptr::null_mut();
+    let mut len = 0;
     // SAFETY: the call before has initialised the attributes.
-    let failed = unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut len) };
+    let failed =
+        unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut len) };
     // SAFETY: initialised, and not used after this.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     let lowest = lowest as u64;

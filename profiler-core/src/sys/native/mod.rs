@@ -1,8 +1,9 @@
-//! What sampling needs of the system: signals to one thread, registers, other threads' clocks and states.
+//! The system functions that sampling needs: signals to one thread, registers, clocks and states of
+//! other threads.
 //!
-//! Called by `sampler` only. Exists on Linux on x86-64 and aarch64; elsewhere nothing is sampled, and a port is
-//! this folder anew. Invariant: what runs in a signal handler allocates nothing, takes no lock and
-//! keeps `errno`.
+//! Called by `sampler` only. Exists on Linux on x86-64 and aarch64; elsewhere nothing is sampled,
+//! and a port provides another version of this folder. Invariant: code that runs in a signal
+//! handler allocates nothing, takes no lock and keeps `errno`.
 
 #![allow(unsafe_code)]
 

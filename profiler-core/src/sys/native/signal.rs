@@ -1,18 +1,21 @@
-//! The signal of the sampler: one handler for the life of the process, and a way to send it to one thread with a word.
+//! The sampler's signal: one handler for the life of the process, and a function that sends the
+//! signal to one thread with a word.
 //!
-//! Why SIGURG and not SIGPROF, as Gecko has it: what the system does with a SIGURG that nobody handles is nothing. One
-//! that is on its way while the process becomes another program, or while the program takes our handler away, is
-//! lost; a SIGPROF there would end it. It means so little that Go's runtime wakes its threads with it, for the
-//! same reason; debuggers pass it on silently; and programs that set a profiling timer keep SIGPROF for themselves.
+//! The signal is SIGURG and not SIGPROF, as in Gecko, because the system ignores a SIGURG without a
+//! handler. A SIGURG that is pending while the process executes another program, or while the
+//! program removes our handler, is lost; a SIGPROF would end the process. Go's runtime signals its
+//! own threads with SIGURG for the same reason. Debuggers pass SIGURG on silently. Programs that
+//! set a profiling timer keep SIGPROF for themselves.
 //!
 //! The previous handler is kept and still called, with the signal mask that it asked for. Ours is
 //! never removed. If the program replaces our handler later, no more signals are sent
 //! ([`is_ours`]).
 //!
-//! Of two signals that wait in one thread the system keeps the first. So one that is sent to a single thread (by the
-//! program itself, as Go does, or by the system for urgent data of a socket whose owner is a thread) may be merged into
-//! ours. The handler that was there before is therefore called after ours, too, each time: it hears too many rather than
-//! too few. What those that nobody sent look like is what a thread's signal to itself does.
+//! If two such signals are pending in one thread, the system keeps the first. So a signal that is
+//! sent to a single thread (by the program itself, as Go does, or by the system for urgent data of
+//! a socket whose owner is a thread) may be merged into ours. Therefore the previous handler is
+//! also called after each signal of ours: it receives too many signals rather than too few. An
+//! additional signal has the form of one that the thread sent to itself.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,23 +23,24 @@ use std::sync::OnceLock;
 
 use crate::ids::ThreadId;
 
-/// The signal that samples are taken with.
+/// The signal that takes samples.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// What the sampler does with a word that came with a signal: false if the word is not its own.
+/// The sampler's function for a word that came with a signal; returns false if the word is not its
+/// own.
 pub(crate) type Answer = unsafe fn(word: u64, context: *const libc::ucontext_t) -> bool;
 
 static BEFORE: OnceLock<(libc::sigaction, Answer)> = OnceLock::new();
 
-/// Puts our handler in place, unless it is. False if the program has taken our place.
+/// Installs our handler, unless it is installed. False if the program has replaced it.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     if BEFORE.get().is_some() {
         return Ok(is_ours());
     }
-    // Known before the first signal can come.
+    // Stored before the first signal can arrive.
     let before = current()?;
     if BEFORE.set((before, answer)).is_err() {
         return Ok(is_ours());
@@ -44,28 +48,43 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     let mut action: libc::sigaction = before;
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | restart_flag(&before);
-    // Nobody else's handler leaves ours by a long jump; a fault in it is still the program's to report.
+    // All other signals are blocked, so that no other handler leaves ours by a long jump. Faults
+    // are not blocked, because the program must still be able to report them.
     // SAFETY: initialises the set, which is ours.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    // So is a system call that its sandbox has it answer.
-    for fault in
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
-    {
-        // SAFETY: takes a signal that exists out of an initialised set.
+    // SIGSYS is not blocked either: the program's sandbox may answer system calls with it.
+    for fault in [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGSYS,
+    ] {
+        // SAFETY: removes a valid signal from an initialised set.
         unsafe { libc::sigdelset(&raw mut action.sa_mask, fault) };
     }
     // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
     let failed = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
-    if failed == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+    if failed == 0 {
+        Ok(true)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// `SA_RESTART` or nothing: what happens to a system call that the signal interrupts.
+/// `SA_RESTART` or 0: whether the system restarts a system call that the signal interrupts.
 ///
 /// A program that handles the signal itself has chosen this flag, and may rely on `EINTR` to end
 /// its own waits. So its choice also applies to the sampler's signals, which are sent to threads
 /// that run.
 fn restart_flag(before: &libc::sigaction) -> libc::c_int {
-    if is_handler(before.sa_sigaction) { before.sa_flags & libc::SA_RESTART } else { libc::SA_RESTART }
+    if is_handler(before.sa_sigaction) {
+        before.sa_flags & libc::SA_RESTART
+    } else {
+        libc::SA_RESTART
+    }
 }
 
 fn is_handler(handler: libc::sighandler_t) -> bool {
@@ -83,35 +102,42 @@ fn current() -> io::Result<libc::sigaction> {
     Ok(unsafe { action.assume_init() })
 }
 
-/// Whether a signal that is sent now comes to our handler.
+/// Whether a signal that is sent now reaches our handler.
 pub(crate) fn is_ours() -> bool {
     let is_ours = |action: libc::sigaction| {
-        // Without the flag it would be called without what it reads.
-        action.sa_sigaction == on_signal as *const () as usize && action.sa_flags & libc::SA_SIGINFO != 0
+        // Without the flag the handler would be called without the arguments that it reads.
+        action.sa_sigaction == on_signal as *const () as usize
+            && action.sa_flags & libc::SA_SIGINFO != 0
     };
     current().is_ok_and(is_ours)
 }
 
-/// Whether the system restarts calls that the signal interrupts, as far as it can. It does not if
-/// the program wants its own signals to end them.
+/// Whether the system restarts calls that the signal interrupts, where it can. It does not if the
+/// program wants its own signals to end them.
 pub(crate) fn begins_calls_anew() -> bool {
     current().is_ok_and(|action| action.sa_flags & libc::SA_RESTART != 0)
 }
 
-/// Sends a thread of this process the signal with a word.
+/// Sends the signal with a word to a thread of this process.
 ///
 /// # Errors
-/// `ESRCH` if it has ended, `EAGAIN` if too many signals wait in it.
+/// `ESRCH` if it has ended, `EAGAIN` if too many signals are pending in it.
 pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
     let tid = libc::pid_t::try_from(thread.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let pid = std::process::id().cast_signed();
     let info = with_word(pid, word);
-    // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
-    let failed = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the kernel reads 128 bytes of `info`, which has that size, and sends only to our own
+    // process.
+    let failed =
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// What comes with a signal, as the kernel lays it out on 64-bit machines.
+/// The data of a signal, in the kernel's layout on 64-bit machines.
 type Info = [u64; 16];
 
 const fn halves(low: i32, high: i32) -> u64 {
@@ -129,10 +155,11 @@ fn with_word(pid: libc::pid_t, word: u64) -> Info {
     info
 }
 
-/// One of ours as if the thread had sent it to itself: the sender is the same, the word is nobody's business.
+/// Turns a signal of ours into one that the thread sent to itself: the sender stays, the word is
+/// removed.
 ///
 /// # Safety
-/// `info` is what the kernel gave a handler that still runs.
+/// `info` is the one that the kernel passed to a handler that still runs.
 unsafe fn merged(info: *const libc::siginfo_t) -> Info {
     // SAFETY: the caller's promise; the kernel writes 128 bytes of whole words.
     let mut merged = unsafe { info.cast::<Info>().read() };
@@ -141,23 +168,29 @@ unsafe fn merged(info: *const libc::siginfo_t) -> Info {
     merged
 }
 
-/// The handler. What it calls allocates nothing, takes no lock, and cannot panic.
-unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+/// The signal handler. The functions that it calls allocate nothing, take no lock, and cannot
+/// panic.
+unsafe extern "C" fn on_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: the address of this thread's own `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: valid for the life of the thread.
     let saved = unsafe { *errno };
     if let Some((before, answer)) = BEFORE.get() {
-        // SAFETY: the kernel gave us both, and they live until we return.
-        let is_answered =
-            unsafe { word_in(info) }.is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
+        // SAFETY: the kernel passed both to us, and they live until we return.
+        let is_answered = unsafe { word_in(info) }
+            .is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
         if is_answered {
-            // SAFETY: the kernel gave us it, and it lives until we return.
+            // SAFETY: the kernel passed it to us, and it lives until we return.
             let mut merged = unsafe { merged(info) };
-            // SAFETY: as the kernel would have said it of the program's own; it lives until the handler returns.
+            // SAFETY: the layout that the kernel uses for a signal of the program; it lives until
+            // the handler returns.
             unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
         } else {
-            // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
+            // SAFETY: the arguments that the kernel passed to us go to the previous handler.
             unsafe { chain(before, signal, info, context) };
         }
     }
@@ -165,10 +198,10 @@ unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, 
     unsafe { *errno = saved };
 }
 
-/// The word that came with a signal of this process's own.
+/// The word of a signal that this process sent to itself; `None` for any other signal.
 ///
 /// # Safety
-/// `info` is what the kernel gave a handler that still runs.
+/// `info` is the one that the kernel passed to a handler that still runs.
 unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
     // SAFETY: the caller's promise.
     if unsafe { (*info).si_code } != libc::SI_QUEUE {
@@ -178,7 +211,8 @@ unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
     let info = unsafe { &*info };
     // SAFETY: a queued signal has a sender.
     let sender = unsafe { info.si_pid() };
-    // In the child of a vfork, which has our memory and our handler, this is another process.
+    // In the child of a vfork, which shares our memory and our handler, the sender is another
+    // process.
     // SAFETY: has no arguments and cannot fail.
     if sender != unsafe { libc::getpid() } {
         return None;
@@ -187,7 +221,7 @@ unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
     Some(unsafe { info.si_value() }.sival_ptr as u64)
 }
 
-/// Does what would have been done without us; but a signal that nobody handles does not end the process.
+/// Calls the previous handler, if there is one; otherwise the signal has no effect.
 ///
 /// # Safety
 /// The arguments are those of a handler that runs now.
@@ -220,16 +254,16 @@ unsafe fn chain(
 /// the previous mask.
 ///
 /// # Safety
-/// `context` is that of a handler that runs now.
+/// `context` is the one passed to a handler that runs now.
 unsafe fn set_mask_of(before: &libc::sigaction, context: *const libc::c_void) {
     let context = context.cast::<libc::ucontext_t>();
     // SAFETY: the caller's promise.
     let interrupted = unsafe { &raw const (*context).uc_sigmask };
-    // SAFETY: the kernel's mask is the first 64 bits of the C library's; it writes no more of it.
+    // SAFETY: the kernel's mask is the first 64 bits of the C library's; the kernel writes no more
+    // of it.
     let interrupted = unsafe { interrupted.cast::<u64>().read() };
     let mask = interrupted | mask_of(before);
-    // SAFETY: the kernel reads 8 bytes, and the C library's own signals are as the program had
-    // them.
+    // SAFETY: the kernel reads 8 bytes; the C library's own signals stay as the program had them.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -246,7 +280,11 @@ fn mask_of(action: &libc::sigaction) -> u64 {
     // SAFETY: the set is longer than 64 bits on every system of this module.
     let asked = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
     let own = 1_u64 << (SIGNAL - 1);
-    if action.sa_flags & libc::SA_NODEFER != 0 { asked } else { asked | own }
+    if action.sa_flags & libc::SA_NODEFER != 0 {
+        asked
+    } else {
+        asked | own
+    }
 }
 
 #[cfg(test)]
@@ -265,19 +303,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_handler_before_ours_is_told_is_a_signal_of_the_thread_s_own() {
+    fn the_previous_handler_receives_a_signal_of_the_thread_to_itself() {
         let pid = std::process::id().cast_signed();
         let ours = with_word(pid, 0x9f0f_0000_0000_0012);
-        // SAFETY: laid out as the kernel does, and lives through the call.
-        assert_eq!(unsafe { word_in(ours.as_ptr().cast()) }, Some(0x9f0f_0000_0000_0012));
+        // SAFETY: has the kernel's layout, and lives through the call.
+        let word = unsafe { word_in(ours.as_ptr().cast()) };
+        assert_eq!(word, Some(0x9f0f_0000_0000_0012));
         // SAFETY: as above.
         let merged = unsafe { merged(ours.as_ptr().cast()) };
         // SAFETY: of the same layout and size.
         let info = unsafe { &*merged.as_ptr().cast::<libc::siginfo_t>() };
         // SAFETY: a signal of a thread to itself has a sender.
         let sender = unsafe { info.si_pid() };
-        assert_eq!((info.si_signo, info.si_code, sender), (SIGNAL, libc::SI_TKILL, pid));
-        // SAFETY: as above; what is not a word of ours comes to the handler that was there before.
+        assert_eq!(
+            (info.si_signo, info.si_code, sender),
+            (SIGNAL, libc::SI_TKILL, pid)
+        );
+        // SAFETY: as above; a word that is not ours goes to the previous handler.
         assert_eq!(unsafe { word_in(merged.as_ptr().cast()) }, None);
     }
 
@@ -289,12 +331,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_program_s_handler_keeps_its_say_on_restarts_and_masks() {
+    fn a_programs_handler_decides_on_restarts_and_its_mask() {
         let handler = on_signal as *const () as usize;
         assert_eq!(restart_flag(&action(handler, 0)), 0);
-        assert_eq!(restart_flag(&action(handler, libc::SA_RESTART)), libc::SA_RESTART);
+        assert_eq!(
+            restart_flag(&action(handler, libc::SA_RESTART)),
+            libc::SA_RESTART
+        );
         for none in [libc::SIG_DFL, libc::SIG_IGN] {
-            assert_eq!(restart_flag(&action(none, 0)), libc::SA_RESTART, "nobody has decided");
+            assert_eq!(
+                restart_flag(&action(none, 0)),
+                libc::SA_RESTART,
+                "the program has no handler"
+            );
         }
         let mut action = action(handler, 0);
         assert_eq!(mask_of(&action), 1 << (SIGNAL - 1));

@@ -1,7 +1,7 @@
-//! The threads of this process as the system sees them: numbers, names, clocks, what they wait for.
+//! The threads of this process as the system reports them: numbers, names, clocks, waits.
 //!
-//! Called by the sampler's thread. Naming allocates; [`cpu_ns`] and [`doing`], asked at every tick,
-//! and [`list`] in a vector that is used again do not.
+//! Called by the sampler's thread. Reading names allocates; [`cpu_ns`] and [`doing`], called at
+//! every tick, and [`list`] into a reused vector do not.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -10,25 +10,26 @@ use rustix::fs::{Mode, OFlags, RawDir};
 
 use crate::ids::ThreadId;
 
-/// What a thread does at the moment.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// It runs, or waits for a processor.
+    /// It runs, or is ready to run.
     Running,
     /// It waits in the kernel.
     Waiting(Wait),
-    /// It waits, and the system does not say where.
+    /// It waits, and the system does not report where.
     WaitingSomewhere,
-    /// The system does not say.
+    /// The system does not report the state.
     Unknown,
 }
 
-/// Where a thread waits. Two equal ones of the same thread have the same stack, as far as can be.
+/// The place where a thread waits. If two waits of a thread are equal, its stack is almost
+/// certainly the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The system call; -1 for none, that is for a page.
+    /// The system call; -1 if there is none, that is, for a page fault.
     pub(crate) call: i64,
-    /// Its fourth argument, where a wait for a futex has its timeout, is not 0.
+    /// Whether its fourth argument is not 0; for a wait on a futex that is the timeout.
     pub(crate) has_fourth: bool,
     pub(crate) sp: u64,
     pub(crate) pc: u64,
@@ -40,17 +41,18 @@ impl Wait {
         self.call >= 0
     }
 
-    /// Whether a signal in it is sure to stay unseen by the program: the system has a wait for a futex begin anew. Not
-    /// one with a timeout: that ends with `EINTR`, which `sem_timedwait` hands on.
+    /// Whether the program is certain not to notice a signal during this wait: the system restarts
+    /// a wait on a futex. A wait with a timeout is excluded: it ends with `EINTR`, which
+    /// `sem_timedwait` returns.
     pub(crate) const fn bears_signals(self) -> bool {
         self.call == libc::SYS_futex && !self.has_fourth
     }
 }
 
-/// The numbers of all threads, sorted, into `all`.
+/// Writes the numbers of all threads, sorted, into `all`.
 ///
 /// # Errors
-/// Why the system does not provide the list; `all` is empty then.
+/// The error of the system that does not provide the list; `all` is empty then.
 pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
     all.clear();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -58,11 +60,21 @@ pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
     let mut room = [std::mem::MaybeUninit::<u8>::uninit(); 4096];
     let mut tasks = RawDir::new(folder, &mut room);
     while let Some(Ok(task)) = tasks.next() {
-        all.extend(task.file_name().to_str().ok().and_then(|name| name.parse().ok()).map(ThreadId::new));
+        all.extend(
+            task.file_name()
+                .to_str()
+                .ok()
+                .and_then(|name| name.parse().ok())
+                .map(ThreadId::new),
+        );
     }
     all.sort_unstable();
-    // A file system that is not the system's own, or that hides this process, lists nothing.
-    if all.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    // A file system that is not the real `/proc`, or that hides this process, lists nothing.
+    if all.is_empty() {
+        Err(std::io::ErrorKind::NotFound.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// A thread's name in the system, at most 15 bytes.
@@ -71,20 +83,22 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Whether a thread blocks the signal that samples are taken with. True if the system does not say.
+/// Whether a thread blocks the sampler's signal. True if the system does not report it.
 pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
-    let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
+    let mut path = [0; 64];
+    let mut text = [0; STATUS_BYTES];
     let status = read(&mut path, thread, "status", &mut text).unwrap_or_default();
     let mask = field(status, "SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
     mask.is_none_or(|mask| mask & (1 << (super::signal::SIGNAL - 1)) != 0)
 }
 
-/// How often a thread has waited so far, if it runs, or waits for a processor, at the moment.
-/// `None` if it waits for anything else, or if the system does not say.
+/// The number of times a thread has waited so far, if it runs or is ready to run at the moment.
+/// `None` if it waits, or if the system does not report it.
 ///
-/// If this gives the same number for a thread twice, the thread has not waited in between.
+/// If this returns the same number for a thread twice, the thread has not waited in between.
 pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
-    let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
+    let mut path = [0; 64];
+    let mut text = [0; STATUS_BYTES];
     let status = read(&mut path, thread, "status", &mut text)?;
     let waits = field(status, "voluntary_ctxt_switches:")?.parse().ok()?;
     field(status, "State:")?.starts_with('R').then_some(waits)
@@ -92,52 +106,72 @@ pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
 
 /// The value of a line of a `status` file.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
-/// More than the length of any `status` file, except for a process in a thousand groups, whose
-/// threads are not signalled.
+/// The size of the buffer for a `status` file. The file is longer only for a process in a thousand
+/// groups, whose threads are therefore not signalled.
 const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
-    // As the kernel numbers the clocks of threads: the complement of the thread's number, "per thread" and
-    // "scheduler's".
+    // The kernel's number for a thread's clock: the complement of the thread's number, "per thread"
+    // and "scheduler's".
     let clock = (!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into a timespec that lives through the call; a clock that is none is an error.
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes into a timespec that lives through the call; an invalid clock is an error.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;
     (failed == 0).then_some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
 }
 
-/// What a thread does at the moment, without disturbing it.
+/// The present state of a thread, read without disturbing it.
 pub(crate) fn doing(thread: ThreadId) -> Doing {
-    let (mut path, mut text) = ([0; 64], [0; 256]);
+    let mut path = [0; 64];
+    let mut text = [0; 256];
     if let Some(doing) = read(&mut path, thread, "syscall", &mut text).and_then(parse) {
         return doing;
     }
-    // Only the owner of the process may read that file. For a process that has changed its user, or
+    // Only the owner of the process may read `syscall`. For a process that has changed its user, or
     // is not dumpable, the owner is root. Some kernels do not have the file. All users may read
-    // this one.
-    read(&mut path, thread, "stat", &mut text).and_then(parse_state).unwrap_or(Doing::Unknown)
+    // `stat`.
+    read(&mut path, thread, "stat", &mut text)
+        .and_then(parse_state)
+        .unwrap_or(Doing::Unknown)
 }
 
-/// Why the system reports nothing about threads; `None` otherwise.
+/// The error that explains why the system reports nothing about threads; `None` if it does report.
 pub(crate) fn why_unknown() -> Option<std::io::Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty()).err().map(Into::into)
+    rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty())
+        .err()
+        .map(Into::into)
 }
 
-/// Number, name in parentheses, state; the name may contain parentheses, too.
+/// Parses number, name in parentheses, state; the name may contain parentheses, too.
 fn parse_state(text: &str) -> Option<Doing> {
     let (_, rest) = text.rsplit_once(')')?;
     let is_running = rest.trim_ascii_start().chars().next()? == 'R';
-    Some(if is_running { Doing::Running } else { Doing::WaitingSomewhere })
+    Some(if is_running {
+        Doing::Running
+    } else {
+        Doing::WaitingSomewhere
+    })
 }
 
 /// Reads the start of a file about a thread, without allocating.
-fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8]) -> Option<&'a str> {
+fn read<'a>(
+    path: &mut [u8; 64],
+    thread: ThreadId,
+    file: &str,
+    text: &'a mut [u8],
+) -> Option<&'a str> {
     write!(path.as_mut_slice(), "/proc/self/task/{thread}/{file}\0").ok()?;
     let path = CStr::from_bytes_until_nul(path).ok()?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -146,11 +180,14 @@ fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8
     let text = text.get(..len)?;
     match std::str::from_utf8(text) {
         Ok(text) => Some(text),
-        Err(_) => text.utf8_chunks().map(|chunk| chunk.valid()).max_by_key(|valid| valid.len()),
+        Err(_) => text
+            .utf8_chunks()
+            .map(|chunk| chunk.valid())
+            .max_by_key(|valid| valid.len()),
     }
 }
 
-/// `running`, or the call, its six arguments if it is one, and the two addresses.
+/// Parses `running`, or the call, its six arguments if it is a call, and the two addresses.
 fn parse(text: &str) -> Option<Doing> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next()?;
@@ -160,8 +197,16 @@ fn parse(text: &str) -> Option<Doing> {
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let pc = hex(words.next_back()?)?;
     let sp = hex(words.next_back()?)?;
-    let has_fourth = words.nth(3).and_then(hex).is_some_and(|argument| argument != 0);
-    Some(Doing::Waiting(Wait { call: first.parse().ok()?, has_fourth, sp, pc }))
+    let has_fourth = words
+        .nth(3)
+        .and_then(hex)
+        .is_some_and(|argument| argument != 0);
+    Some(Doing::Waiting(Wait {
+        call: first.parse().ok()?,
+        has_fourth,
+        sp,
+        pc,
+    }))
 }
 
 #[cfg(test)]
@@ -169,11 +214,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_does_is_read_from_the_system_s_line() {
+    fn a_threads_state_is_parsed_from_the_systems_line() {
         assert_eq!(parse("running\n"), Some(Doing::Running));
-        let waiting = Wait { call: 7, has_fourth: true, sp: 0x7ffe, pc: 0x7f00 };
-        assert_eq!(parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n"), Some(Doing::Waiting(waiting)));
-        let fault = Wait { call: -1, has_fourth: false, sp: 0x10, pc: 0x20 };
+        let waiting = Wait {
+            call: 7,
+            has_fourth: true,
+            sp: 0x7ffe,
+            pc: 0x7f00,
+        };
+        assert_eq!(
+            parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n"),
+            Some(Doing::Waiting(waiting))
+        );
+        let fault = Wait {
+            call: -1,
+            has_fourth: false,
+            sp: 0x10,
+            pc: 0x20,
+        };
         assert_eq!(parse("-1 0x10 0x20\n"), Some(Doing::Waiting(fault)));
         assert_eq!(parse(""), None);
     }
@@ -187,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_runs_has_not_waited_since() {
+    fn the_number_of_waits_grows_with_each_wait() {
         let own = crate::sys::current_thread_id();
         let waits = || waits_of_running(own).expect("it runs");
         let before = waits();
@@ -199,8 +257,10 @@ mod tests {
     #[test]
     fn a_wait_for_a_futex_bears_signals_unless_it_has_a_timeout() {
         let bears = |timeout: &str| {
-            let line =
-                format!("{} 0x7f01 0x80 0x0 {timeout} 0x0 0xffffffff 0x7ffe 0x7f00\n", libc::SYS_futex);
+            let line = format!(
+                "{} 0x7f01 0x80 0x0 {timeout} 0x0 0xffffffff 0x7ffe 0x7f00\n",
+                libc::SYS_futex
+            );
             matches!(parse(&line), Some(Doing::Waiting(wait)) if wait.bears_signals())
         };
         assert!(bears("0x0"));
@@ -208,12 +268,15 @@ mod tests {
     }
 
     #[test]
-    fn the_own_thread_is_found_runs_and_uses_time() {
+    fn the_calling_thread_is_listed_and_uses_time() {
         let own = crate::sys::current_thread_id();
         let mut all = Vec::new();
         list(&mut all).unwrap();
         assert!(all.contains(&own));
-        assert!(matches!(doing(own), Doing::Waiting(_)), "in the call that reads this");
+        assert!(
+            matches!(doing(own), Doing::Waiting(_)),
+            "in the call that reads this"
+        );
         assert!(!blocks_signal(own));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() == before {}

@@ -1,21 +1,23 @@
-//! The recording: a parent and a child, two functions of one name and line in two files, a recursion, a wait, a pause.
+//! The recording that the tests export: a parent and a child, two functions with the same name and
+//! line in two files, a recursion, a wait, a pause.
 
 use serde_json::{Value, json};
 
-/// Samples of the parent's main thread.
+/// Number of samples of the parent's main thread.
 pub(super) const SAMPLES: usize = 1000;
 
-/// Of ten samples: four in `new` of a.rs, three in `new` of b.rs, called by itself, two in `wait`, one in `main`.
+/// The stack of a sample. Of ten samples, four are in `new` of a.rs, three in `new` of b.rs, called
+/// by itself, two in `wait`, and one in `main`.
 pub(super) fn stack(sample: usize) -> usize {
     [1, 1, 1, 1, 3, 3, 3, 4, 4, 0][sample % 10]
 }
 
-/// All but those in `wait` run.
+/// The processor time of a sample. All samples except those in `wait` use processor time.
 pub(super) fn cpu(sample: usize) -> u64 {
     if stack(sample) == 4 { 0 } else { 1_000_000 }
 }
 
-/// Names of the functions, by stack of a sample.
+/// Names of the functions, by the stack of a sample.
 pub(super) const NAMES: [&str; 5] = ["app::main", "new", "new", "new", "wait"];
 
 /// The processed form, version 66.
@@ -62,9 +64,12 @@ pub(super) fn processed() -> Value {
     })
 }
 
-/// The Gecko form of the same samples; it knows no files, so the functions have other names, `new a` and `new b`.
+/// The Gecko form of the same samples. It has no files, so the functions have different names, `new
+/// a` and `new b`.
 pub(super) fn gecko() -> Value {
-    let samples: Vec<Value> = (0..SAMPLES).map(|n| json!([stack(n), n + 1, 0, cpu(n)])).collect();
+    let samples: Vec<Value> = (0..SAMPLES)
+        .map(|n| json!([stack(n), n + 1, 0, cpu(n)]))
+        .collect();
     let columns = json!({"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3});
     let thread = |pid: u64, samples: Value| {
         json!({
@@ -81,7 +86,6 @@ pub(super) fn gecko() -> Value {
         json!({"version": 31, "interval": 1, "product": "app", "startTime": start, "markerSchema": [],
                "sampleUnits": {"time": "ms", "threadCPUDelta": "ns"}, "categories": [{"name": "Other"}]})
     };
-    let child =
-        json!({"meta": meta(1100.5), "libs": [], "threads": [thread(13, json!([[0, 1.0], [1, 2.0]]))]});
+    let child = json!({"meta": meta(1100.5), "libs": [], "threads": [thread(13, json!([[0, 1.0], [1, 2.0]]))]});
     json!({"meta": meta(1000.0), "libs": [], "threads": [thread(12, json!(samples))], "processes": [child]})
 }

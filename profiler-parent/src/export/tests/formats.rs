@@ -1,7 +1,7 @@
-//! speedscope, trace events, folded stacks and pprof.
+//! Tests of the formats speedscope, trace events, folded stacks and pprof.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read, Write};
 
 use serde_json::json;
 
@@ -13,39 +13,107 @@ fn x10_speedscope_has_a_profile_per_thread_named_process_and_thread() {
     let (directory, _) = exported(&fixture::processed(), Target::Speedscope, TimeKind::Cpu);
     let file = json(&directory.path().join("out"));
     let profiles = file["profiles"].as_array().unwrap();
-    let names: Vec<&str> = profiles.iter().map(|profile| profile["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = profiles
+        .iter()
+        .map(|profile| profile["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["app / main", "child / main", "child / io"]);
     let frames = file["shared"]["frames"].as_array().unwrap();
-    assert!(frames.contains(&json!({"name": "new", "file": "src/b.rs", "line": 5})), "{frames:?}");
+    assert!(
+        frames.contains(&json!({"name": "new", "file": "src/b.rs", "line": 5})),
+        "{frames:?}"
+    );
     for profile in profiles {
-        let (samples, weights) =
-            (profile["samples"].as_array().unwrap(), profile["weights"].as_array().unwrap());
+        let samples = profile["samples"].as_array().unwrap();
+        let weights = profile["weights"].as_array().unwrap();
         assert_eq!(samples.len(), weights.len());
         let known = |n: &Value| (n.as_u64().unwrap() as usize) < frames.len();
-        assert!(samples.iter().all(|stack| stack.as_array().unwrap().iter().all(known)));
+        assert!(
+            samples
+                .iter()
+                .all(|stack| stack.as_array().unwrap().iter().all(known))
+        );
         let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
-        let length = profile["endValue"].as_i64().unwrap() - profile["startValue"].as_i64().unwrap();
-        assert_eq!(sum as i64, length, "weights are the time");
+        let length =
+            profile["endValue"].as_i64().unwrap() - profile["startValue"].as_i64().unwrap();
+        assert_eq!(sum as i64, length, "the weights add up to the time");
     }
     let idle = |(stack, _): &(&Value, &Value)| stack.as_array().unwrap().is_empty();
-    let main =
-        profiles[0]["samples"].as_array().unwrap().iter().zip(profiles[0]["weights"].as_array().unwrap());
-    let idle_ns: u64 = main.filter(idle).map(|(_, weight)| weight.as_u64().unwrap()).sum();
-    // The first has nothing before it that its processor time could be counted from.
-    assert_eq!(idle_ns, (SAMPLES as u64 / 5 + 1) * 1_000_000, "the waits are gaps");
+    let main = profiles[0]["samples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(profiles[0]["weights"].as_array().unwrap());
+    let idle_ns: u64 = main
+        .filter(idle)
+        .map(|(_, weight)| weight.as_u64().unwrap())
+        .sum();
+    // The processor time of the first sample has no known start.
+    assert_eq!(
+        idle_ns,
+        (SAMPLES as u64 / 5 + 1) * 1_000_000,
+        "the waits are gaps"
+    );
 }
 
 fn events(text: &Value) -> Vec<Value> {
     let (directory, _) = exported(text, Target::ChromeTrace, TimeKind::Wall);
-    json(&directory.path().join("out"))["traceEvents"].as_array().unwrap().clone()
+    json(&directory.path().join("out"))["traceEvents"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+/// Fails as a file on a full disk does.
+struct FullDisk;
+
+impl Write for FullDisk {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_as_such() {
+    let mut profile = fixture::processed();
+    // More than the writer holds back, so that it fails while threads are written.
+    profile["threads"][0]["name"] = "n".repeat(1 << 17).into();
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("profile.json");
+    std::fs::write(&from, profile.to_string()).unwrap();
+    let options = ExportOptions::to(Target::ChromeTrace);
+    let recording = Recording::open(&from, &options).unwrap();
+    let error = chrome_trace::write(&recording, FullDisk).unwrap_err();
+    let is_storage_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+    assert!(
+        matches!(&error, ExportError::Write(error) if is_storage_full(error)),
+        "{error}"
+    );
 }
 
 #[test]
 fn x1_trace_events_have_all_processes_threads_samples_markers_and_flows() {
     let events = events(&fixture::processed());
-    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-    let names: Vec<_> =
-        of("M").iter().map(|e| (e["name"].clone(), e["pid"].clone(), e["args"]["name"].clone())).collect();
+    let of = |phase: &str| {
+        events
+            .iter()
+            .filter(|event| event["ph"] == phase)
+            .collect::<Vec<_>>()
+    };
+    let names: Vec<_> = of("M")
+        .iter()
+        .map(|e| {
+            (
+                e["name"].clone(),
+                e["pid"].clone(),
+                e["args"]["name"].clone(),
+            )
+        })
+        .collect();
     let second = 12 + (1 << 24);
     for row in [
         ("process_name", 12, "app"),
@@ -53,26 +121,55 @@ fn x1_trace_events_have_all_processes_threads_samples_markers_and_flows() {
         ("process_name", second, "child"),
         ("thread_name", second, "io"),
     ] {
-        assert!(names.contains(&(json!(row.0), json!(row.1), json!(row.2))), "{row:?}");
+        assert!(
+            names.contains(&(json!(row.0), json!(row.1), json!(row.2))),
+            "{row:?}"
+        );
     }
-    let chunks: Vec<_> = of("P").into_iter().filter(|event| event["name"] == "ProfileChunk").collect();
-    let samples = |event: &&Value| event["args"]["data"]["cpuProfile"]["samples"].as_array().unwrap().len();
+    let chunks: Vec<_> = of("P")
+        .into_iter()
+        .filter(|event| event["name"] == "ProfileChunk")
+        .collect();
+    let samples = |event: &&Value| {
+        event["args"]["data"]["cpuProfile"]["samples"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
     assert_eq!(chunks.iter().map(samples).sum::<usize>(), SAMPLES + 6);
     let spans = [of("X"), of("b"), of("e"), of("i")].map(|events| events.len());
-    assert_eq!(spans, [1, 1, 1, 1], "of two that overlap the second is a pair; an instant");
-    let (span, point) = (of("X")[0], of("i")[0]);
-    assert_eq!((&span["ts"], &span["dur"]), (&json!(5_001_500), &json!(2000)));
-    assert_eq!(span["args"]["data"], json!({"type": "Req", "url": "/index", "flow": "ab"}));
-    assert_eq!((&span["bind_id"], &span["flow_out"]), (&json!("0xab"), &json!(true)));
+    assert_eq!(
+        spans,
+        [1, 1, 1, 1],
+        "of two overlapping spans the second is a pair; one marker is an instant"
+    );
+    let span = of("X")[0];
+    let point = of("i")[0];
+    assert_eq!(
+        (&span["ts"], &span["dur"]),
+        (&json!(5_001_500), &json!(2000))
+    );
+    assert_eq!(
+        span["args"]["data"],
+        json!({"type": "Req", "url": "/index", "flow": "ab"})
+    );
+    assert_eq!(
+        (&span["bind_id"], &span["flow_out"]),
+        (&json!("0xab"), &json!(true))
+    );
     assert_eq!(
         (&point["bind_id"], &point["flow_in"], &point["flow_out"]),
         (&json!("0xab"), &json!(true), &json!(false))
     );
-    assert_eq!(point["args"]["data"]["cause"], Value::Null, "no stack that nobody can look up");
+    assert_eq!(
+        point["args"]["data"]["cause"],
+        Value::Null,
+        "a stack without its tables is left out"
+    );
 }
 
 #[test]
-fn x1_ends_of_overlapping_spans_of_one_name_belong_to_their_own_starts() {
+fn x1_overlapping_spans_of_one_name_are_paired_by_span_number() {
     let mut text = fixture::processed();
     let data = |kind: &str, number: u64| json!({"type": kind, "span": number});
     text["threads"][0]["markers"] = json!({
@@ -84,14 +181,21 @@ fn x1_ends_of_overlapping_spans_of_one_name_belong_to_their_own_starts() {
     });
     let all = events(&text);
     let ids = |name: &str| -> Vec<Value> {
-        all.iter().filter(|event| event["name"] == name).map(|event| event["id"].clone()).collect()
+        all.iter()
+            .filter(|event| event["name"] == name)
+            .map(|event| event["id"].clone())
+            .collect()
     };
-    let (spans, others) = (ids("request"), ids("done"));
+    let spans = ids("request");
+    let others = ids("done");
     assert_eq!(spans.len(), 4);
-    assert_eq!(spans[..2], spans[2..], "the same number is the same pair");
+    assert_eq!(spans[..2], spans[2..], "equal span numbers are one pair");
     assert_ne!(spans[0], spans[1]);
     assert!(
-        others.len() == 4 && others.iter().all(|id| *id == others[0] && !spans.contains(id)),
+        others.len() == 4
+            && others
+                .iter()
+                .all(|id| *id == others[0] && !spans.contains(id)),
         "{others:?}"
     );
 }
@@ -99,9 +203,16 @@ fn x1_ends_of_overlapping_spans_of_one_name_belong_to_their_own_starts() {
 #[test]
 fn times_of_a_child_are_on_the_parents_clock() {
     let events = events(&fixture::gecko());
-    let starts: Vec<f64> =
-        events.iter().filter(|e| e["ph"] == "X").map(|e| e["ts"].as_f64().unwrap()).collect();
-    assert_eq!(starts, [102_000.0, 1500.0], "the child's meta says that it began 100.5 ms later");
+    let starts: Vec<f64> = events
+        .iter()
+        .filter(|e| e["ph"] == "X")
+        .map(|e| e["ts"].as_f64().unwrap())
+        .collect();
+    assert_eq!(
+        starts,
+        [102_000.0, 1500.0],
+        "the child began 100.5 ms later"
+    );
 }
 
 fn folded(text: &Value, time: TimeKind) -> BTreeMap<String, u64> {
@@ -127,13 +238,16 @@ fn folded_stacks_have_the_times_of_both_forms() {
     ];
     let mut lines = folded(&text, TimeKind::Wall);
     lines.retain(|stack, _| stack.starts_with("app"));
-    assert_eq!(lines, expected.map(|(stack, us)| (stack.to_owned(), us)).into());
+    assert_eq!(
+        lines,
+        expected.map(|(stack, us)| (stack.to_owned(), us)).into()
+    );
     let idle = folded(&fixture::processed(), TimeKind::Cpu)["app;main;(idle)"];
-    // The first has nothing before it that its processor time could be counted from.
+    // The processor time of the first sample has no known start.
     assert_eq!(idle, 2 * us + 1000);
 }
 
-/// Fields of a message: number, and varint or bytes.
+/// Parses the fields of a message: number, and varint or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -172,7 +286,9 @@ fn x1_pprof_has_samples_times_and_labels() {
     let (directory, _) = exported(&fixture::processed(), Target::Pprof, TimeKind::Cpu);
     let mut bytes = Vec::new();
     let file = std::fs::File::open(directory.path().join("out")).unwrap();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    flate2::read::GzDecoder::new(file)
+        .read_to_end(&mut bytes)
+        .unwrap();
     let all = fields(&bytes);
     let texts: Vec<String> = all
         .iter()
@@ -185,7 +301,8 @@ fn x1_pprof_has_samples_times_and_labels() {
         let mut framed = vec![0x0a, bytes.len() as u8];
         framed.extend_from_slice(bytes);
         let mut values = Vec::new();
-        let (mut value, mut shift) = (0_u64, 0);
+        let mut value = 0_u64;
+        let mut shift = 0;
         for byte in &framed[2..] {
             value |= u64::from(byte & 0x7f) << shift;
             shift += 7;
@@ -198,26 +315,42 @@ fn x1_pprof_has_samples_times_and_labels() {
     };
     let mut sums: BTreeMap<String, [u64; 3]> = BTreeMap::new();
     for (_, sample) in all.iter().filter(|(field, _)| *field == 2) {
-        let (mut values, mut labels) = (Vec::new(), BTreeMap::new());
+        let mut values = Vec::new();
+        let mut labels = BTreeMap::new();
         for (field, value) in fields(sample.as_ref().unwrap_err()) {
             match (field, value) {
                 (2, Err(bytes)) => values = packed(&bytes),
                 (3, Err(label)) => {
-                    let label: BTreeMap<u64, u64> =
-                        fields(&label).into_iter().map(|(f, v)| (f, v.unwrap())).collect();
-                    let shown =
-                        label.get(&2).map_or_else(|| label[&3].to_string(), |text| text_at(*text).to_owned());
+                    let label: BTreeMap<u64, u64> = fields(&label)
+                        .into_iter()
+                        .map(|(f, v)| (f, v.unwrap()))
+                        .collect();
+                    let shown = label
+                        .get(&2)
+                        .map_or_else(|| label[&3].to_string(), |text| text_at(*text).to_owned());
                     labels.insert(text_at(label[&1]).to_owned(), shown);
                 }
                 _ => {}
             }
         }
-        let key = format!("{} {} {} {}", labels["process"], labels["pid"], labels["thread"], labels["tid"]);
+        let key = format!(
+            "{} {} {} {}",
+            labels["process"], labels["pid"], labels["thread"], labels["tid"]
+        );
         let sum = sums.entry(key).or_default();
-        sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        sum.iter_mut()
+            .zip(values)
+            .for_each(|(sum, value)| *sum += value);
     }
     let samples = SAMPLES as u64;
-    assert_eq!(sums["app 12 main 12"], [samples, samples * 1_000_000, (samples * 8 / 10 - 1) * 1_000_000]);
+    assert_eq!(
+        sums["app 12 main 12"],
+        [
+            samples,
+            samples * 1_000_000,
+            (samples * 8 / 10 - 1) * 1_000_000
+        ]
+    );
     assert_eq!(sums["child 12.1 io 13"], [3, 3_001_000, 0]);
     assert!(texts.iter().any(|text| text == "src/b.rs"));
 }

@@ -1,6 +1,6 @@
-//! The numbers of JSON.
+//! Reads the numbers of JSON.
 //!
-//! Used by [`super::scan`]. Invariant: a number that passes is finite for every reader.
+//! Used by [`super::scan`]. Invariant: an accepted number is finite for every reader.
 
 use std::io::Read;
 
@@ -16,7 +16,11 @@ impl<R: Read> Scan<R> {
         let start = self.last();
         let mut text = NumberText::default();
         text.push(first, start)?;
-        let first = if first == b'-' { self.digit(&mut text, start)? } else { first };
+        let first = if first == b'-' {
+            self.digit(&mut text, start)?
+        } else {
+            first
+        };
         if first != b'0' {
             self.digits(&mut text, start)?;
         }
@@ -30,7 +34,7 @@ impl<R: Read> Scan<R> {
             self.digits(&mut text, start)?;
             return text.check_range(start);
         }
-        Ok(()) // 64 digits are always in range
+        Ok(()) // without an exponent, 64 digits are always in range
     }
 
     fn digit(&mut self, text: &mut NumberText, start: u64) -> Checked<u8> {
@@ -47,8 +51,15 @@ impl<R: Read> Scan<R> {
         Ok(())
     }
 
-    fn accept(&mut self, fits: impl Fn(u8) -> bool, text: &mut NumberText, start: u64) -> Checked<bool> {
-        let Some(byte) = self.peek()?.filter(|byte| fits(*byte)) else { return Ok(false) };
+    fn accept(
+        &mut self,
+        fits: impl Fn(u8) -> bool,
+        text: &mut NumberText,
+        start: u64,
+    ) -> Checked<bool> {
+        let Some(byte) = self.peek()?.filter(|byte| fits(*byte)) else {
+            return Ok(false);
+        };
         self.next += 1;
         text.push(byte, start)?;
         Ok(true)
@@ -64,7 +75,10 @@ struct NumberText {
 
 impl Default for NumberText {
     fn default() -> Self {
-        Self { bytes: [0; NUMBER_BYTES], length: 0 }
+        Self {
+            bytes: [0; NUMBER_BYTES],
+            length: 0,
+        }
     }
 }
 
@@ -78,9 +92,12 @@ impl NumberText {
         Ok(())
     }
 
-    /// With an exponent it may be infinite, which JSON cannot say and readers refuse.
+    /// Checks that the number is finite. With an exponent it may be infinite, which readers refuse.
     fn check_range(&self, start: u64) -> Checked<()> {
-        let text = self.bytes.get(..self.length).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let text = self
+            .bytes
+            .get(..self.length)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
         match text.and_then(|text| text.parse::<f64>().ok()) {
             Some(number) if number.is_finite() => Ok(()),
             _ => Err(ChildJsonError::NumberOutOfRange { at: start }),

@@ -1,7 +1,8 @@
-//! The grammar of JSON, read from a stream in one buffer.
+//! Reads the grammar of JSON from a stream, through one buffer.
 //!
-//! Used by [`super::check`]; `number` and `text` are the rest of it. Values are read by recursion that is at most [`MAX_DEPTH`] deep.
-//! Every function leaves the scan behind what it read; `at` counts bytes from the beginning.
+//! Used by [`super::check`]; `number` and `text` hold the other parts of the grammar. Values are
+//! read by recursion that is at most [`MAX_DEPTH`] deep. Every function leaves the scan just after
+//! the text that it read; `at` counts bytes from the beginning.
 
 use std::io::{ErrorKind, Read};
 
@@ -10,7 +11,7 @@ use super::{ChildJsonError, MAX_DEPTH};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What kind of value was read.
+/// The kind of value that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Object,
@@ -28,7 +29,7 @@ pub(super) struct Scan<R> {
     input: R,
     limit: u64,
     buffer: Box<[u8]>,
-    /// What of the buffer is filled, and how much of that was read.
+    /// The filled length of the buffer, and the length already read.
     filled: usize,
     pub(super) next: usize,
     /// Bytes before the buffer.
@@ -38,15 +39,23 @@ pub(super) struct Scan<R> {
 /// Reading bytes.
 impl<R: Read> Scan<R> {
     pub(super) fn new(input: R, limit: u64) -> Self {
-        Self { input, limit, buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), filled: 0, next: 0, before: 0 }
+        Self {
+            input,
+            limit,
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            filled: 0,
+            next: 0,
+            before: 0,
+        }
     }
 
     /// Bytes read so far.
     fn at(&self) -> u64 {
-        self.before.saturating_add(u64::try_from(self.next).unwrap_or(u64::MAX))
+        self.before
+            .saturating_add(u64::try_from(self.next).unwrap_or(u64::MAX))
     }
 
-    /// What is in the buffer and not yet read; empty only at the end of the input.
+    /// The unread part of the buffer; empty only at the end of the input.
     pub(super) fn ahead(&mut self) -> Checked<&[u8]> {
         if self.next == self.filled {
             self.fill()?;
@@ -64,8 +73,14 @@ impl<R: Read> Scan<R> {
                 Ok(got) => break got.min(self.buffer.len()),
             }
         };
-        let end = self.before.saturating_add(u64::try_from(self.filled).unwrap_or(u64::MAX));
-        if end > self.limit { Err(ChildJsonError::TooLarge { limit: self.limit }) } else { Ok(()) }
+        let end = self
+            .before
+            .saturating_add(u64::try_from(self.filled).unwrap_or(u64::MAX));
+        if end > self.limit {
+            Err(ChildJsonError::TooLarge { limit: self.limit })
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn peek(&mut self) -> Checked<Option<u8>> {
@@ -73,17 +88,22 @@ impl<R: Read> Scan<R> {
     }
 
     pub(super) fn byte(&mut self) -> Checked<u8> {
-        let Some(byte) = self.peek()? else { return Err(ChildJsonError::Cut { at: self.at() }) };
+        let Some(byte) = self.peek()? else {
+            return Err(ChildJsonError::Cut { at: self.at() });
+        };
         self.next += 1;
         Ok(byte)
     }
 
-    /// The complaint about the byte that was just read.
+    /// The error about the byte that was just read.
     pub(super) fn not_json<T>(&self, expected: &'static str) -> Checked<T> {
-        Err(ChildJsonError::NotJson { at: self.last(), expected })
+        Err(ChildJsonError::NotJson {
+            at: self.last(),
+            expected,
+        })
     }
 
-    /// Where the byte that was just read stands.
+    /// The offset of the byte that was just read.
     pub(super) fn last(&self) -> u64 {
         self.at().saturating_sub(1)
     }
@@ -95,7 +115,7 @@ impl<R: Read> Scan<R> {
         Ok(())
     }
 
-    /// The input must be over. Says how long it was.
+    /// Checks that the input has ended. Returns its length.
     pub(super) fn expect_end(&mut self) -> Checked<u64> {
         match self.peek()? {
             Some(_) => Err(ChildJsonError::Trailing { at: self.at() }),
@@ -106,27 +126,31 @@ impl<R: Read> Scan<R> {
 
 /// Reading values.
 impl<R: Read> Scan<R> {
-    /// Reads exactly this byte, which opens something.
+    /// Reads exactly this opening byte.
     pub(super) fn open(&mut self, bracket: u8, expected: &'static str) -> Checked<()> {
-        if self.byte()? == bracket { Ok(()) } else { self.not_json(expected) }
+        if self.byte()? == bracket {
+            Ok(())
+        } else {
+            self.not_json(expected)
+        }
     }
 
-    /// The first byte of the value that follows, which stays unread.
+    /// The first byte of the next value, which stays unread.
     pub(super) fn peek_value(&mut self) -> Checked<u8> {
         self.skip_space()?;
         self.peek()?.ok_or(ChildJsonError::Cut { at: self.at() })
     }
 
-    /// Reads a value that stands in something of level `depth`.
+    /// Reads a value inside a container of level `depth`.
     pub(super) fn value(&mut self, depth: usize) -> Checked<Found> {
         self.skip_space()?;
         match self.byte()? {
             b'{' => self
                 .members(depth + 1, &mut |scan, _| scan.value(depth + 1).map(|_| ()))
                 .map(|()| Found::Object),
-            b'[' => {
-                self.elements(depth + 1, &mut |scan| scan.value(depth + 1).map(|_| ())).map(|()| Found::Array)
-            }
+            b'[' => self
+                .elements(depth + 1, &mut |scan| scan.value(depth + 1).map(|_| ()))
+                .map(|()| Found::Array),
             b'"' => self.text(|_| ()).map(|()| Found::Other),
             b't' => self.word(b"rue"),
             b'f' => self.word(b"alse"),
@@ -136,7 +160,7 @@ impl<R: Read> Scan<R> {
         }
     }
 
-    /// Reads the members of an object of level `depth`, whose bracket was read. `on_member` gets
+    /// Reads the members of an object of level `depth`, after its opening bracket. `on_member` gets
     /// each name and reads the value.
     pub(super) fn members(&mut self, depth: usize, on_member: OnMember<'_, R>) -> Checked<()> {
         self.check_depth(depth)?;
@@ -167,8 +191,8 @@ impl<R: Read> Scan<R> {
         on_member(self, name.bytes())
     }
 
-    /// Reads the elements of an array of level `depth`, whose bracket was read. `on_element`
-    /// reads each.
+    /// Reads the elements of an array of level `depth`, after its opening bracket. `on_element`
+    /// reads each element.
     pub(super) fn elements(&mut self, depth: usize, on_element: OnElement<'_, R>) -> Checked<()> {
         self.check_depth(depth)?;
         if self.peek_value()? == b']' {
@@ -186,7 +210,11 @@ impl<R: Read> Scan<R> {
     }
 
     fn check_depth(&self, depth: usize) -> Checked<()> {
-        if depth > MAX_DEPTH { Err(ChildJsonError::TooDeep { at: self.last() }) } else { Ok(()) }
+        if depth > MAX_DEPTH {
+            Err(ChildJsonError::TooDeep { at: self.last() })
+        } else {
+            Ok(())
+        }
     }
 
     fn after_space(&mut self) -> Checked<u8> {

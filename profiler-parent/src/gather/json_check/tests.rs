@@ -1,4 +1,4 @@
-//! What passes and what does not, against bytes that a child could send and against serde_json.
+//! Tests accepted and refused input, with bytes that a child could send and against serde_json.
 
 use proptest::prelude::*;
 
@@ -6,13 +6,14 @@ use super::*;
 
 const LIMIT: u64 = 1 << 20;
 
-const GOOD: &str = r#"{"meta":{"version":31},"libs":[],"threads":[{"name":"GeckoMain"},{}],"processes":[]}"#;
+const GOOD: &str =
+    r#"{"meta":{"version":31},"libs":[],"threads":[{"name":"GeckoMain"},{}],"processes":[]}"#;
 
 fn judge(text: &str) -> Result<CheckedJson, ChildJsonError> {
     check(text.as_bytes(), LIMIT)
 }
 
-/// A part with `value` as a member that may be anything.
+/// A part with `value` as an unchecked member.
 fn with(value: &str) -> String {
     format!(r#"{{"meta":{{}},"libs":[],"threads":[],"x":{value}}}"#)
 }
@@ -20,28 +21,38 @@ fn with(value: &str) -> String {
 macro_rules! refuses {
     ($bytes:expr, $error:pat) => {
         let got = check(&$bytes[..], LIMIT);
-        assert!(matches!(got, Err($error)), "{}: {got:?}", String::from_utf8_lossy(&$bytes[..]));
+        assert!(
+            matches!(got, Err($error)),
+            "{}: {got:?}",
+            String::from_utf8_lossy(&$bytes[..])
+        );
     };
 }
 
 #[test]
 fn a_part_of_a_profile_passes_and_is_counted() {
     let passed = judge(GOOD).unwrap();
-    assert_eq!(passed, CheckedJson { length: u64::try_from(GOOD.len()).unwrap(), threads: 2 });
+    assert_eq!(
+        passed,
+        CheckedJson {
+            length: u64::try_from(GOOD.len()).unwrap(),
+            threads: 2
+        }
+    );
     judge(&GOOD.replace(r#","processes":[]"#, "")).unwrap();
     judge(&GOOD.replace(':', " :\n\t").replace(',', " , ")).unwrap();
     judge(&GOOD.replace("threads", "thre\\u0061ds")).unwrap();
 }
 
 #[test]
-fn every_cut_is_seen() {
+fn every_cut_text_is_refused() {
     for end in 0..GOOD.len() {
         refuses!(GOOD.as_bytes()[..end], ChildJsonError::Cut { .. });
     }
 }
 
 #[test]
-fn what_is_not_an_object_is_refused() {
+fn input_that_is_not_an_object_is_refused() {
     for text in ["[]", "null", "*failed", " {}", "\u{feff}{}", "7", "\0"] {
         refuses!(text.as_bytes(), ChildJsonError::NotJson { at: 0, .. });
     }
@@ -66,14 +77,20 @@ fn the_shape_is_required() {
         (r#""processes":[]"#, r#""processes":[],"processes":[]"#),
     ] {
         assert!(GOOD.contains(from));
-        refuses!(GOOD.replace(from, to).as_bytes(), ChildJsonError::WrongShape(_));
+        refuses!(
+            GOOD.replace(from, to).as_bytes(),
+            ChildJsonError::WrongShape(_)
+        );
     }
 }
 
 #[test]
-fn two_objects_or_anything_else_behind_are_refused() {
+fn text_after_the_object_is_refused() {
     for rest in [GOOD, "}", ",", "\n", " ", "\0"] {
-        refuses!(format!("{GOOD}{rest}").as_bytes(), ChildJsonError::Trailing { .. });
+        refuses!(
+            format!("{GOOD}{rest}").as_bytes(),
+            ChildJsonError::Trailing { .. }
+        );
     }
 }
 
@@ -90,9 +107,19 @@ fn zero_bytes_are_refused_everywhere_but_may_be_escaped() {
 
 #[test]
 fn half_a_surrogate_pair_is_refused() {
-    for text in [r"\ud800", r"\ud800x", r"\ud800\n", r"\ud800A", r"\udc00", r"\udc00\ud800", r"\ud83d\ud83d"]
-    {
-        refuses!(with(&format!("\"{text}\"")).as_bytes(), ChildJsonError::LoneSurrogate { .. });
+    for text in [
+        r"\ud800",
+        r"\ud800x",
+        r"\ud800\n",
+        r"\ud800A",
+        r"\udc00",
+        r"\udc00\ud800",
+        r"\ud83d\ud83d",
+    ] {
+        refuses!(
+            with(&format!("\"{text}\"")).as_bytes(),
+            ChildJsonError::LoneSurrogate { .. }
+        );
         let name = with("0").replace("\"x\"", &format!("\"{text}\""));
         refuses!(name.as_bytes(), ChildJsonError::LoneSurrogate { .. });
     }
@@ -101,16 +128,43 @@ fn half_a_surrogate_pair_is_refused() {
 
 #[test]
 fn numbers_must_be_in_range_and_well_formed() {
-    for good in ["0", "-0", "1e308", "-1E+308", "1e-999", "12.50", "0.0e0", "18446744073709551616"] {
+    for good in [
+        "0",
+        "-0",
+        "1e308",
+        "-1E+308",
+        "1e-999",
+        "12.50",
+        "0.0e0",
+        "18446744073709551616",
+    ] {
         judge(&with(good)).unwrap();
     }
     for infinite in ["1e999", "-1e309", "1e99999999999"] {
-        refuses!(with(infinite).as_bytes(), ChildJsonError::NumberOutOfRange { .. });
+        refuses!(
+            with(infinite).as_bytes(),
+            ChildJsonError::NumberOutOfRange { .. }
+        );
     }
-    refuses!(with(&"1".repeat(10_000)).as_bytes(), ChildJsonError::NumberOutOfRange { .. });
-    for bad in
-        ["01", "-", "+1", ".5", "1.", "1e", "1e+", "0x1", "NaN", "Infinity", "-Infinity", "1.e1", "--1"]
-    {
+    refuses!(
+        with(&"1".repeat(10_000)).as_bytes(),
+        ChildJsonError::NumberOutOfRange { .. }
+    );
+    for bad in [
+        "01",
+        "-",
+        "+1",
+        ".5",
+        "1.",
+        "1e",
+        "1e+",
+        "0x1",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1.e1",
+        "--1",
+    ] {
         refuses!(with(bad).as_bytes(), ChildJsonError::NotJson { .. });
     }
 }
@@ -121,7 +175,10 @@ fn nesting_ends_at_the_limit() {
     judge(&nested(MAX_DEPTH - 1)).unwrap();
     refuses!(nested(MAX_DEPTH).as_bytes(), ChildJsonError::TooDeep { .. });
     refuses!(nested(10_000).as_bytes(), ChildJsonError::TooDeep { .. });
-    refuses!(with(&r#"{"a":"#.repeat(10_000)).as_bytes(), ChildJsonError::TooDeep { .. });
+    refuses!(
+        with(&r#"{"a":"#.repeat(10_000)).as_bytes(),
+        ChildJsonError::TooDeep { .. }
+    );
     let in_threads = format!(r#"{{"threads":[{{"a":{}"#, "[".repeat(10_000));
     refuses!(in_threads.as_bytes(), ChildJsonError::TooDeep { .. });
 }
@@ -139,7 +196,8 @@ fn text_must_be_utf8() {
         b"\xc3",
         b"\xe2\x82",
     ] {
-        let (before, after) = (with("\""), b"\"}");
+        let before = with("\"");
+        let after = b"\"}";
         let text = [&before.as_bytes()[..before.len() - 1], bytes, after].concat();
         refuses!(text, ChildJsonError::NotUtf8 { .. });
     }
@@ -149,14 +207,20 @@ fn text_must_be_utf8() {
 #[test]
 fn more_than_the_limit_is_not_read() {
     let endless = std::io::Read::chain(&b"{\"x\":\""[..], std::io::repeat(b'a'));
-    assert!(matches!(check(endless, 10_000_000), Err(ChildJsonError::TooLarge { limit: 10_000_000 })));
+    assert!(matches!(
+        check(endless, 10_000_000),
+        Err(ChildJsonError::TooLarge { limit: 10_000_000 })
+    ));
     let length = u64::try_from(GOOD.len()).unwrap();
     check(GOOD.as_bytes(), length).unwrap();
-    assert!(matches!(check(GOOD.as_bytes(), length - 1), Err(ChildJsonError::TooLarge { .. })));
+    assert!(matches!(
+        check(GOOD.as_bytes(), length - 1),
+        Err(ChildJsonError::TooLarge { .. })
+    ));
 }
 
 #[test]
-fn a_failing_input_is_told() {
+fn a_read_error_is_returned() {
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -167,7 +231,7 @@ fn a_failing_input_is_told() {
     assert!(matches!(check(input, LIMIT), Err(ChildJsonError::Read(_))));
 }
 
-/// Gives a few bytes at a time, so that every token is split somewhere.
+/// Returns a few bytes at a time, so that every token is split somewhere.
 struct Drip<'a>(&'a [u8], usize);
 
 impl Read for Drip<'_> {
@@ -205,7 +269,7 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn whatever_serde_json_writes_passes_however_it_is_split(value in value(), pretty: bool, piece in 1_usize..9) {
+    fn output_of_serde_json_is_accepted_in_pieces_of_any_size(value in value(), pretty: bool, piece in 1_usize..9) {
         let text = match pretty {
             true => with(&serde_json::to_string_pretty(&value).unwrap()),
             false => with(&value.to_string()),
@@ -214,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_json_for_serde_json(
+    fn accepted_input_is_json_for_serde_json(
         value in value(), at: prop::sample::Index, change in prop::collection::vec(any::<u8>(), 0..4)
     ) {
         let mut bytes = with(&value.to_string()).into_bytes();
@@ -224,9 +288,10 @@ proptest! {
         if check(&bytes[..], LIMIT).is_ok() {
             prop_assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
         } else if let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(&bytes) {
-            // Only for its shape may we refuse what serde_json takes, or for a member given twice.
-            let twice = !matches!(check(&bytes[..], LIMIT), Err(ChildJsonError::WrongShape(_)));
-            prop_assert!(!twice, "{members:?}");
+            // Input that serde_json accepts is refused only for its shape or for a duplicate
+            // member.
+            let has_other_reason = !matches!(check(&bytes[..], LIMIT), Err(ChildJsonError::WrongShape(_)));
+            prop_assert!(!has_other_reason, "{members:?}");
         }
     }
 

@@ -1,20 +1,20 @@
-//! The texts of JSON: escapes, surrogates, UTF-8.
+//! Reads the texts of JSON: escapes, surrogates, UTF-8.
 //!
-//! Used by [`super::scan`]. Invariant: a text that passes is valid UTF-8, and so is what its
-//! escapes stand for.
+//! Used by [`super::scan`]. Invariant: an accepted text is valid UTF-8, also after its escapes are
+//! resolved.
 
 use std::io::Read;
 
 use super::ChildJsonError;
 use super::scan::{Checked, Scan};
 
-/// Longest member name that is told; longer ones are read, but told as cut.
+/// Longest member name that is reported; of longer names only the beginning is.
 const NAME_BYTES: usize = 32;
 
 /// Reading texts.
 impl<R: Read> Scan<R> {
-    /// Reads a text whose quote was read. `on_byte` gets the text's bytes; escapes of plain
-    /// letters are resolved, others stand for themselves as a zero byte.
+    /// Reads a text, after its opening quote. `on_byte` gets the text's bytes; escapes of plain
+    /// letters are resolved, other escapes become a zero byte.
     pub(super) fn text(&mut self, mut on_byte: impl FnMut(u8)) -> Checked<()> {
         loop {
             self.plain_text(&mut on_byte)?;
@@ -26,18 +26,21 @@ impl<R: Read> Scan<R> {
                     on_byte(0);
                     self.rest_of_character(first)?;
                 }
-                plain => on_byte(plain), // the first after the buffer was filled again
+                plain => on_byte(plain), // the first after the buffer was refilled
             }
         }
     }
 
-    /// The short cut: bytes that mean nothing but themselves, as many as are in the buffer.
+    /// The fast path: reads the plain bytes that are in the buffer.
     fn plain_text(&mut self, on_byte: &mut impl FnMut(u8)) -> Checked<()> {
         let ahead = self.ahead()?;
         let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x80..);
         let length = ahead.iter().position(special).unwrap_or(ahead.len());
-        // No more than a name can use: this keeps the loop off the path of long texts.
-        ahead.iter().take(length.min(NAME_BYTES + 1)).for_each(|byte| on_byte(*byte));
+        // Passes on at most the length of a name, which keeps the loop short for long texts.
+        ahead
+            .iter()
+            .take(length.min(NAME_BYTES + 1))
+            .for_each(|byte| on_byte(*byte));
         self.next += length;
         Ok(())
     }
@@ -77,7 +80,7 @@ impl<R: Read> Scan<R> {
         Ok(code)
     }
 
-    /// The bytes of a character after its first, as RFC 3629 allows them.
+    /// The continuation bytes of a character, as RFC 3629 allows them.
     fn rest_of_character(&mut self, first: u8) -> Checked<()> {
         let (low, high, more) = match first {
             0xc2..=0xdf => (0x80, 0xbf, 0),
@@ -101,7 +104,8 @@ impl<R: Read> Scan<R> {
     }
 }
 
-/// The beginning of a member's name; longer than any name we look for means "another one".
+/// The beginning of a member's name. It is longer than every known name, so a name that was cut
+/// equals none of them.
 #[derive(Debug, Default)]
 pub(super) struct Name {
     bytes: [u8; NAME_BYTES],

@@ -1,6 +1,7 @@
-// The live page: asks for live.json once a second and shows it. What is asked for stands in `want`.
+// The script of the live page: requests live.json once a second and shows it. `want` holds the
+// parameters of the request.
 //
-// Nothing is built from text as HTML: names come from the programs that are watched.
+// Names come from the observed programs, so they are never inserted as HTML.
 
 const EVERY_MS = 1000;
 const want = {
@@ -16,7 +17,7 @@ let leftOut = 0;
 
 const by = (id) => document.getElementById(id);
 
-/** An element with attributes and children. */
+/** Makes an element with attributes and children. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -27,7 +28,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// ---- numbers as people read them ----
+// ---- formatting of numbers ----
 
 function time(ns) {
   if (ns === null || ns === undefined) return "";
@@ -60,12 +61,12 @@ function value(counter) {
   }
 }
 
-// ---- asking ----
+// ---- requests ----
 
 async function ask(path, pairs = []) {
   const query = new URLSearchParams(pairs).toString();
   const response = await fetch(query ? `${path}?${query}` : path);
-  if (!response.ok) throw new Error(`the server says ${response.status}`);
+  if (!response.ok) throw new Error(`the server answers with status ${response.status}`);
   return response.json();
 }
 
@@ -80,7 +81,7 @@ async function refresh() {
     say("");
     show(latest);
   } catch (error) {
-    say(`The session has ended, or does not answer (${error.message}). What is shown is what was last seen.`);
+    say(`The session has ended or does not answer (${error.message}). The page shows the last data received.`);
   }
   asking = false;
   if (askAgain) { askAgain = false; refresh(); }
@@ -107,22 +108,22 @@ async function capture(pairs, button) {
   try {
     const response = await fetch(`capture?${query}`, { method: "POST" });
     await refresh();
-    if (response.status === 409) say("A profile is being written; one at a time.");
-    else if (!response.ok) say(`No profile: the server says ${response.status}.`);
+    if (response.status === 409) say("Another profile is being written.");
+    else if (!response.ok) say(`No profile: the server answers with status ${response.status}.`);
   } catch (error) {
     say(`No profile: ${error.message}.`);
   }
   if (button) button.disabled = false;
 }
 
-// ---- rows that stay ----
+// ---- rows that keep their places ----
 
-/** Bodies whose rows somebody has just had sorted: they move, whatever the pointer is over. */
+/** Table bodies that the user has just sorted: their rows move even under the pointer. */
 const reorder = new Set();
 
 /**
- * Puts `rows` into a table's body. Elements are kept by key, so focus and pointer stay where they are; while the pointer is
- * over the body, or the keyboard in it, rows keep their places and only their cells change.
+ * Puts `rows` into a table's body. Elements are kept by key, so the focus is not lost. While the
+ * pointer is over the body, or the focus in it, rows keep their places and only their cells change.
  */
 function fill(body, rows) {
   const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
@@ -145,7 +146,7 @@ function fill(body, rows) {
   old.forEach((element) => element.remove());
 }
 
-/** Members directly below their groups, also while rows are held. */
+/** Moves members directly below their groups, also while rows keep their places. */
 function keepTogether(rows) {
   const members = Map.groupBy ? Map.groupBy(rows.filter((row) => row.under), (row) => row.under) : new Map();
   return rows.filter((row) => !row.under).flatMap((row) => [row, ...(members.get(row.key) ?? [])]);
@@ -164,7 +165,7 @@ function cells(element, wanted) {
   });
 }
 
-/** A cell that is a button, which is kept: it may have the focus. */
+/** Fills a cell with a button. An existing button is kept, because it may have the focus. */
 function button(td, { text, className, expanded, label, press }) {
   let element = td.firstElementChild;
   if (!element) {
@@ -179,7 +180,7 @@ function button(td, { text, className, expanded, label, press }) {
   if (label) element.setAttribute("aria-label", label);
 }
 
-// ---- what is shown ----
+// ---- parts of the page ----
 
 function show({ session, groups, processes, counters, alerts, profiles }) {
   by("summary").textContent =
@@ -349,8 +350,9 @@ function showProfiles(profiles) {
     if (profile.state === "writing") return [title, make("span", { class: "count" }, "being written…")];
     if (profile.state === "failed") return [title, make("span", { class: "bad" }, profile.error ?? "failed")];
     const path = `profiles/${encodeURIComponent(profile.name)}`;
-    const whole = new URL(profile.link, location.href).href; // has a secret of its own: the page's is nobody's business
-    const viewer = `https://profiler.firefox.com/from-url/${encodeURIComponent(whole)}/`;
+    // This path has its own secret, so that the viewer does not learn the page's.
+    const shared = new URL(profile.link, location.href).href;
+    const viewer = `https://profiler.firefox.com/from-url/${encodeURIComponent(shared)}/`;
     return [
       title,
       make("a", { href: viewer, target: "_blank", rel: "noreferrer noopener" }, "open in the Firefox Profiler"),
@@ -375,7 +377,7 @@ function list(element, items, keyOf, children) {
 const MARKERS = 200;
 const LETTERS = 2000;
 function showMarkers({ number, rows, left_out, running, running_left_out, dropped, missed }) {
-  if (number < lastMarker) [shownMarkers, leftOut] = [[], 0]; // nobody had watched for a while
+  if (number < lastMarker) [shownMarkers, leftOut] = [[], 0]; // the numbers started again
   lastMarker = number;
   leftOut += left_out;
   shownMarkers = [...rows.map(brief), ...shownMarkers].slice(0, MARKERS);
@@ -394,7 +396,7 @@ function showMarkers({ number, rows, left_out, running, running_left_out, droppe
   const notes = [`The latest ${shownMarkers.length}.`];
   if (dropped + leftOut) notes.push(`${whole(dropped + leftOut)} were too many, or too large, to be shown.`);
   if (running_left_out) notes.push(`${whole(running_left_out)} more are running.`);
-  if (missed) notes.push(`${whole(missed)} were gone before they could be read.`);
+  if (missed) notes.push(`${whole(missed)} were evicted before they could be read.`);
   by("markers-note").textContent = notes.join(" ");
 }
 
@@ -403,7 +405,7 @@ function took(row) {
   return row.end === null ? (row.unfinished ? "unfinished" : "running") : time(row.end - row.start);
 }
 
-/** What is kept of a marker: it may say very much. */
+/** The part of a marker that is kept: its details may be very long. */
 function brief({ number, span, start, end, shape, unfinished, name, category, process, process_name, thread, thread_name, ...row }) {
   const said = details(row).slice(0, LETTERS);
   return { number, span, start, end, shape, unfinished, name, category, process, process_name, thread, thread_name, said };
@@ -414,7 +416,7 @@ function details(row) {
   return [...fields, ...row.details.map((detail) => `${detail.name}: ${detail.value}`)].join(" · ");
 }
 
-/** Says in the head which column is sorted by. */
+/** Marks the sorted column in the table's head. */
 function mark(table, attribute, column, order) {
   for (const button of table.tHead.querySelectorAll("button")) {
     const th = button.closest("th");
@@ -423,7 +425,7 @@ function mark(table, attribute, column, order) {
   }
 }
 
-// ---- what can be pressed ----
+// ---- controls ----
 
 function sortable(table, attribute, column, order, texts) {
   table.tHead.addEventListener("click", (event) => {

@@ -1,29 +1,30 @@
-//! Spans that were evicted before they ended. They are counted then, so their ends are not counted again.
+//! Spans that were evicted before they ended. They are counted at eviction, so their ends must not
+//! be counted again.
 //!
-//! Held by [`super::Spans`]. The latest [`MOST`] are remembered, at about 64 bytes each; the end of an
-//! older one counts as an end without a start. Spans without a number are identified by a hash of
-//! their name and text; a collision within one thread makes a count wrong by one.
+//! Owned by [`super::Spans`]. The latest [`MOST`] are remembered, at about 64 bytes each; the end
+//! of an older one counts as an end without a start. Spans without a number are identified by a
+//! hash of their name and text; a collision within one thread makes a count wrong by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::ids::ThreadId;
 
-/// Spans that are remembered.
+/// Limit on the remembered spans of one process.
 pub(super) const MOST: usize = 16 * 1024;
 
-/// By what an end finds its span.
+/// Identifies an evicted span: by its number, or by its thread and the hash of its name and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Numbered(u64),
     Named(ThreadId, u64),
 }
 
-/// See the [module](self).
+/// The latest evicted spans whose end was not read yet.
 #[derive(Debug, Default)]
 pub(super) struct EvictedSpans {
     hasher: RandomState,
-    /// By key, then in the order in which they were given up.
+    /// By key, then in the order of eviction.
     known: BTreeSet<(Key, u64)>,
     by_age: BTreeMap<u64, Key>,
     next: u64,
@@ -38,12 +39,13 @@ impl EvictedSpans {
         self.add(self.named(thread, name, label));
     }
 
-    /// The end of one with this number is here; whether it is remembered.
+    /// Removes the span with this number. Returns whether it was remembered.
     pub(super) fn end_numbered(&mut self, id: u64) -> bool {
         self.take(Key::Numbered(id))
     }
 
-    /// The same for one without.
+    /// Removes the latest unnumbered span of this name and text. Returns whether one was
+    /// remembered.
     pub(super) fn end_named(&mut self, thread: ThreadId, name: &str, label: Option<&str>) -> bool {
         !self.by_age.is_empty() && self.take(self.named(thread, name, label))
     }
@@ -52,9 +54,10 @@ impl EvictedSpans {
         self.latest(Key::Numbered(id)).is_some()
     }
 
-    /// Forgets the spans without a number of a thread that has exited.
+    /// Removes the unnumbered spans of an exited thread.
     pub(super) fn forget_thread(&mut self, thread: ThreadId) {
-        let (first, last) = ((Key::Named(thread, 0), 0), (Key::Named(thread, u64::MAX), u64::MAX));
+        let first = (Key::Named(thread, 0), 0);
+        let last = (Key::Named(thread, u64::MAX), u64::MAX);
         for (key, age) in self.known.range(first..=last).copied().collect::<Vec<_>>() {
             self.remove(key, age);
         }
@@ -76,7 +79,10 @@ impl EvictedSpans {
     }
 
     fn latest(&self, key: Key) -> Option<u64> {
-        self.known.range((key, 0)..=(key, u64::MAX)).next_back().map(|(_, age)| *age)
+        self.known
+            .range((key, 0)..=(key, u64::MAX))
+            .next_back()
+            .map(|(_, age)| *age)
     }
 
     fn take(&mut self, key: Key) -> bool {

@@ -1,4 +1,4 @@
-//! Pairing, against the rules and against a naive model.
+//! Tests of pairing: its rules one by one, and a comparison with a naive model.
 
 use profiler_core::ids::ProcessId;
 use proptest::prelude::*;
@@ -7,9 +7,15 @@ use super::super::event::{Origin, Shape};
 use super::*;
 
 fn span(thread: u64, name: &str, start: u64) -> OpenSpan {
-    let (process, thread) = (ProcessId::new(1), ThreadId::new(thread));
+    let process = ProcessId::new(1);
+    let thread = ThreadId::new(thread);
     let marker = ObservedMarker {
-        origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+        origin: Origin {
+            process,
+            process_name: "p".into(),
+            thread,
+            thread_name: "t".into(),
+        },
         name: name.into(),
         category: "Other".into(),
         shape: Shape::Span,
@@ -24,18 +30,30 @@ fn span(thread: u64, name: &str, start: u64) -> OpenSpan {
         details: Vec::new(),
         cut: false,
     };
-    OpenSpan { marker, start: Timestamp::from_raw(start), id: None, label: None, group: None }
+    OpenSpan {
+        marker,
+        start: Timestamp::from_raw(start),
+        id: None,
+        label: None,
+        group: None,
+    }
 }
 
 fn labelled(thread: u64, name: &str, label: &str, start: u64) -> OpenSpan {
-    OpenSpan { label: Some(label.to_owned()), ..span(thread, name, start) }
+    OpenSpan {
+        label: Some(label.to_owned()),
+        ..span(thread, name, start)
+    }
 }
 
 fn numbered(thread: u64, id: u64, start: u64) -> OpenSpan {
-    OpenSpan { id: Some(id), ..span(thread, "s", start) }
+    OpenSpan {
+        id: Some(id),
+        ..span(thread, "s", start)
+    }
 }
 
-/// Starts it as the next one.
+/// Starts `span`, with `number`.
 fn start(spans: &mut Spans, number: u64, span: OpenSpan) {
     assert!(spans.start(SpanNumber(number), span).is_none());
 }
@@ -47,7 +65,7 @@ fn began(span: Option<OpenSpan>) -> Option<u64> {
 const T: ThreadId = ThreadId::new(1);
 
 #[test]
-fn t3_nested_spans_of_one_name_pair_from_the_inside_and_texts_keep_timers_apart() {
+fn t3_nested_spans_of_one_name_pair_innermost_first_and_only_with_equal_texts() {
     let mut spans = Spans::default();
     start(&mut spans, 1, span(1, "load", 10));
     start(&mut spans, 2, span(1, "load", 20));
@@ -62,25 +80,31 @@ fn t3_nested_spans_of_one_name_pair_from_the_inside_and_texts_keep_timers_apart(
 }
 
 #[test]
-fn t5_an_end_never_takes_a_start_of_another_thread_by_its_name() {
+fn t5_an_end_by_name_never_pairs_with_a_start_of_another_thread() {
     let mut spans = Spans::default();
     start(&mut spans, 1, span(2, "load", 10));
     assert!(spans.end_named(T, "load", None).is_none());
-    assert_eq!(began(spans.end_named(ThreadId::new(2), "load", None)), Some(10));
+    assert_eq!(
+        began(spans.end_named(ThreadId::new(2), "load", None)),
+        Some(10)
+    );
 }
 
 #[test]
-fn t3_a_number_pairs_whatever_the_order_of_names_and_threads() {
+fn t3_numbered_spans_pair_by_their_number_in_any_order() {
     let mut spans = Spans::default();
     start(&mut spans, 1, numbered(1, 100, 10));
     start(&mut spans, 2, numbered(1, 101, 20));
-    assert!(spans.end_named(T, "s", None).is_none(), "an end without a number is not its end");
+    assert!(
+        spans.end_named(T, "s", None).is_none(),
+        "an end without a number does not end a numbered span"
+    );
     assert_eq!(began(spans.end_numbered(100, Timestamp::ZERO, 1)), Some(10));
     assert_eq!(began(spans.end_numbered(101, Timestamp::ZERO, 1)), Some(20));
 }
 
 #[test]
-fn t5_an_end_that_is_read_before_its_start_waits_for_it_one_pass_more() {
+fn t5_an_end_read_before_its_start_is_kept_for_one_more_pass() {
     let mut spans = Spans::default();
     let end = Timestamp::from_raw(99);
     assert!(spans.end_numbered(7, end, 1).is_none());
@@ -94,106 +118,181 @@ fn t5_an_end_that_is_read_before_its_start_waits_for_it_one_pass_more() {
 }
 
 #[test]
-fn what_is_said_of_a_span_is_kept_with_it_up_to_a_bound() {
+fn the_details_of_a_span_are_limited_in_number() {
     let mut spans = Spans::default();
     start(&mut spans, 1, numbered(1, 7, 10));
     for _ in 0..100 {
-        spans.detail(7, Detail { name: "rectangle".into(), value: "0 0 10 10".to_owned() });
+        spans.detail(
+            7,
+            Detail {
+                name: "rectangle".into(),
+                value: "0 0 10 10".to_owned(),
+            },
+        );
     }
     let span = spans.end_numbered(7, Timestamp::ZERO, 1).unwrap();
-    assert_eq!((span.marker.details.len(), span.marker.cut), (MOST_DETAILS, true));
+    assert_eq!(
+        (span.marker.details.len(), span.marker.cut),
+        (MOST_DETAILS, true)
+    );
 }
 
 #[test]
-fn a_process_that_ends_nothing_is_kept_within_bounds() {
+fn open_spans_and_early_ends_are_limited_in_number() {
     let mut spans = Spans::default();
     for number in 0..5_000 {
-        assert!(spans.start(SpanNumber(number), numbered(1, number, number)).is_none());
-        assert!(spans.end_numbered(1_000_000 + number, Timestamp::ZERO, 1).is_none());
+        assert!(
+            spans
+                .start(SpanNumber(number), numbered(1, number, number))
+                .is_none()
+        );
+        assert!(
+            spans
+                .end_numbered(1_000_000 + number, Timestamp::ZERO, 1)
+                .is_none()
+        );
     }
     assert_eq!(spans.open().count(), MOST_OPEN);
     assert_eq!(spans.early.len(), MOST_EARLY);
     assert_eq!(spans.take_all().len(), MOST_OPEN);
-    assert_eq!((spans.open().count(), spans.by_id.len(), spans.by_thread.len()), (0, 0, 0));
+    assert_eq!(
+        (
+            spans.open().count(),
+            spans.by_id.len(),
+            spans.by_thread.len()
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
-fn spans_that_nobody_ends_make_room_for_those_that_are_ended() {
+fn new_spans_evict_the_oldest_open_spans() {
     let mut spans = Spans::default();
     (0..5_000).for_each(|number| start(&mut spans, number, span(1, "leaked", number)));
     start(&mut spans, 5_000, span(1, "load", 77));
     start(&mut spans, 5_001, numbered(2, 9, 78));
     assert_eq!(began(spans.end_named(T, "load", None)), Some(77));
     assert_eq!(began(spans.end_numbered(9, Timestamp::ZERO, 1)), Some(78));
-    assert_eq!(began(spans.end_named(T, "leaked", None)), Some(4_999), "the latest of them");
+    assert_eq!(
+        began(spans.end_named(T, "leaked", None)),
+        Some(4_999),
+        "the latest leaked span is still open"
+    );
     assert_eq!(spans.orphans(), 5_002 - MOST_OPEN as u64);
 }
 
 #[test]
-fn a_span_that_made_room_is_counted_once_also_if_it_ends_later() {
-    let (most, mut spans) = (MOST_OPEN as u64, Spans::default());
+fn an_evicted_span_counts_once_also_if_it_ends_later() {
+    let most = MOST_OPEN as u64;
+    let mut spans = Spans::default();
     (0..most).for_each(|id| start(&mut spans, id, numbered(1, id, id)));
     (most..2 * most).for_each(|id| start(&mut spans, id, labelled(1, "load", "a", id)));
     (2 * most..3 * most).for_each(|id| start(&mut spans, id, numbered(1, id, id)));
     assert_eq!(spans.orphans(), 2 * most);
-    spans.detail(0, Detail { name: "late".into(), value: String::new() });
+    spans.detail(
+        0,
+        Detail {
+            name: "late".into(),
+            value: String::new(),
+        },
+    );
     for id in 0..most {
         assert!(spans.end_numbered(id, Timestamp::ZERO, 1).is_none());
         assert!(spans.end_named(T, "load", Some("a")).is_none());
     }
-    assert_eq!(spans.early.len(), 0, "their starts are not waited for");
+    assert_eq!(
+        spans.early.len(),
+        0,
+        "ends of evicted spans do not wait for a start"
+    );
     spans.end_pass(1);
     spans.end_pass(2);
-    assert_eq!(spans.orphans(), 2 * most, "each of them once");
+    assert_eq!(spans.orphans(), 2 * most, "each evicted span counts once");
     assert!(spans.end_named(T, "load", Some("a")).is_none());
     assert!(spans.end_numbered(0, Timestamp::ZERO, 2).is_none());
     spans.end_pass(3);
-    assert_eq!(spans.orphans(), 2 * most + 2, "one end more is without a start");
+    assert_eq!(
+        spans.orphans(),
+        2 * most + 2,
+        "both further ends have no start"
+    );
     assert!(spans.end_numbered(2 * most, Timestamp::ZERO, 3).is_some());
 }
 
 #[test]
-fn ends_of_spans_that_made_room_are_told_apart_by_thread_and_remembered_within_bounds() {
+fn evicted_spans_are_remembered_per_thread_and_limited_in_number() {
     let mut spans = Spans::default();
     let late = |spans: &mut Spans, thread| {
         let before = spans.orphans();
-        assert!(spans.end_named(ThreadId::new(thread), "load", None).is_none());
+        assert!(
+            spans
+                .end_named(ThreadId::new(thread), "load", None)
+                .is_none()
+        );
         spans.orphans() - before
     };
     (0..3).for_each(|number| start(&mut spans, number, span(number, "load", number)));
     let mut next = 3_u64;
-    let mut push_out = |spans: &mut Spans, count: usize| {
+    let mut evict = |spans: &mut Spans, count: usize| {
         (0..count).for_each(|_| {
             start(spans, next, numbered(9, next, next));
             next += 1;
         });
     };
-    push_out(&mut spans, MOST_OPEN);
+    evict(&mut spans, MOST_OPEN);
     spans.forget_thread(ThreadId::new(2));
-    assert_eq!([late(&mut spans, 0), late(&mut spans, 0), late(&mut spans, 2)], [0, 1, 1]);
-    push_out(&mut spans, evicted::MOST);
-    assert_eq!(late(&mut spans, 1), 1, "too long ago");
+    assert_eq!(
+        [
+            late(&mut spans, 0),
+            late(&mut spans, 0),
+            late(&mut spans, 2)
+        ],
+        [0, 1, 1]
+    );
+    evict(&mut spans, evicted::MOST);
+    assert_eq!(
+        late(&mut spans, 1),
+        1,
+        "the eviction is no longer remembered"
+    );
 }
 
 #[test]
-fn what_is_said_of_open_spans_is_bounded_in_bytes() {
+fn open_spans_and_their_details_are_limited_in_bytes() {
     let mut spans = Spans::default();
-    let much = |id: u64| {
+    let large_span = |id: u64| {
         let mut span = numbered(1, id, id);
         span.marker.name = "n".repeat(1_000).as_str().into();
         span
     };
     for id in 0..1_000 {
-        start(&mut spans, id, much(id));
+        start(&mut spans, id, large_span(id));
         for _ in 0..MOST_DETAILS {
-            spans.detail(id, Detail { name: "d".into(), value: "v".repeat(16 << 10) });
+            spans.detail(
+                id,
+                Detail {
+                    name: "d".into(),
+                    value: "v".repeat(16 << 10),
+                },
+            );
         }
     }
     let weigh = |spans: &Spans| spans.open().map(|(_, span)| span.weight()).sum::<usize>();
-    assert!(weigh(&spans) <= MOST_BYTES && spans.bytes == weigh(&spans), "{}", weigh(&spans));
-    assert!(spans.open().any(|(_, span)| span.marker.cut), "there is no room for all that was said");
+    assert!(
+        weigh(&spans) <= MOST_BYTES && spans.bytes == weigh(&spans),
+        "{}",
+        weigh(&spans)
+    );
+    assert!(
+        spans.open().any(|(_, span)| span.marker.cut),
+        "some details do not fit"
+    );
     assert!(spans.end_numbered(999, Timestamp::ZERO, 1).is_some());
-    assert_eq!(spans.bytes, weigh(&spans), "what it took is free again");
+    assert_eq!(
+        spans.bytes,
+        weigh(&spans),
+        "the bytes of an ended span are free again"
+    );
     spans.take_all();
     assert_eq!(spans.bytes, 0);
 }
@@ -201,8 +300,17 @@ fn what_is_said_of_open_spans_is_bounded_in_bytes() {
 #[test]
 fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends() {
     let mut spans = Spans::default();
-    let groups = |spans: &Spans| spans.groups(T).iter().map(|group| group.to_string()).collect::<Vec<_>>();
-    let grouped = |id: u64, group: &str| OpenSpan { group: Some(group.into()), ..numbered(1, id, id) };
+    let groups = |spans: &Spans| {
+        spans
+            .groups(T)
+            .iter()
+            .map(|group| group.to_string())
+            .collect::<Vec<_>>()
+    };
+    let grouped = |id: u64, group: &str| OpenSpan {
+        group: Some(group.into()),
+        ..numbered(1, id, id)
+    };
     for (id, group) in [(1, "b"), (2, "a"), (3, "b")] {
         start(&mut spans, id, grouped(id, group));
     }
@@ -213,17 +321,23 @@ fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends
     assert_eq!(groups(&spans), ["a"]);
     spans.end_numbered(2, Timestamp::ZERO, 1);
     assert!(
-        spans.groups(T).is_empty() && spans.groups(ThreadId::new(2)).is_empty() && spans.by_thread.is_empty()
+        spans.groups(T).is_empty()
+            && spans.groups(ThreadId::new(2)).is_empty()
+            && spans.by_thread.is_empty()
     );
     (10..500).for_each(|id| start(&mut spans, id, grouped(id, &format!("group {id}"))));
     assert_eq!(spans.groups(T).len(), MOST_GROUPS);
 }
 
 #[test]
-fn threads_are_those_that_alone_can_end_what_they_left_open() {
+fn threads_lists_the_threads_with_unnumbered_open_spans() {
     let mut spans = Spans::default();
     start(&mut spans, 1, numbered(1, 1, 1));
-    assert_eq!(spans.threads().count(), 0, "any thread may end that");
+    assert_eq!(
+        spans.threads().count(),
+        0,
+        "any thread may end a numbered span"
+    );
     start(&mut spans, 2, span(2, "load", 2));
     assert_eq!(spans.threads().collect::<Vec<_>>(), [ThreadId::new(2)]);
     spans.forget_thread(ThreadId::new(2));
@@ -231,13 +345,17 @@ fn threads_are_those_that_alone_can_end_what_they_left_open() {
 }
 
 #[test]
-fn another_thread_of_the_same_number_does_not_end_what_the_one_before_left_open() {
+fn forgetting_a_thread_drops_only_its_unnumbered_open_spans() {
     let mut spans = Spans::default();
     start(&mut spans, 1, span(1, "load", 10));
     start(&mut spans, 2, numbered(1, 5, 20));
     spans.forget_thread(T);
     assert!(spans.end_named(T, "load", None).is_none());
-    assert_eq!(began(spans.end_numbered(5, Timestamp::ZERO, 1)), Some(20), "any thread may end that");
+    assert_eq!(
+        began(spans.end_numbered(5, Timestamp::ZERO, 1)),
+        Some(20),
+        "any thread may end a numbered span"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -247,10 +365,10 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let what = || (1_u64..4, 0_usize..2, prop::option::of(0_usize..2));
+    let key = || (1_u64..4, 0_usize..2, prop::option::of(0_usize..2));
     let step = prop_oneof![
-        what().prop_map(|(thread, name, label)| Step::Start(thread, name, label)),
-        what().prop_map(|(thread, name, label)| Step::End(thread, name, label)),
+        key().prop_map(|(thread, name, label)| Step::Start(thread, name, label)),
+        key().prop_map(|(thread, name, label)| Step::End(thread, name, label)),
     ];
     prop::collection::vec(step, 0..80)
 }
@@ -258,10 +376,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// The model keeps one list of all starts and searches it from the back.
     #[test]
-    fn t3_pairs_are_those_of_a_list_that_is_searched_from_the_back(steps in steps()) {
-        let (names, labels) = (["a", "b"], ["x", "y"]);
+    fn t3_pairing_by_name_agrees_with_a_list_searched_from_the_back(steps in steps()) {
+        let names = ["a", "b"];
+        let labels = ["x", "y"];
         let mut model: Vec<(u64, usize, Option<usize>, u64)> = Vec::new();
-        let (mut spans, mut orphans) = (Spans::default(), 0);
+        let mut spans = Spans::default();
+        let mut orphans = 0;
         for (at, step) in steps.into_iter().enumerate() {
             let at = at as u64;
             match step {

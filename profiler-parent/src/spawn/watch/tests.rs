@@ -1,4 +1,4 @@
-//! The watcher's rules, with processes that really end.
+//! Tests of the exit watcher with real processes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -9,21 +9,30 @@ use super::*;
 
 type Exits = Receiver<(u32, Option<ExitStatus>)>;
 
-/// Longer than anything here takes; only a failing test waits so long.
+/// Longer than any step of these tests takes; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn watcher() -> (ExitWatcher<u32>, Exits) {
-    let (told, exits) = unbounded();
-    let watcher = ExitWatcher::start(move |key, status| told.send((key, status)).unwrap()).unwrap();
+    let (reports, exits) = unbounded();
+    let watcher =
+        ExitWatcher::start(move |key, status| reports.send((key, status)).unwrap()).unwrap();
     (watcher, exits)
 }
 
 fn shell(script: &str) -> Child {
-    Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::null()).spawn().unwrap()
+    Command::new("/bin/sh")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 fn sleeper() -> Child {
-    Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap()
+    Command::new("sleep")
+        .arg("1000")
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 fn state_of(pid: u32) -> Option<char> {
@@ -32,7 +41,7 @@ fn state_of(pid: u32) -> Option<char> {
 }
 
 #[test]
-fn an_exit_is_told_with_its_status() {
+fn an_exit_is_reported_with_its_status() {
     let (watcher, exits) = watcher();
     watcher.watch(7, shell("exit 3")).unwrap();
     let (key, status) = exits.recv_timeout(PATIENCE).unwrap();
@@ -40,7 +49,7 @@ fn an_exit_is_told_with_its_status() {
 }
 
 #[test]
-fn a_killed_child_is_told_with_its_signal_and_leaves_no_zombie() {
+fn a_killed_child_is_reported_with_its_signal_and_leaves_no_zombie() {
     let (watcher, exits) = watcher();
     let child = sleeper();
     let pid = child.id();
@@ -53,32 +62,44 @@ fn a_killed_child_is_told_with_its_signal_and_leaves_no_zombie() {
 }
 
 #[test]
-fn a_child_that_ended_before_it_was_watched_is_told() {
+fn a_child_that_ended_before_it_was_watched_is_reported() {
     let (watcher, exits) = watcher();
-    let mut child = Command::new("/bin/sh").args(["-c", "exit 4"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "exit 4"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut end = child.stdout.take().unwrap();
     std::io::copy(&mut end, &mut std::io::sink()).unwrap(); // until it has ended
     watcher.watch(1, child).unwrap();
-    assert_eq!(exits.recv_timeout(PATIENCE).unwrap().1.unwrap().code(), Some(4));
+    assert_eq!(
+        exits.recv_timeout(PATIENCE).unwrap().1.unwrap().code(),
+        Some(4)
+    );
 }
 
 #[test]
-fn many_children_are_told_once_each() {
+fn many_children_are_reported_once_each() {
     let (watcher, exits) = watcher();
     for key in 0..30 {
         watcher.watch(key, shell(&format!("exit {key}"))).unwrap();
     }
-    let mut told: Vec<_> = (0..30).map(|_| exits.recv_timeout(PATIENCE).unwrap()).collect();
-    told.sort_by_key(|(key, _)| *key);
-    for (expected, (key, status)) in (0..30).zip(told) {
-        assert_eq!((key, status.unwrap().code()), (expected, Some(i32::try_from(expected).unwrap())));
+    let mut reports: Vec<_> = (0..30)
+        .map(|_| exits.recv_timeout(PATIENCE).unwrap())
+        .collect();
+    reports.sort_by_key(|(key, _)| *key);
+    for (expected, (key, status)) in (0..30).zip(reports) {
+        assert_eq!(
+            (key, status.unwrap().code()),
+            (expected, Some(i32::try_from(expected).unwrap()))
+        );
     }
     drop(watcher);
     assert!(exits.try_recv().is_err());
 }
 
 #[test]
-fn a_key_is_watched_once_and_the_child_comes_back() {
+fn a_duplicate_key_is_refused_and_the_child_is_returned() {
     let (watcher, _exits) = watcher();
     watcher.watch(1, sleeper()).unwrap();
     let WatchError { mut child, error } = watcher.watch(1, sleeper()).unwrap_err();
@@ -93,7 +114,7 @@ fn a_key_is_watched_once_and_the_child_comes_back() {
 }
 
 #[test]
-fn stopping_gives_running_children_back_alive() {
+fn running_children_are_returned_alive_after_a_stop() {
     let (watcher, exits) = watcher();
     watcher.watch(5, sleeper()).unwrap();
     watcher.stop();
@@ -102,7 +123,10 @@ fn stopping_gives_running_children_back_alive() {
     assert_eq!((key, child.try_wait().unwrap()), (5, None));
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    assert!(exits.recv().is_err(), "the thread has ended and dropped its callback");
+    assert!(
+        exits.recv().is_err(),
+        "the thread has ended and dropped its callback"
+    );
 }
 
 #[test]
@@ -113,7 +137,7 @@ fn a_stopped_watcher_kills_the_children_that_it_still_has() {
     assert!(watcher.kill(&5).unwrap());
     let (_, mut child) = watcher.take_children().pop().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    assert!(!watcher.kill(&5).unwrap(), "taken");
+    assert!(!watcher.kill(&5).unwrap(), "the child was taken");
 }
 
 #[test]
@@ -127,7 +151,7 @@ fn a_child_that_is_not_watched_is_not_killed() {
 
 #[test]
 fn the_callback_may_call_the_watcher_and_may_panic() {
-    let (told, exits) = unbounded();
+    let (reports, exits) = unbounded();
     let shared: Arc<Mutex<Option<ExitWatcher<u32>>>> = Arc::default();
     let inner = Arc::clone(&shared);
     let watcher = ExitWatcher::start(move |key, _| {
@@ -137,22 +161,28 @@ fn the_callback_may_call_the_watcher_and_may_panic() {
             drop(watcher);
             panic!("the callback's own fault");
         }
-        told.send(key).unwrap();
+        reports.send(key).unwrap();
     });
     *shared.lock().unwrap() = Some(watcher.unwrap());
-    shared.lock().unwrap().as_ref().unwrap().watch(1, shell("exit 0")).unwrap();
+    shared
+        .lock()
+        .unwrap()
+        .as_ref()
+        .unwrap()
+        .watch(1, shell("exit 0"))
+        .unwrap();
     assert_eq!(exits.recv_timeout(PATIENCE), Ok(2));
     drop(shared.lock().unwrap().take());
 }
 
 #[test]
-fn an_exit_status_taken_by_the_host_is_told_as_unknown() {
+fn an_exit_status_taken_by_the_host_is_reported_as_unknown() {
     let (watcher, exits) = watcher();
     let child = sleeper();
     let pid = rustix::process::Pid::from_child(&child);
     watcher.watch(1, child).unwrap();
-    // The host reaps it first: as `waitpid(-1)` in a SIGCHLD handler does. Whoever is faster,
-    // the exit is told once.
+    // The host reaps it first, as `waitpid(-1)` in a SIGCHLD handler does. In either order the exit
+    // is reported once.
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let taken = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).is_ok();
     let (_, status) = exits.recv_timeout(PATIENCE).unwrap();
@@ -161,13 +191,15 @@ fn an_exit_status_taken_by_the_host_is_told_as_unknown() {
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[test]
-fn nothing_is_left_of_a_dropped_watcher() {
-    // Descriptors of this kind belong to watchers alone; other tests have some, too, so this
-    // looks only at what one watcher adds over many rounds.
+fn a_dropped_watcher_leaves_no_descriptors() {
+    // Only watchers use descriptors of this kind; other tests have some, too. So this counts only
+    // what one watcher adds over many rounds.
     let own = || {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
         let links = links.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-        links.filter(|link| link.to_string_lossy().contains("anon_inode")).count()
+        links
+            .filter(|link| link.to_string_lossy().contains("anon_inode"))
+            .count()
     };
     let before = own();
     for _ in 0..100 {

@@ -1,16 +1,18 @@
 //! Linux: one thread that receives what all children send.
 //!
 //! ```text
-//! spawn ── add_child ─────────────┐                       ┌── Connected, Message, Closed ──▶ supervisor
-//!                                 ├─▶ requests, wake ─▶ thread
-//! supervisor ── slot released ────┘                       └── waits for all sockets (ReadySet)
+//! spawn ── add_child ─────────┐                       ┌── Connected, Message, Closed ──▶ supervisor
+//!                             ├─▶ requests, wake ─▶ thread
+//! supervisor ── slot released ┘                       └── waits for all sockets (ReadySet)
 //! ```
 //!
-//! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued. While
-//! `IN_FLIGHT` messages of a child wait for the supervisor, the set does not contain the child's socket.
+//! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued.
+//! While `IN_FLIGHT` messages of a child wait for the supervisor, the set does not contain the
+//! child's socket.
 //!
-//! The program may close any descriptor. `epoll` removes a closed socket without an event. Therefore the thread
-//! checks all sockets once a second. If the program has closed the set, the thread creates a new one.
+//! The program may close any descriptor. `epoll` removes a closed socket without an event.
+//! Therefore the thread checks all sockets once a second. If the program has closed the set, the
+//! thread creates a new one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -65,10 +67,13 @@ impl ChildReceivers {
     /// Starts the thread. It sends all events to `events`.
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
+    /// When the system refuses a thread or descriptor.
     pub(crate) fn start(events: Sender<SupervisorEvent>) -> io::Result<Self> {
         let set = Mutex::new(Arc::new(ReadySet::new()?));
-        let mailbox = Arc::new(Mailbox { set, requests: Mutex::default() });
+        let mailbox = Arc::new(Mailbox {
+            set,
+            requests: Mutex::default(),
+        });
         let receiver = ReceiveThread {
             mailbox: Arc::clone(&mailbox),
             events,
@@ -90,8 +95,8 @@ impl ChildReceivers {
         Ok(())
     }
 
-    /// Ends the thread, and with it all channels that have not ended. Does not wait for what they leave to be closed,
-    /// and at most [`STOP_PATIENCE`] for the thread.
+    /// Ends the thread, and with it all open channels. Waits at most [`STOP_PATIENCE`] for the
+    /// thread, and does not wait until the channels' resources are closed.
     pub(crate) fn stop(&self) {
         self.mailbox.ask(|requests| requests.is_stopped = true);
         let _ = self.ended.recv_timeout(STOP_PATIENCE);
@@ -118,7 +123,10 @@ impl Mailbox {
     fn take(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let is_stopped = requests.is_stopped;
-        Requests { is_stopped, ..std::mem::take(&mut *requests) }
+        Requests {
+            is_stopped,
+            ..std::mem::take(&mut *requests)
+        }
     }
 }
 
@@ -134,7 +142,10 @@ enum Stage {
     /// The child has not sent `Hello`.
     Pending(PendingChild),
     /// The child has sent `Hello`.
-    Open { receiver: Receiver<ToParent>, slots: Arc<MessageSlots> },
+    Open {
+        receiver: Receiver<ToParent>,
+        slots: Arc<MessageSlots>,
+    },
 }
 
 /// The state of the receive thread.
@@ -154,12 +165,14 @@ impl ReceiveThread {
         loop {
             let requests = self.mailbox.take();
             if requests.is_stopped {
-                self.channels.values().for_each(|channel| channel.remove_from(&set));
+                self.channels
+                    .values()
+                    .for_each(|channel| channel.remove_from(&set));
                 return drop(running);
             }
             self.apply(&set, requests);
             let Ok(ready) = set.wait(CHECK_INTERVAL) else {
-                std::thread::sleep(RETRY); // the program has closed the set, or a sandbox forbids the wait
+                std::thread::sleep(RETRY); // the set is closed, or a sandbox forbids the wait
                 set = self.working_set();
                 continue;
             };
@@ -172,7 +185,8 @@ impl ReceiveThread {
                 self.close_lost();
                 set = self.working_set();
             }
-            // An unknown number: a forked process holds a closed socket open. A new set does not contain it.
+            // An unknown number: a forked process holds a closed socket open. A new set does not
+            // contain it.
             if has_unknown {
                 set = self.new_set().unwrap_or_else(|| {
                     std::thread::sleep(RETRY); // no descriptor is left
@@ -186,7 +200,14 @@ impl ReceiveThread {
         for child in requests.added {
             let number = self.next;
             self.next = number.next();
-            self.insert(set, number, Channel { key: child.key, stage: Stage::Pending(child) });
+            self.insert(
+                set,
+                number,
+                Channel {
+                    key: child.key,
+                    stage: Stage::Pending(child),
+                },
+            );
         }
         for number in requests.unblocked {
             self.wait_for(set, number);
@@ -196,7 +217,11 @@ impl ReceiveThread {
     /// The set, or a new one if the program has closed it.
     fn working_set(&mut self) -> Arc<ReadySet> {
         let set = Arc::clone(&self.mailbox.set());
-        if set.is_ours() { set } else { self.new_set().unwrap_or(set) }
+        if set.is_ours() {
+            set
+        } else {
+            self.new_set().unwrap_or(set)
+        }
     }
 
     /// A new set with all channels.
@@ -218,11 +243,15 @@ impl ReceiveThread {
 
     /// Adds the channel's socket to the set unless all slots of the channel are in use.
     fn wait_for(&mut self, set: &ReadySet, number: ChannelNumber) {
-        let Some(channel) = self.channels.get(&number) else { return };
+        let Some(channel) = self.channels.get(&number) else {
+            return;
+        };
         if channel.is_blocked() {
             return;
         }
-        let added = channel.socket().and_then(|socket| Ok(set.add(number, socket)?));
+        let added = channel
+            .socket()
+            .and_then(|socket| Ok(set.add(number, socket)?));
         if let Err(error) = added
             && set.is_ours()
         {
@@ -232,8 +261,11 @@ impl ReceiveThread {
 
     /// Receives from a ready channel. Returns `false` if no channel has this number.
     fn receive_from(&mut self, set: &ReadySet, number: ChannelNumber) -> bool {
-        let Some(channel) = self.channels.get_mut(&number) else { return false };
-        let (key, events) = (channel.key, &self.events);
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return false;
+        };
+        let key = channel.key;
+        let events = &self.events;
         if let Stage::Open { receiver, slots } = &mut channel.stage {
             let received = catch_panic(|| receive(key, receiver, slots, events));
             if received.is_err() || slots.is_full() {
@@ -245,7 +277,11 @@ impl ReceiveThread {
             return true;
         }
         channel.remove_from(set); // before its socket is closed or changes
-        if let Some(Channel { stage: Stage::Pending(child), .. }) = self.channels.remove(&number) {
+        if let Some(Channel {
+            stage: Stage::Pending(child),
+            ..
+        }) = self.channels.remove(&number)
+        {
             match catch_panic(|| accept_hello(child, &self.mailbox, events, number)) {
                 Ok(stage) => self.insert(set, number, Channel { key, stage }),
                 Err(error) => drop(self.events.send(SupervisorEvent::Closed { key, error })),
@@ -305,9 +341,12 @@ fn now() -> Instant {
 }
 
 /// Converts a panic into an error, so that it closes only this child's channel.
-fn catch_panic<T>(receive: impl FnOnce() -> Result<T, TransportError>) -> Result<T, TransportError> {
-    catch_unwind(AssertUnwindSafe(receive))
-        .unwrap_or(Err(TransportError::PeerMisbehaved("a message that caused a panic")))
+fn catch_panic<T>(
+    receive: impl FnOnce() -> Result<T, TransportError>,
+) -> Result<T, TransportError> {
+    catch_unwind(AssertUnwindSafe(receive)).unwrap_or(Err(TransportError::PeerMisbehaved(
+        "a message that caused a panic",
+    )))
 }
 
 /// Accepts a child if its `Hello` has arrived.
@@ -317,16 +356,29 @@ fn accept_hello(
     events: &Sender<SupervisorEvent>,
     number: ChannelNumber,
 ) -> Result<Stage, TransportError> {
-    let PendingChild { key, pid, listener, token } = child;
+    let PendingChild {
+        key,
+        pid,
+        listener,
+        token,
+    } = child;
     let accepted = match listener.try_accept(&token, pid)? {
         TryAccept::Accepted(accepted) => accepted,
         TryAccept::Waiting(listener) => {
-            return Ok(Stage::Pending(PendingChild { key, pid, listener, token }));
+            return Ok(Stage::Pending(PendingChild {
+                key,
+                pid,
+                listener,
+                token,
+            }));
         }
     };
     let receiver = accepted.ends.receiver;
-    let _ =
-        events.send(SupervisorEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
+    let _ = events.send(SupervisorEvent::Connected {
+        key,
+        hello: accepted.hello,
+        sender: accepted.ends.sender,
+    });
     let mailbox = Arc::downgrade(mailbox);
     let slots = MessageSlots::new(move || {
         if let Some(mailbox) = mailbox.upgrade() {
@@ -349,10 +401,16 @@ fn receive(
         }
         match receiver.try_recv()? {
             None => break,
-            Some(ToParent::Hello(_)) => return Err(TransportError::PeerMisbehaved("a second Hello")),
+            Some(ToParent::Hello(_)) => {
+                return Err(TransportError::PeerMisbehaved("a second Hello"));
+            }
             Some(message) => {
                 let in_flight = slots.acquire();
-                let _ = events.send(SupervisorEvent::Message { key, message, in_flight });
+                let _ = events.send(SupervisorEvent::Message {
+                    key,
+                    message,
+                    in_flight,
+                });
             }
         }
     }

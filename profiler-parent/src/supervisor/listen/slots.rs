@@ -1,8 +1,8 @@
 //! Limits how many messages of one child wait for the supervisor.
 //!
-//! The receiving thread acquires a slot for each message; the supervisor releases it when it has handled the
-//! message. Invariant: if the receiving thread finds no free slot, the callback runs after the next
-//! release, in every interleaving of the two threads.
+//! The receiving thread acquires a slot for each message; the supervisor releases it when it has
+//! handled the message. Invariant: if the receiving thread finds no free slot, the callback runs
+//! after the next release, in every interleaving of the two threads.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::IN_FLIGHT;
 /// The slots of one child.
 pub(super) struct MessageSlots {
     taken: Mutex<u32>,
-    /// Called when a slot is released and all were in use.
+    /// Called when a slot is released while all are in use.
     on_available: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -21,10 +21,13 @@ pub(super) struct MessageSlots {
 pub(crate) struct InFlight(Arc<MessageSlots>);
 
 impl MessageSlots {
-    /// All slots are free. `on_available` runs on the supervisor's thread when a slot is released and all were in
-    /// use; it must not block.
+    /// Creates the slots, all free. `on_available` runs on the supervisor's thread when a slot is
+    /// released while all are in use; it must not block.
     pub(super) fn new(on_available: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::new(0), on_available: Box::new(on_available) })
+        Arc::new(Self {
+            taken: Mutex::new(0),
+            on_available: Box::new(on_available),
+        })
     }
 
     /// Takes a slot for a message. One must be free.
@@ -57,7 +60,9 @@ impl Drop for InFlight {
 
 impl fmt::Debug for MessageSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageSlots").field("taken", &self.taken).finish_non_exhaustive()
+        f.debug_struct("MessageSlots")
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,13 +75,17 @@ mod tests {
     #[test]
     fn the_callback_runs_once_when_a_slot_is_released_and_all_were_in_use() {
         let calls = Arc::new(AtomicU32::new(0));
-        let theirs = Arc::clone(&calls);
+        let counter = Arc::clone(&calls);
         let slots = MessageSlots::new(move || {
-            theirs.fetch_add(1, Ordering::Relaxed);
+            counter.fetch_add(1, Ordering::Relaxed);
         });
         let mut held: Vec<InFlight> = (1..IN_FLIGHT).map(|_| slots.acquire()).collect();
         drop(held.pop());
-        assert_eq!(calls.load(Ordering::Relaxed), 0, "a slot was free all the time");
+        assert_eq!(
+            calls.load(Ordering::Relaxed),
+            0,
+            "a slot was free all the time"
+        );
         held.extend([slots.acquire(), slots.acquire()]);
         assert!(slots.is_full());
         drop(held.pop());

@@ -27,9 +27,11 @@ impl ChildReceivers {
     /// Starts to receive from a child.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system refuses a thread.
     pub(crate) fn add_child(&self, child: PendingChild) -> io::Result<()> {
-        let (events, abandon, key) = (self.events.clone(), child.listener.abandon_handle(), child.key);
+        let events = self.events.clone();
+        let abandon = child.listener.cancel_handle();
+        let key = child.key;
         let thread = spawn_quiet("profiler-child", move || {
             let error = receive_until_closed(&events, child);
             let _ = events.send(SupervisorEvent::Closed { key, error });
@@ -45,19 +47,27 @@ impl ChildReceivers {
 }
 
 fn receive_until_closed(events: &Sender<SupervisorEvent>, child: PendingChild) -> TransportError {
-    let PendingChild { key, pid, listener, token } = child;
+    let PendingChild {
+        key,
+        pid,
+        listener,
+        token,
+    } = child;
     let accepted = match listener.accept(&token, pid) {
         Ok(accepted) => accepted,
         Err(error) => return error,
     };
     let mut receiver = accepted.ends.receiver;
-    let _ =
-        events.send(SupervisorEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
+    let _ = events.send(SupervisorEvent::Connected {
+        key,
+        hello: accepted.hello,
+        sender: accepted.ends.sender,
+    });
     let available = Arc::new((Mutex::new(()), Condvar::new()));
-    let theirs = Arc::clone(&available);
+    let notifier = Arc::clone(&available);
     let slots = MessageSlots::new(move || {
-        drop(theirs.0.lock().unwrap_or_else(PoisonError::into_inner));
-        theirs.1.notify_all();
+        drop(notifier.0.lock().unwrap_or_else(PoisonError::into_inner));
+        notifier.1.notify_all();
     });
     loop {
         let message = match receiver.recv() {
@@ -67,6 +77,10 @@ fn receive_until_closed(events: &Sender<SupervisorEvent>, child: PendingChild) -
         };
         let guard = available.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(available.1.wait_while(guard, |()| slots.is_full()));
-        let _ = events.send(SupervisorEvent::Message { key, message, in_flight: slots.acquire() });
+        let _ = events.send(SupervisorEvent::Message {
+            key,
+            message,
+            in_flight: slots.acquire(),
+        });
     }
 }

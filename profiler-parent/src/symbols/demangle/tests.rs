@@ -1,4 +1,4 @@
-//! Valid and hostile mangled names.
+//! Tests with valid and hostile mangled names.
 
 use std::process::Command;
 
@@ -8,7 +8,10 @@ use crate::symbols::stack::STACK;
 #[test]
 fn names_of_rust_cpp_and_c_are_readable() {
     let of = |raw: &str| readable(raw.as_bytes());
-    assert_eq!(of("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+    assert_eq!(
+        of("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
+        "core::fmt::Write::write_fmt"
+    );
     assert_eq!(of("_RNvNtCs1234_7mycrate3foo3bar"), "mycrate::foo::bar");
     assert_eq!(of("_ZN3foo3barEi"), "foo::bar(int)");
     assert_eq!(of("_ZN3foo3barEv"), "foo::bar()");
@@ -37,41 +40,76 @@ proptest::proptest! {
     }
 }
 
-/// Set in a process that demangles one name: its stack in KiB, and the name.
+/// The variable for a child process that demangles names: its stack size in KiB, and the names.
 const DEMANGLES: &str = "PROFILER_TEST_DEMANGLES";
 
 /// Nested names: the deepest accepted one of each kind, and deeper ones.
 fn nesting() -> impl Iterator<Item = String> {
     let cpp = [
-        "cvi", "dv", "tl", "il", "cl", "nw", "P", "F", "Z", "X", "DT", "sr", "Dv4_", "A_", "M", "L_Z", "1fI",
+        "cvi", "dv", "tl", "il", "cl", "nw", "P", "F", "Z", "X", "DT", "sr", "Dv4_", "A_", "M",
+        "L_Z", "1fI",
     ];
-    let frames = [("_Z1fILi0EEvDT", "fp_E"), ("_Z1fIX", "Lb0EEEvv"), ("_Z1f", "i"), ("_ZN1fI", "EEv")];
+    let frames = [
+        ("_Z1fILi0EEvDT", "fp_E"),
+        ("_Z1fIX", "Lb0EEEvv"),
+        ("_Z1f", "i"),
+        ("_ZN1fI", "EEv"),
+    ];
     let cpp = cpp.into_iter().flat_map(move |unit| {
-        let of = move |count| frames.map(|(head, tail)| format!("{head}{}{tail}", unit.repeat(count)));
+        let of =
+            move |count| frames.map(|(head, tail)| format!("{head}{}{tail}", unit.repeat(count)));
         [80, 90, 94, 400].into_iter().flat_map(of)
     });
-    let rust = ["R", "F", "INvC1a1b", "T", "NvX", "S", "Ap", "D", "NvM", "INvC1a1bIB_"]
-        .into_iter()
-        .flat_map(|unit| [450, 490, 2000].map(|count| format!("_RINvC1a1b{}p", unit.repeat(count))));
+    let rust = [
+        "R",
+        "F",
+        "INvC1a1b",
+        "T",
+        "NvX",
+        "S",
+        "Ap",
+        "D",
+        "NvM",
+        "INvC1a1bIB_",
+    ]
+    .into_iter()
+    .flat_map(|unit| [450, 490, 2000].map(|count| format!("_RINvC1a1b{}p", unit.repeat(count))));
     cpp.chain(rust)
 }
 
-/// If the variable is set, demangles that name as the child process; only the test calls this.
+/// Runs in a child process of the tests below: demangles the names in the variable, if it is set.
 #[test]
-fn a_name_is_made_readable_on_the_stack_that_the_environment_names() {
-    let Ok(wanted) = std::env::var(DEMANGLES) else { return };
+fn the_child_demangles_the_names_in_its_environment() {
+    let Ok(wanted) = std::env::var(DEMANGLES) else {
+        return;
+    };
     let (kib, names) = wanted.split_once(' ').unwrap();
-    let (stack, names) = (kib.parse::<usize>().unwrap() << 10, names.to_owned());
-    let all = move || names.split(' ').for_each(|name| drop(readable(name.as_bytes())));
-    std::thread::Builder::new().stack_size(stack).spawn(all).unwrap().join().unwrap();
+    let stack = kib.parse::<usize>().unwrap() << 10;
+    let names = names.to_owned();
+    let all = move || {
+        names
+            .split(' ')
+            .for_each(|name| drop(readable(name.as_bytes())))
+    };
+    std::thread::Builder::new()
+        .stack_size(stack)
+        .spawn(all)
+        .unwrap()
+        .join()
+        .unwrap();
 }
 
 /// Whether a process with a stack of this size survives these names.
-fn is_survived(names: &str, stack: usize) -> bool {
+fn process_survives(names: &str, stack: usize) -> bool {
     let mut process = Command::new(std::env::current_exe().unwrap());
-    let test = concat!(module_path!(), "::a_name_is_made_readable_on_the_stack_that_the_environment_names");
+    let test = concat!(
+        module_path!(),
+        "::the_child_demangles_the_names_in_its_environment"
+    );
     let test = test.split_once("::").unwrap().1;
-    process.args(["--exact", test]).env(DEMANGLES, format!("{} {names}", stack >> 10));
+    process
+        .args(["--exact", test])
+        .env(DEMANGLES, format!("{} {names}", stack >> 10));
     process.output().unwrap().status.success()
 }
 
@@ -79,32 +117,44 @@ fn is_survived(names: &str, stack: usize) -> bool {
 fn no_name_needs_more_than_an_eighth_of_the_stack_for_symbols() {
     let names: Vec<String> = nesting().collect();
     for some in names.chunks(16) {
-        assert!(is_survived(&some.join(" "), STACK / 8), "one of {some:?}");
+        assert!(
+            process_survives(&some.join(" "), STACK / 8),
+            "one of {some:?}"
+        );
     }
     let deep = format!("_Z1fILi0EEvDT{}fp_E", "cvi".repeat(90));
-    assert!(!is_survived(&deep, 64 << 10), "the test does not see an overflow");
+    assert!(
+        !process_survives(&deep, 64 << 10),
+        "the test does not detect an overflow"
+    );
 }
 
 #[test]
-fn names_that_nest_as_deep_as_programs_have_them_are_readable() {
+fn names_of_usual_depth_are_demangled() {
     let of = |depth: usize| {
         readable(format!("_Z1f{}i{}", "St6vectorI".repeat(depth), "E".repeat(depth)).as_bytes())
     };
     assert!(of(8).starts_with("f(std::vector<std::vector<"), "{}", of(8));
     let pointers = format!("_Z1f{}i", "P".repeat(80));
-    assert_eq!(readable(pointers.as_bytes()), format!("f(int{})", "*".repeat(80)));
+    assert_eq!(
+        readable(pointers.as_bytes()),
+        format!("f(int{})", "*".repeat(80))
+    );
 }
 
 #[test]
-fn names_that_nest_deeper_stay_as_they_are() {
-    for deep in [format!("_Z1fILi0EEvDT{}fp_E", "cvi".repeat(2000)), format!("_Z1f{}i", "P".repeat(2000))] {
+fn names_beyond_the_depth_limit_are_not_changed() {
+    for deep in [
+        format!("_Z1fILi0EEvDT{}fp_E", "cvi".repeat(2000)),
+        format!("_Z1f{}i", "P".repeat(2000)),
+    ] {
         let shown = readable(deep.as_bytes());
         assert!(deep.starts_with(shown.trim_end_matches('…')), "{shown}");
     }
 }
 
 #[test]
-fn a_name_of_nested_new_expressions_is_not_parsed_for_ever() {
+fn names_with_too_many_new_expressions_are_not_changed() {
     for (unit, count) in [("nw", 26), ("nw", 60), ("na", 26), ("gsnw", 26)] {
         let name = format!("_Z1fILi0EEvDT{}fp_E", unit.repeat(count));
         assert_eq!(readable(name.as_bytes()), name);

@@ -1,32 +1,34 @@
-//! One entry of a unit, as far as it is of use: where its code is, its name, where it was called from.
+//! One entry of a unit: its code ranges, its name, its call site.
 //!
 //! Used by [`super::walk`] and [`super::names`].
 
-use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Range, RangeListsOffset, UnitRef};
+use gimli::{
+    Abbreviation, Attribute, AttributeValue, EntriesRaw, Range, RangeListsOffset, UnitRef,
+};
 
 use super::sections::Slice;
 use super::work::{Stop, Work};
 
-/// What a function, an inlined function or what they refer to says of itself.
+/// The attributes of a function, of an inlined function, or of an entry that they refer to.
 #[derive(Debug, Default)]
-pub(super) struct Entry<'a> {
+pub(super) struct DwarfEntry<'a> {
     low: Option<u64>,
     high: Option<u64>,
     size: Option<u64>,
     list: Option<RangeListsOffset>,
-    /// Name as the linker knows it.
+    /// The linkage name.
     pub(super) linkage_name: Option<AttributeValue<Slice<'a>>>,
     /// Name in the source.
     pub(super) name: Option<AttributeValue<Slice<'a>>>,
-    /// The entry that says the rest.
+    /// The referenced entry with the remaining attributes.
     pub(super) origin: Option<AttributeValue<Slice<'a>>>,
-    /// File that calls it, by its number in the unit.
+    /// The file of the call, by its number in the unit.
     pub(super) call_file: Option<u64>,
-    /// Line there; 0 if unknown.
+    /// The line of the call; 0 if unknown.
     pub(super) call_line: u32,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> DwarfEntry<'a> {
     /// Reads the attributes of an entry.
     pub(super) fn read(
         entries: &mut EntriesRaw<'_, Slice<'a>>,
@@ -40,7 +42,11 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    fn note(&mut self, attribute: &Attribute<Slice<'a>>, unit: UnitRef<'_, Slice<'a>>) -> Result<(), Stop> {
+    fn note(
+        &mut self,
+        attribute: &Attribute<Slice<'a>>,
+        unit: UnitRef<'_, Slice<'a>>,
+    ) -> Result<(), Stop> {
         let value = attribute.value();
         match attribute.name() {
             gimli::DW_AT_low_pc => self.low = unit.attr_address(value)?,
@@ -49,11 +55,13 @@ impl<'a> Entry<'a> {
                 _ => self.high = unit.attr_address(value)?,
             },
             gimli::DW_AT_ranges => self.list = unit.attr_ranges_offset(value)?,
-            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => self.linkage_name = Some(value),
+            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                self.linkage_name = Some(value)
+            }
             gimli::DW_AT_name => self.name = Some(value),
             gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => self.origin = Some(value),
             gimli::DW_AT_call_file => {
-                // Before version 5 file 0 is no file.
+                // Before version 5, file 0 means no file.
                 if let AttributeValue::FileIndex(file) = value
                     && (file > 0 || unit.header.version() >= 5)
                 {
@@ -61,15 +69,17 @@ impl<'a> Entry<'a> {
                 }
             }
             gimli::DW_AT_call_line => {
-                self.call_line =
-                    attribute.udata_value().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+                self.call_line = attribute
+                    .udata_value()
+                    .and_then(|line| u32::try_from(line).ok())
+                    .unwrap_or(0);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Calls `each` with every stretch of its code; whether there is any.
+    /// Calls `each` with every range of its code. Returns whether there is any.
     pub(super) fn ranges(
         &self,
         unit: UnitRef<'_, Slice<'a>>,
@@ -86,7 +96,8 @@ impl<'a> Entry<'a> {
         };
         match (self.list, self.low, self.high, self.size) {
             (Some(list), ..) => {
-                // The second pass may skip any number of entries at once.
+                // The first pass charges for all entries, because the second one may skip any
+                // number at once.
                 let mut raw = unit.raw_ranges(list)?;
                 while raw.next()?.is_some() {
                     work.charge(1)?;
@@ -97,7 +108,10 @@ impl<'a> Entry<'a> {
                 }
             }
             (None, Some(begin), Some(end), _) => add(Range { begin, end })?,
-            (None, Some(begin), None, Some(size)) => add(Range { begin, end: begin.saturating_add(size) })?,
+            (None, Some(begin), None, Some(size)) => add(Range {
+                begin,
+                end: begin.saturating_add(size),
+            })?,
             _ => {}
         }
         Ok(any)

@@ -1,11 +1,12 @@
 //! Debug information: functions, inlined functions, files and lines of addresses.
 //!
-//! Called by [`super::module`] with all addresses of a file at once, in order. Each unit that has some of them is
-//! read once, for all of its addresses together, and forgotten; so memory is bounded by the largest unit, and
-//! the time by the size of the units that are hit. It stands on `gimli`, not on `addr2line`, which follows
-//! inlined functions by recursion (a crafted file overflows the stack, which no caller survives), keeps every unit that it
-//! has read, and does not tell where a function begins. Invariants: any bytes may stand in a file; the
-//! work is bounded by [`work`], the memory by the limits of [`units`] and [`walk`].
+//! Called by [`super::module`] with all addresses of a file at once, sorted. Each unit that
+//! contains some of them is read once, for all of its addresses together, and then dropped; so
+//! memory is bounded by the largest unit, and time by the size of the units that are hit. It uses
+//! `gimli` instead of `addr2line`, which follows inlined functions by recursion (a crafted file
+//! overflows the stack, which no caller survives), keeps every unit that it has read, and does not
+//! return the start of a function. Invariants: accepts any bytes; the work is bounded by [`work`],
+//! the memory by the limits of [`units`] and [`walk`].
 
 mod entry;
 mod lines;
@@ -24,8 +25,8 @@ pub(super) use self::sections::{PackageSections, Sections};
 pub(super) use self::split::{open_package, package_sections};
 pub(super) use self::work::Stop;
 
-use self::entry::Entry;
-use self::lines::{Files, Line};
+use self::entry::DwarfEntry;
+use self::lines::{Files, LineRow};
 use self::names::{Name, Names};
 use self::sections::Slice;
 use self::units::Units;
@@ -36,7 +37,7 @@ use super::problem::Problem;
 use super::reading::Reading;
 use super::texts::{TextId, Texts};
 
-/// So many units are tried for one address.
+/// Limit on the units that are searched for one address.
 const UNITS_PER_ADDRESS: u8 = 4;
 
 /// One function at one address.
@@ -47,31 +48,31 @@ pub(super) struct RawFrame {
     pub(super) line: u32,
 }
 
-/// What debug information has on an address.
+/// The debug information of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Located {
-    /// Innermost first; empty if it has nothing.
+    /// Innermost first; empty if nothing is known.
     pub(super) frames: Vec<RawFrame>,
-    /// The code of the function.
+    /// The code range of the function.
     pub(super) function: Option<CodeRange>,
-    /// The function's name is not the one that the linker knows, which would say more.
+    /// The function's name is not its linkage name, which would be more complete.
     pub(super) is_short_name: bool,
 }
 
-/// A file's debug information, and what belongs to it.
+/// A file's debug information, with the files that belong to it.
 #[derive(Debug)]
 pub(super) struct DebugFiles<'d> {
     pub(super) sections: &'d Sections<'d>,
     pub(super) shared: Option<&'d Sections<'d>>,
     pub(super) package: Option<&'d PackageSections<'d>>,
-    /// The file.
+    /// The file with the debug information.
     pub(super) path: &'d Path,
-    /// The file that runs.
+    /// The program that the process ran.
     pub(super) program: &'d Path,
     pub(super) options: &'d Reading,
 }
 
-/// The addresses of one file and what is known of them so far.
+/// The addresses of one file, and the results so far.
 struct Batch<'b> {
     addresses: &'b [u64],
     found: Vec<Located>,
@@ -79,7 +80,7 @@ struct Batch<'b> {
     problems: &'b mut Vec<Problem>,
 }
 
-/// Looks up `addresses`, which are in order and without repetitions.
+/// Looks up the addresses, which are sorted and distinct.
 pub(super) fn locate(
     files: &DebugFiles<'_>,
     addresses: &[u64],
@@ -96,27 +97,42 @@ pub(super) fn locate(
     }
     let units = Units::new(&dwarf, &work);
     let shared = dwarf.sup().map(|dwarf| Units::new(dwarf, &work));
-    let search = Search { files, units: &units, shared: shared.as_ref() };
-    let mut batch = Batch { addresses, found: vec![Located::default(); addresses.len()], texts, problems };
+    let search = Search {
+        files,
+        units: &units,
+        shared: shared.as_ref(),
+    };
+    let mut batch = Batch {
+        addresses,
+        found: vec![Located::default(); addresses.len()],
+        texts,
+        problems,
+    };
     if let Err(stop) = search.run(&mut batch) {
         batch.complain(files.path, stop);
     }
     if work.left_out() > 0 {
-        let (path, what) = (files.path.to_owned(), "inlined functions");
-        batch.problems.push(Problem::LeftOut { path, what, count: work.left_out() });
+        let path = files.path.to_owned();
+        let what = "inlined functions";
+        batch.problems.push(Problem::LeftOut {
+            path,
+            what,
+            count: work.left_out(),
+        });
     }
     batch.found
 }
 
 impl Batch<'_> {
-    /// Notes what is wrong with a file, once.
+    /// Records a problem of a file, once.
     fn complain(&mut self, path: &Path, stop: Stop) {
         let path = path.to_owned();
         let problem = match stop {
             Stop::Exhausted => Problem::TooMuch(path),
-            Stop::Absurd | Stop::Damaged(_) => {
-                Problem::BadDebugInformation { path, reason: stop.to_string() }
-            }
+            Stop::Absurd | Stop::Damaged(_) => Problem::BadDebugInformation {
+                path,
+                reason: stop.to_string(),
+            },
         };
         self.note(problem);
     }
@@ -128,7 +144,9 @@ impl Batch<'_> {
     }
 
     fn is_known(&self, index: usize) -> bool {
-        self.found.get(index).is_some_and(|located| !located.frames.is_empty())
+        self.found
+            .get(index)
+            .is_some_and(|located| !located.frames.is_empty())
     }
 }
 
@@ -141,7 +159,8 @@ struct Search<'s, 'a> {
 impl<'a> Search<'_, 'a> {
     fn run(&self, batch: &mut Batch<'_>) -> Result<(), Stop> {
         let mut names = Names::new(self.units, self.shared);
-        let (mut tries, mut unranged) = (vec![0_u8; batch.addresses.len()], Vec::new());
+        let mut tries = vec![0_u8; batch.addresses.len()];
+        let mut unranged = Vec::new();
         for index in (0..self.units.len()).filter(|index| !self.units.is_of_types(*index)) {
             match self.ranged_unit(index, &mut tries, batch, &mut names) {
                 Ok(true) => {}
@@ -150,8 +169,11 @@ impl<'a> Search<'_, 'a> {
                 Err(stop) => batch.complain(self.files.path, stop),
             }
         }
-        let unknown =
-            |batch: &Batch<'_>| (0..batch.addresses.len()).filter(|at| !batch.is_known(*at)).collect();
+        let unknown = |batch: &Batch<'_>| {
+            (0..batch.addresses.len())
+                .filter(|at| !batch.is_known(*at))
+                .collect()
+        };
         let mut wanted: Vec<usize> = unknown(batch);
         for index in unranged {
             match self.unranged_unit(index, &wanted, batch, &mut names) {
@@ -164,7 +186,8 @@ impl<'a> Search<'_, 'a> {
         Ok(())
     }
 
-    /// Looks up what lies in a unit, by what it says of itself; false if it does not say where its code is.
+    /// Looks up the addresses in the code ranges of a unit. Returns false if the unit states no
+    /// ranges.
     fn ranged_unit(
         &self,
         index: usize,
@@ -175,15 +198,22 @@ impl<'a> Search<'_, 'a> {
         let unit = self.units.load(index)?;
         let unit_ref = UnitRef::new(self.units.dwarf, &unit);
         let mut entries = unit_ref.entries_raw(None)?;
-        let root = entries.read_abbreviation()?.ok_or(gimli::Error::MissingUnitDie)?;
+        let root = entries
+            .read_abbreviation()?
+            .ok_or(gimli::Error::MissingUnitDie)?;
         if root.tag() == gimli::DW_TAG_partial_unit {
             return Ok(true);
         }
         let mut wanted = Vec::new();
-        let root = Entry::read(&mut entries, root, unit_ref)?;
+        let root = DwarfEntry::read(&mut entries, root, unit_ref)?;
         let has_ranges = root.ranges(unit_ref, self.units.work, |range| {
-            let first = batch.addresses.partition_point(|address| *address < range.begin);
-            let after = batch.addresses.partition_point(|address| *address < range.end).max(first);
+            let first = batch
+                .addresses
+                .partition_point(|address| *address < range.begin);
+            let after = batch
+                .addresses
+                .partition_point(|address| *address < range.end)
+                .max(first);
             self.units.work.charge(after - first)?;
             for (at, tries) in (first..after).zip(tries.get_mut(first..after).unwrap_or_default()) {
                 if *tries < UNITS_PER_ADDRESS && !batch.is_known(at) {
@@ -199,7 +229,8 @@ impl<'a> Search<'_, 'a> {
         Ok(has_ranges)
     }
 
-    /// Looks up what lies in a unit by its lines; whether anything does.
+    /// Looks up the addresses in a unit without code ranges, by the extent of its lines. Returns
+    /// whether the unit contains any of them.
     fn unranged_unit(
         &self,
         index: usize,
@@ -209,7 +240,9 @@ impl<'a> Search<'_, 'a> {
     ) -> Result<bool, Stop> {
         let unit = self.units.load(index)?;
         let unit_ref = UnitRef::new(self.units.dwarf, &unit);
-        let Some((first, last)) = lines::extent(unit_ref, self.units.work)? else { return Ok(false) };
+        let Some((first, last)) = lines::extent(unit_ref, self.units.work)? else {
+            return Ok(false);
+        };
         let address = |at: &usize| batch.addresses.get(*at).copied().unwrap_or(0);
         let from = wanted.partition_point(|at| address(at) < first);
         let to = wanted.partition_point(|at| address(at) < last).max(from);
@@ -231,36 +264,53 @@ impl<'a> Search<'_, 'a> {
             return Ok(());
         }
         let unit_ref = UnitRef::new(self.units.dwarf, unit);
-        let addresses: Vec<u64> = wanted.iter().filter_map(|at| batch.addresses.get(*at).copied()).collect();
+        let addresses: Vec<u64> = wanted
+            .iter()
+            .filter_map(|at| batch.addresses.get(*at).copied())
+            .collect();
         let lines = lines::locate(unit_ref, &addresses, self.units.work)?;
-        let hit = Hit { unit: unit_ref, wanted, addresses: &addresses, lines: &lines };
+        let hit = Hit {
+            unit: unit_ref,
+            wanted,
+            addresses: &addresses,
+            lines: &lines,
+        };
         let Some(path) = split::path(self.units, unit) else {
             let walked = walk::walk(self.units, unit, &addresses)?;
             hit.compose(&walked, unit, names, batch);
             return Ok(());
         };
-        if !self.in_package(index, &hit, batch)? && !self.in_split_file(index, &path, &hit, batch)? {
+        if !self.in_package(index, &hit, batch)?
+            && !self.in_split_file(index, &path, &hit, batch)?
+        {
             batch.note(Problem::NoSplitFile(path));
             hit.compose_lines(batch);
         }
         Ok(())
     }
 
-    /// A unit whose functions are in the package of all split files; whether they are.
-    fn in_package(&self, index: usize, hit: &Hit<'_, '_>, batch: &mut Batch<'_>) -> Result<bool, Stop> {
+    /// Looks up a unit whose functions are in the package of split files. Returns whether they are.
+    fn in_package(
+        &self,
+        index: usize,
+        hit: &Hit<'_, '_>,
+        batch: &mut Batch<'_>,
+    ) -> Result<bool, Stop> {
         let Some(package) = self.files.package.and_then(|package| package.borrow().ok()) else {
             return Ok(false);
         };
         let whole = self.files.sections.borrow();
         let skeleton = self.units.seen_by(&whole, self.units.work).load(index)?;
-        let Some(number) = skeleton.dwo_id else { return Ok(false) };
+        let Some(number) = skeleton.dwo_id else {
+            return Ok(false);
+        };
         match package.find_cu(number, &whole)? {
             Some(split) => self.in_split(&split, &skeleton, hit, batch),
             None => Ok(false),
         }
     }
 
-    /// A unit whose functions are in a file of their own; whether they are.
+    /// Looks up a unit whose functions are in a separate split file. Returns whether they are.
     fn in_split_file(
         &self,
         index: usize,
@@ -268,8 +318,12 @@ impl<'a> Search<'_, 'a> {
         hit: &Hit<'_, '_>,
         batch: &mut Batch<'_>,
     ) -> Result<bool, Stop> {
-        let Some(file) = split::open(path, self.files.program, self.files.options) else { return Ok(false) };
-        let Some(sections) = split::sections(&file) else { return Ok(false) };
+        let Some(file) = split::open(path, self.files.program, self.files.options) else {
+            return Ok(false);
+        };
+        let Some(sections) = split::sections(&file) else {
+            return Ok(false);
+        };
         let whole = self.files.sections.borrow();
         let skeleton = self.units.seen_by(&whole, self.units.work).load(index)?;
         let mut split = sections.borrow();
@@ -288,25 +342,27 @@ impl<'a> Search<'_, 'a> {
         Self: 'b,
     {
         let units = Units::new(split, self.units.work);
-        let Some(unit) = split::matching(&units, skeleton) else { return Ok(false) };
+        let Some(unit) = split::matching(&units, skeleton) else {
+            return Ok(false);
+        };
         let walked = walk::walk(&units, &unit, hit.addresses)?;
         hit.compose(&walked, &unit, &mut Names::new(&units, None), batch);
         Ok(true)
     }
 }
 
-/// Addresses of one unit.
+/// The addresses in one unit.
 struct Hit<'h, 'a> {
     /// The unit with the lines.
     unit: UnitRef<'h, Slice<'a>>,
-    /// Their numbers in the batch.
+    /// The indices of the addresses in the batch.
     wanted: &'h [usize],
     addresses: &'h [u64],
-    lines: &'h [Option<Line>],
+    lines: &'h [Option<LineRow>],
 }
 
 impl Hit<'_, '_> {
-    /// Puts functions, inlined functions, files and lines together. `of` is the unit with the functions.
+    /// Combines functions, inlined functions, files and lines. `of` is the unit with the functions.
     fn compose<'b>(
         &self,
         walked: &Walked<'b>,
@@ -317,10 +373,14 @@ impl Hit<'_, '_> {
         let mut files = Files::default();
         let mut known: Vec<Option<Option<Name>>> = vec![None; walked.entries.len()];
         for ((at, line), enclosing) in self.wanted.iter().zip(self.lines).zip(&walked.enclosing) {
-            let Some(located) = batch.found.get_mut(*at) else { continue };
+            let Some(located) = batch.found.get_mut(*at) else {
+                continue;
+            };
             let mut name = |index: usize, texts: &mut Texts| -> Option<Name> {
                 let entry = walked.entries.get(index)?;
-                *known.get_mut(index)?.get_or_insert_with(|| names.of(entry, of, texts))
+                *known
+                    .get_mut(index)?
+                    .get_or_insert_with(|| names.of(entry, of, texts))
             };
             let mut file = |file: u64, texts: &mut Texts| files.path(self.unit, file, texts);
             let mut frame = self.innermost(*line, &mut file, batch.texts);
@@ -346,13 +406,17 @@ impl Hit<'_, '_> {
         }
     }
 
-    /// Only files and lines.
+    /// Stores only files and lines.
     fn compose_lines(&self, batch: &mut Batch<'_>) {
         let mut files = Files::default();
         for (at, line) in self.wanted.iter().zip(self.lines) {
             let mut file = |file: u64, texts: &mut Texts| files.path(self.unit, file, texts);
             let frame = self.innermost(*line, &mut file, batch.texts);
-            if let Some(located) = batch.found.get_mut(*at).filter(|_| frame != RawFrame::default()) {
+            if let Some(located) = batch
+                .found
+                .get_mut(*at)
+                .filter(|_| frame != RawFrame::default())
+            {
                 located.frames.push(frame);
             }
         }
@@ -360,12 +424,16 @@ impl Hit<'_, '_> {
 
     fn innermost(
         &self,
-        line: Option<Line>,
+        line: Option<LineRow>,
         file: &mut dyn FnMut(u64, &mut Texts) -> Option<TextId>,
         texts: &mut Texts,
     ) -> RawFrame {
         match line {
-            Some(line) => RawFrame { function: None, file: file(line.file, texts), line: line.line },
+            Some(line) => RawFrame {
+                function: None,
+                file: file(line.file, texts),
+                line: line.line,
+            },
             None => RawFrame::default(),
         }
     }

@@ -1,39 +1,40 @@
-//! Names of functions, wherever in the file they stand.
+//! Looks up the names of functions, also across entries.
 //!
-//! Used by [`super::walk`]'s caller. A function that was inlined, or defined outside of its class, refers to another entry for
-//! its name: in the same unit, in another one, or in the file that several debug files share.
+//! Used by the caller of [`super::walk`]. An entry of a function that was inlined, or defined
+//! outside of its class, refers to another entry for its name: in the same unit, in another unit,
+//! or in the file shared by several debug files.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, UnitRef};
 
-use super::entry::Entry;
+use super::entry::DwarfEntry;
 use super::sections::Slice;
 use super::units::Units;
 use super::work::Stop;
 use crate::symbols::texts::{TextId, Texts};
 
-/// So many references are followed from entry to entry.
+/// Limit on the references followed from entry to entry.
 const LONGEST_CHAIN: usize = 16;
-/// So many units that others refer to are kept.
+/// Limit on the cached units that other units refer to.
 const UNITS_KEPT: usize = 32;
 
-/// A name, and whether it is the one that the linker knows.
+/// A name, and whether it is the linkage name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) text: TextId,
     pub(super) of_linker: bool,
 }
 
-/// Which file an entry is in.
+/// The file that contains an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Here,
     Shared,
 }
 
-/// Names that were looked up.
+/// A cache of function names.
 #[derive(Debug)]
 pub(super) struct Names<'u, 'a> {
     here: &'u Units<'a>,
@@ -44,13 +45,18 @@ pub(super) struct Names<'u, 'a> {
 
 impl<'u, 'a> Names<'u, 'a> {
     pub(super) fn new(here: &'u Units<'a>, shared: Option<&'u Units<'a>>) -> Self {
-        Self { here, shared, known: HashMap::new(), units: HashMap::new() }
+        Self {
+            here,
+            shared,
+            known: HashMap::new(),
+            units: HashMap::new(),
+        }
     }
 
     /// The name of a function of the unit.
     pub(super) fn of(
         &mut self,
-        entry: &Entry<'a>,
+        entry: &DwarfEntry<'a>,
         unit: &Unit<Slice<'a>>,
         texts: &mut Texts,
     ) -> Option<Name> {
@@ -62,8 +68,12 @@ impl<'u, 'a> Names<'u, 'a> {
         if let Some(known) = self.known.get(&target) {
             return *known;
         }
-        // What the entry itself is called is good enough if the other has nothing better.
-        let name = self.follow(target, texts).ok().flatten().or_else(|| own_name(entry, unit_ref, texts));
+        // The name in the entry itself is used if the referenced entry has none.
+        let name = self
+            .follow(target, texts)
+            .ok()
+            .flatten()
+            .or_else(|| own_name(entry, unit_ref, texts));
         self.known.insert(target, name);
         name
     }
@@ -72,16 +82,27 @@ impl<'u, 'a> Names<'u, 'a> {
         let mut plain = None;
         for _ in 0..LONGEST_CHAIN {
             let (place, offset) = at;
-            let Some(unit) = self.unit(place, offset)? else { break };
-            let Some(units) = self.units_of(place) else { break };
-            let Some(offset) = DebugInfoOffset(offset).to_unit_offset(&unit.header) else { break };
+            let Some(unit) = self.unit(place, offset)? else {
+                break;
+            };
+            let Some(units) = self.units_of(place) else {
+                break;
+            };
+            let Some(offset) = DebugInfoOffset(offset).to_unit_offset(&unit.header) else {
+                break;
+            };
             let unit_ref = UnitRef::new(units.dwarf, &unit);
             let entry = read(unit_ref, offset, units)?;
             match own_name(&entry, unit_ref, texts) {
                 Some(name) if name.of_linker => return Ok(Some(name)),
                 name => plain = plain.or(name),
             }
-            let Some(next) = entry.origin.and_then(|origin| self.target(origin, place, &unit)) else { break };
+            let Some(next) = entry
+                .origin
+                .and_then(|origin| self.target(origin, place, &unit))
+            else {
+                break;
+            };
             at = next;
         }
         Ok(plain)
@@ -94,10 +115,14 @@ impl<'u, 'a> Names<'u, 'a> {
         }
     }
 
-    /// The unit around an offset.
+    /// The unit that contains an offset.
     fn unit(&mut self, place: Place, offset: usize) -> Result<Option<Rc<Unit<Slice<'a>>>>, Stop> {
-        let Some(units) = self.units_of(place) else { return Ok(None) };
-        let Some(index) = units.containing(offset) else { return Ok(None) };
+        let Some(units) = self.units_of(place) else {
+            return Ok(None);
+        };
+        let Some(index) = units.containing(offset) else {
+            return Ok(None);
+        };
         if let Some(unit) = self.units.get(&(place, index)) {
             return Ok(Some(Rc::clone(unit)));
         }
@@ -109,7 +134,7 @@ impl<'u, 'a> Names<'u, 'a> {
         Ok(Some(unit))
     }
 
-    /// Where a reference leads.
+    /// The target of a reference.
     fn target(
         &self,
         value: AttributeValue<Slice<'a>>,
@@ -117,7 +142,9 @@ impl<'u, 'a> Names<'u, 'a> {
         unit: &Unit<Slice<'a>>,
     ) -> Option<(Place, usize)> {
         match value {
-            AttributeValue::UnitRef(offset) => Some((place, offset.to_debug_info_offset(&unit.header)?.0)),
+            AttributeValue::UnitRef(offset) => {
+                Some((place, offset.to_debug_info_offset(&unit.header)?.0))
+            }
             AttributeValue::DebugInfoRef(offset) => Some((place, offset.0)),
             AttributeValue::DebugInfoRefSup(offset) if place == Place::Here => {
                 Some((Place::Shared, offset.0))
@@ -127,18 +154,34 @@ impl<'u, 'a> Names<'u, 'a> {
     }
 }
 
-fn read<'a>(unit: UnitRef<'_, Slice<'a>>, at: UnitOffset, units: &Units<'a>) -> Result<Entry<'a>, Stop> {
+fn read<'a>(
+    unit: UnitRef<'_, Slice<'a>>,
+    at: UnitOffset,
+    units: &Units<'a>,
+) -> Result<DwarfEntry<'a>, Stop> {
     let mut entries = unit.entries_raw(Some(at))?;
-    let abbreviation = entries.read_abbreviation()?.ok_or(gimli::Error::NoEntryAtGivenOffset(at.0 as u64))?;
+    let abbreviation = entries
+        .read_abbreviation()?
+        .ok_or(gimli::Error::NoEntryAtGivenOffset(at.0 as u64))?;
     units.work.charge(1 + abbreviation.attributes().len())?;
-    Entry::read(&mut entries, abbreviation, unit)
+    DwarfEntry::read(&mut entries, abbreviation, unit)
 }
 
-/// The name that stands in the entry itself, the linker's before the source's.
-fn own_name<'a>(entry: &Entry<'a>, unit: UnitRef<'_, Slice<'a>>, texts: &mut Texts) -> Option<Name> {
+/// The name in the entry itself: the linkage name, otherwise the source name.
+fn own_name<'a>(
+    entry: &DwarfEntry<'a>,
+    unit: UnitRef<'_, Slice<'a>>,
+    texts: &mut Texts,
+) -> Option<Name> {
     let text = |value: Option<AttributeValue<Slice<'a>>>| unit.attr_string(value?).ok();
     if let Some(name) = text(entry.linkage_name) {
-        return Some(Name { text: texts.name(name.slice()), of_linker: true });
+        return Some(Name {
+            text: texts.name(name.slice()),
+            of_linker: true,
+        });
     }
-    Some(Name { text: texts.name(text(entry.name)?.slice()), of_linker: false })
+    Some(Name {
+        text: texts.name(text(entry.name)?.slice()),
+        of_linker: false,
+    })
 }

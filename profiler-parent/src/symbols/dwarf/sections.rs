@@ -1,7 +1,7 @@
 //! The sections with debug information, in memory.
 //!
-//! Used by [`super`] for a file itself, for what it shares with others, and for split files. Only sections that names and
-//! lines need are read.
+//! Used by [`super`] for a file itself, for the file that it shares with others, and for split
+//! files. Only the sections needed for names and lines are read.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use gimli::{
 
 use crate::symbols::image::{Image, SectionError};
 
-/// What all of this reads from.
+/// The type of the data that `gimli` reads.
 pub(super) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// Sections of one file.
+/// The sections of one file.
 #[derive(Debug)]
 pub(in crate::symbols) struct Sections<'d> {
     sections: DwarfSections<Cow<'d, [u8]>>,
@@ -22,7 +22,7 @@ pub(in crate::symbols) struct Sections<'d> {
     bytes: u64,
 }
 
-/// Sections of a package of split files.
+/// The sections of a package of split files.
 #[derive(Debug)]
 pub(in crate::symbols) struct PackageSections<'d> {
     sections: DwarfPackageSections<Cow<'d, [u8]>>,
@@ -49,7 +49,11 @@ fn is_needed(id: SectionId) -> bool {
 }
 
 fn endian(image: &Image<'_>) -> RunTimeEndian {
-    if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
+    if image.is_little_endian() {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    }
 }
 
 fn section<'d>(
@@ -63,12 +67,12 @@ fn section<'d>(
 }
 
 impl<'d> Sections<'d> {
-    /// Of a file with whole debug information.
+    /// Loads the sections of a file with complete debug information.
     pub(in crate::symbols) fn load(image: &Image<'d>) -> Result<Self, SectionError> {
         Self::load_as(image, |id| Some(id.name()))
     }
 
-    /// Of a split file.
+    /// Loads the sections of a split file.
     pub(super) fn load_split(image: &Image<'d>) -> Result<Self, SectionError> {
         Self::load_as(image, SectionId::dwo_name)
     }
@@ -80,21 +84,26 @@ impl<'d> Sections<'d> {
         let mut bytes = 0;
         let load = |id: SectionId| section(image, name(id).filter(|_| is_needed(id)), &mut bytes);
         let sections = DwarfSections::load(load)?;
-        Ok(Self { sections, endian: endian(image), bytes })
+        Ok(Self {
+            sections,
+            endian: endian(image),
+            bytes,
+        })
     }
 
     pub(super) fn borrow(&self) -> Dwarf<Slice<'_>> {
-        self.sections.borrow(|section| EndianSlice::new(section, self.endian))
+        self.sections
+            .borrow(|section| EndianSlice::new(section, self.endian))
     }
 
-    /// How many bytes they are.
+    /// The total size in bytes.
     pub(in crate::symbols) fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 impl<'d> PackageSections<'d> {
-    /// `None` if it is no package that can be read.
+    /// Loads the sections of a package; `None` if it cannot be read.
     pub(in crate::symbols) fn load(image: &Image<'d>) -> Option<Self> {
         let mut bytes = 0;
         let mut load = |id: SectionId| {
@@ -102,12 +111,17 @@ impl<'d> PackageSections<'d> {
                 .map_err(|_| gimli::Error::MissingUnitDie)
         };
         let sections = DwarfPackageSections::load(&mut load).ok()?;
-        Some(Self { sections, endian: endian(image), bytes })
+        Some(Self {
+            sections,
+            endian: endian(image),
+            bytes,
+        })
     }
 
     pub(super) fn borrow(&self) -> gimli::Result<DwarfPackage<Slice<'_>>> {
         let empty = EndianSlice::new(&[], self.endian);
-        self.sections.borrow(|section| EndianSlice::new(section, self.endian), empty)
+        self.sections
+            .borrow(|section| EndianSlice::new(section, self.endian), empty)
     }
 
     pub(in crate::symbols) fn bytes(&self) -> u64 {

@@ -1,6 +1,8 @@
-//! Debug information that the compiler put into files of its own (`.dwo`, or many of them in a `.dwp`).
+//! Debug information that the compiler put into separate files (`.dwo`, or many of them in a
+//! `.dwp`).
 //!
-//! Used by [`super`]. Such a file is found by the path that the unit names, and believed only if it has the unit's number.
+//! Used by [`super`]. Invariant: such a file is found by the path in the unit, and used only if it
+//! has the unit's number.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,7 @@ use crate::symbols::image::Image;
 use crate::symbols::locate::{self, Opened};
 use crate::symbols::reading::Reading;
 
-/// `FILE.dwp`.
+/// Opens `FILE.dwp`.
 pub(in crate::symbols) fn open_package(of: &Path, options: &Reading) -> Option<Opened> {
     let mut name = of.as_os_str().to_owned();
     name.push(".dwp");
@@ -24,19 +26,24 @@ pub(in crate::symbols) fn package_sections(package: &Opened) -> Option<PackageSe
     PackageSections::load(&Image::parse(package.source.bytes()).ok()?)
 }
 
-/// The path of a unit's split file, as the compiler wrote it down; `None` if the unit has none.
+/// The path of a unit's split file, as recorded by the compiler; `None` if the unit has none.
 pub(super) fn path(units: &Units<'_>, unit: &Unit<Slice<'_>>) -> Option<PathBuf> {
     unit.dwo_id?;
     let unit_ref = UnitRef::new(units.dwarf, unit);
     let name = unit_ref.attr_string(unit.dwo_name().ok()??).ok()?;
-    let folder = unit.comp_dir.map(|folder| locate::as_path(folder.slice())).unwrap_or_default();
+    let folder = unit
+        .comp_dir
+        .map(|folder| locate::as_path(folder.slice()))
+        .unwrap_or_default();
     Some(folder.join(locate::as_path(name.slice())))
 }
 
-/// Opens a unit's split file: where the compiler put it, or beside the program.
+/// Opens a unit's split file: at the recorded path, or beside the program.
 pub(super) fn open(path: &Path, program: &Path, options: &Reading) -> Option<Opened> {
     let beside = || Some(program.parent()?.join(path.file_name()?));
-    locate::open(path, options).ok().or_else(|| locate::open(&beside()?, options).ok())
+    locate::open(path, options)
+        .ok()
+        .or_else(|| locate::open(&beside()?, options).ok())
 }
 
 /// The sections of a split file.
@@ -46,7 +53,10 @@ pub(super) fn sections(file: &Opened) -> Option<Sections<'_>> {
 }
 
 /// The unit of a split file that belongs to `skeleton`.
-pub(super) fn matching<'b>(split: &Units<'b>, skeleton: &Unit<Slice<'b>>) -> Option<Unit<Slice<'b>>> {
+pub(super) fn matching<'b>(
+    split: &Units<'b>,
+    skeleton: &Unit<Slice<'b>>,
+) -> Option<Unit<Slice<'b>>> {
     let mut candidates = (0..split.len()).filter(|index| !split.is_of_types(*index));
     let mut unit = candidates.find_map(|index| {
         let unit = split.load(index).ok()?;

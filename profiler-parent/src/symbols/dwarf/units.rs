@@ -1,8 +1,8 @@
-//! The units of a file: one per source file that was compiled, roughly.
+//! The units of a file: about one per compiled source file.
 //!
-//! Used by [`super`]. Headers are all read at once, contents only as they are needed. Invariants: tables of
-//! abbreviations never overlap, so that reading all of them is one pass over their section; a unit's root and the
-//! header of its line program are looked at for their size before they are read.
+//! Used by [`super`]. All headers are read at once, contents on demand. Invariants: tables of
+//! abbreviations never overlap, so that reading all of them is one pass over their section; the
+//! sizes of a unit's root and of the header of its line program are checked before they are read.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,20 +10,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset, DebugLineOffset, Dwarf,
-    Reader, Section, Unit, UnitHeader, UnitType,
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset,
+    DebugLineOffset, Dwarf, Reader, Section, Unit, UnitHeader, UnitType,
 };
 
 use super::sections::Slice;
 use super::work::{Stop, Work};
 
-/// Longest table of abbreviations that is read, in bytes.
+/// Limit on a table of abbreviations, in bytes.
 const LONGEST_TABLE: usize = 1 << 20;
-/// Longest header of a line program that is read, in bytes.
+/// Limit on the header of a line program, in bytes.
 const LONGEST_LINE_HEADER: usize = 4 << 20;
-/// Most attributes of a unit's root.
+/// Limit on the attributes of a unit's root.
 const MOST_ATTRIBUTES: usize = 256;
-/// So many tables of abbreviations are kept.
+/// Limit on the cached tables of abbreviations.
 const TABLES_KEPT: usize = 1024;
 
 /// All units of a file.
@@ -31,9 +31,9 @@ const TABLES_KEPT: usize = 1024;
 pub(super) struct Units<'a> {
     pub(super) dwarf: &'a Dwarf<Slice<'a>>,
     pub(super) work: &'a Work,
-    /// Where they begin, in order.
+    /// The offsets of the units, sorted.
     offsets: Rc<[usize]>,
-    /// Where tables of abbreviations begin, in order, and where the last of them ends.
+    /// The offsets of the tables of abbreviations, sorted, and the end of the last table.
     bounds: Rc<[usize]>,
     tables: Rc<RefCell<HashMap<usize, Arc<Abbreviations>>>>,
 }
@@ -41,7 +41,8 @@ pub(super) struct Units<'a> {
 impl<'a> Units<'a> {
     /// Reads all headers, up to the first that is damaged.
     pub(super) fn new(dwarf: &'a Dwarf<Slice<'a>>, work: &'a Work) -> Self {
-        let (mut offsets, mut bounds) = (Vec::new(), vec![dwarf.debug_abbrev.reader().len()]);
+        let mut offsets = Vec::new();
+        let mut bounds = vec![dwarf.debug_abbrev.reader().len()];
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             if work.charge(1).is_err() {
@@ -54,34 +55,56 @@ impl<'a> Units<'a> {
         }
         bounds.sort_unstable();
         bounds.dedup();
-        Self { dwarf, work, offsets: offsets.into(), bounds: bounds.into(), tables: Rc::default() }
+        Self {
+            dwarf,
+            work,
+            offsets: offsets.into(),
+            bounds: bounds.into(),
+            tables: Rc::default(),
+        }
     }
 
     /// The same units, read from another view of the same sections.
     pub(super) fn seen_by<'b>(&self, dwarf: &'b Dwarf<Slice<'b>>, work: &'b Work) -> Units<'b> {
-        let (offsets, bounds, tables) =
-            (Rc::clone(&self.offsets), Rc::clone(&self.bounds), Rc::clone(&self.tables));
-        Units { dwarf, work, offsets, bounds, tables }
+        let offsets = Rc::clone(&self.offsets);
+        let bounds = Rc::clone(&self.bounds);
+        let tables = Rc::clone(&self.tables);
+        Units {
+            dwarf,
+            work,
+            offsets,
+            bounds,
+            tables,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// The unit that an offset of the section lies in.
+    /// The index of the unit that contains an offset of the section.
     pub(super) fn containing(&self, offset: usize) -> Option<usize> {
-        self.offsets.partition_point(|start| *start <= offset).checked_sub(1)
+        self.offsets
+            .partition_point(|start| *start <= offset)
+            .checked_sub(1)
     }
 
     fn header(&self, index: usize) -> Result<UnitHeader<Slice<'a>>, Stop> {
-        let offset = self.offsets.get(index).ok_or(gimli::Error::MissingUnitDie)?;
+        let offset = self
+            .offsets
+            .get(index)
+            .ok_or(gimli::Error::MissingUnitDie)?;
         Ok(self.dwarf.unit_header(DebugInfoOffset(*offset))?)
     }
 
     /// Whether a unit only describes types, which have no code.
     pub(super) fn is_of_types(&self, index: usize) -> bool {
-        self.header(index)
-            .is_ok_and(|header| matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }))
+        self.header(index).is_ok_and(|header| {
+            matches!(
+                header.type_(),
+                UnitType::Type { .. } | UnitType::SplitType { .. }
+            )
+        })
     }
 
     /// Reads a unit's root and what it refers to.
@@ -92,9 +115,15 @@ impl<'a> Units<'a> {
         Ok(Unit::new_with_abbreviations(self.dwarf, header, table)?)
     }
 
-    fn check_root(&self, header: &UnitHeader<Slice<'a>>, table: &Abbreviations) -> Result<(), Stop> {
+    fn check_root(
+        &self,
+        header: &UnitHeader<Slice<'a>>,
+        table: &Abbreviations,
+    ) -> Result<(), Stop> {
         let mut root = header.entries_raw(table, None)?;
-        let abbreviation = root.read_abbreviation()?.ok_or(gimli::Error::MissingUnitDie)?;
+        let abbreviation = root
+            .read_abbreviation()?
+            .ok_or(gimli::Error::MissingUnitDie)?;
         let attributes = abbreviation.attributes();
         self.work.charge(16 + attributes.len())?;
         if attributes.len() > MOST_ATTRIBUTES {
@@ -116,19 +145,27 @@ impl<'a> Units<'a> {
         input.skip(at.0)?;
         let (_, format) = input.read_initial_length()?;
         if input.read_u16()? >= 5 {
-            input.skip(2)?; // sizes of an address and of a segment
+            input.skip(2)?; // the sizes of an address and of a segment
         }
         let len = input.read_length(format)?;
         self.work.charge(len)?;
-        if len > LONGEST_LINE_HEADER { Err(Stop::Absurd) } else { Ok(()) }
+        if len > LONGEST_LINE_HEADER {
+            Err(Stop::Absurd)
+        } else {
+            Ok(())
+        }
     }
 
-    /// The table of abbreviations at an offset; it ends where the next begins.
+    /// The table of abbreviations at an offset; it ends where the next one begins.
     fn table(&self, at: usize) -> Result<Arc<Abbreviations>, Stop> {
         if let Some(table) = self.tables.borrow().get(&at) {
             return Ok(Arc::clone(table));
         }
-        let next = self.bounds.get(self.bounds.partition_point(|bound| *bound <= at)).copied().unwrap_or(at);
+        let next = self
+            .bounds
+            .get(self.bounds.partition_point(|bound| *bound <= at))
+            .copied()
+            .unwrap_or(at);
         let mut input = *self.dwarf.debug_abbrev.reader();
         input.skip(at)?;
         input.truncate(next.saturating_sub(at).min(LONGEST_TABLE).min(input.len()))?;

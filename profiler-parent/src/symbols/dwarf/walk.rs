@@ -1,50 +1,50 @@
-//! The functions around addresses, with what was inlined into them.
+//! Finds the functions around addresses, and the functions inlined into them.
 //!
-//! Used by [`super`]. One pass over the entries of a unit, for all addresses of it at once. There is no recursion: entries
-//! that enclose the present one are on a stack of ours. Invariant: the inlined functions of an address
-//! are in the order of their nesting, the outermost first; of all addresses together they are no more than
-//! [`super::work`] has places for.
+//! Used by [`super`]. It passes once over the entries of a unit, for all addresses in it, without
+//! recursion: the enclosing entries are on an explicit stack. Invariant: the inlined functions of
+//! an address are ordered by nesting, the outermost first; their total number over all addresses is
+//! at most the number of places in [`super::work`].
 
 use gimli::{EntriesRaw, Range, Unit, UnitRef};
 
-use super::entry::Entry;
+use super::entry::DwarfEntry;
 use super::sections::Slice;
 use super::units::Units;
 use super::work::Stop;
 use crate::symbols::place::CodeRange;
 
-/// Deepest inlining that is followed.
+/// Limit on the depth of inlining.
 const DEEPEST: usize = 256;
 
-/// A function or an inlined function that an address lies in, by its number in [`Walked::entries`].
+/// The index of a function or an inlined function in [`Walked::entries`].
 pub(super) type EntryIndex = usize;
 
-/// What encloses an address.
+/// The functions that enclose an address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Enclosing {
     pub(super) function: Option<(EntryIndex, CodeRange)>,
     pub(super) inlined: Vec<EntryIndex>,
 }
 
-/// What was found in a unit.
+/// The result for a unit.
 #[derive(Debug)]
 pub(super) struct Walked<'a> {
-    pub(super) entries: Vec<Entry<'a>>,
-    /// For each address.
+    pub(super) entries: Vec<DwarfEntry<'a>>,
+    /// One per address.
     pub(super) enclosing: Vec<Enclosing>,
 }
 
-/// An entry that the present one lies in.
+/// An entry that encloses the current one.
 struct Open {
     depth: isize,
-    kind: Kind,
+    kind: ScopeKind,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
-    /// None of the addresses lies in it.
+enum ScopeKind {
+    /// Contains none of the addresses.
     Elsewhere,
-    /// So many inlined functions deep in the function.
+    /// Inside a function, within `level` inlined functions.
     Inside { function: EntryIndex, level: usize },
 }
 
@@ -56,15 +56,24 @@ struct Walk<'w, 'a> {
     walked: Walked<'a>,
 }
 
-/// Finds what encloses each of `wanted`, which are in order.
+/// Finds the functions that enclose each of the sorted addresses `wanted`.
 pub(super) fn walk<'a>(
     units: &Units<'a>,
     unit: &Unit<Slice<'a>>,
     wanted: &[u64],
 ) -> Result<Walked<'a>, Stop> {
-    let walked = Walked { entries: Vec::new(), enclosing: vec![Enclosing::default(); wanted.len()] };
+    let walked = Walked {
+        entries: Vec::new(),
+        enclosing: vec![Enclosing::default(); wanted.len()],
+    };
     let unit = UnitRef::new(units.dwarf, unit);
-    let mut walk = Walk { unit, units, wanted, open: Vec::new(), walked };
+    let mut walk = Walk {
+        unit,
+        units,
+        wanted,
+        open: Vec::new(),
+        walked,
+    };
     let mut entries = unit.entries_raw(None)?;
     while !entries.is_empty() {
         walk.step(&mut entries)?;
@@ -76,23 +85,35 @@ impl<'a> Walk<'_, 'a> {
     fn step(&mut self, entries: &mut EntriesRaw<'_, Slice<'a>>) -> Result<(), Stop> {
         let depth = entries.next_depth();
         let abbreviation = entries.read_abbreviation()?;
-        self.units.work.charge(1 + abbreviation.map_or(0, |some| some.attributes().len()))?;
-        let Some(abbreviation) = abbreviation else { return Ok(()) };
+        self.units
+            .work
+            .charge(1 + abbreviation.map_or(0, |some| some.attributes().len()))?;
+        let Some(abbreviation) = abbreviation else {
+            return Ok(());
+        };
         while self.open.last().is_some_and(|open| open.depth >= depth) {
             self.open.pop();
         }
         let around = self.open.last().map(|open| open.kind);
         let kind = match (abbreviation.tag(), around) {
-            (gimli::DW_TAG_subprogram, _) => self.function(Entry::read(entries, abbreviation, self.unit)?)?,
-            (gimli::DW_TAG_inlined_subroutine, Some(Kind::Inside { function, level })) if level < DEEPEST => {
-                self.inlined(Entry::read(entries, abbreviation, self.unit)?, function, level)?
+            (gimli::DW_TAG_subprogram, _) => {
+                self.function(DwarfEntry::read(entries, abbreviation, self.unit)?)?
+            }
+            (gimli::DW_TAG_inlined_subroutine, Some(ScopeKind::Inside { function, level }))
+                if level < DEEPEST =>
+            {
+                self.inlined(
+                    DwarfEntry::read(entries, abbreviation, self.unit)?,
+                    function,
+                    level,
+                )?
             }
             (tag, _) => {
                 entries.skip_attributes(abbreviation.attributes())?;
                 if tag != gimli::DW_TAG_inlined_subroutine {
                     return Ok(());
                 }
-                Kind::Elsewhere
+                ScopeKind::Elsewhere
             }
         };
         if abbreviation.has_children() {
@@ -101,19 +122,25 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
-    /// Where in `wanted` the addresses of a stretch of code are.
+    /// The range of indices in `wanted` of the addresses within a code range.
     fn within(&self, range: Range) -> std::ops::Range<usize> {
-        let first = self.wanted.partition_point(|address| *address < range.begin);
+        let first = self
+            .wanted
+            .partition_point(|address| *address < range.begin);
         let after = self.wanted.partition_point(|address| *address < range.end);
         first..after.max(first)
     }
 
-    fn function(&mut self, entry: Entry<'a>) -> Result<Kind, Stop> {
-        let (index, mut hit) = (self.walked.entries.len(), false);
+    fn function(&mut self, entry: DwarfEntry<'a>) -> Result<ScopeKind, Stop> {
+        let index = self.walked.entries.len();
+        let mut hit = false;
         entry.ranges(self.unit, self.units.work, |range| {
             let within = self.within(range);
             self.units.work.charge(within.len())?;
-            let code = CodeRange { start: range.begin, size: range.end - range.begin };
+            let code = CodeRange {
+                start: range.begin,
+                size: range.end - range.begin,
+            };
             for enclosing in self.walked.enclosing.get_mut(within).unwrap_or_default() {
                 if enclosing.function.is_none() {
                     enclosing.function = Some((index, code));
@@ -123,14 +150,23 @@ impl<'a> Walk<'_, 'a> {
             Ok(())
         })?;
         if !hit {
-            return Ok(Kind::Elsewhere);
+            return Ok(ScopeKind::Elsewhere);
         }
         self.walked.entries.push(entry);
-        Ok(Kind::Inside { function: index, level: 0 })
+        Ok(ScopeKind::Inside {
+            function: index,
+            level: 0,
+        })
     }
 
-    fn inlined(&mut self, entry: Entry<'a>, function: EntryIndex, level: usize) -> Result<Kind, Stop> {
-        let (index, mut hit) = (self.walked.entries.len(), false);
+    fn inlined(
+        &mut self,
+        entry: DwarfEntry<'a>,
+        function: EntryIndex,
+        level: usize,
+    ) -> Result<ScopeKind, Stop> {
+        let index = self.walked.entries.len();
+        let mut hit = false;
         entry.ranges(self.unit, self.units.work, |range| {
             let within = self.within(range);
             self.units.work.charge(within.len())?;
@@ -145,9 +181,12 @@ impl<'a> Walk<'_, 'a> {
             Ok(())
         })?;
         if !hit {
-            return Ok(Kind::Elsewhere);
+            return Ok(ScopeKind::Elsewhere);
         }
         self.walked.entries.push(entry);
-        Ok(Kind::Inside { function, level: level + 1 })
+        Ok(ScopeKind::Inside {
+            function,
+            level: level + 1,
+        })
     }
 }

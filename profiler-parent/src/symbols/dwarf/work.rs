@@ -1,27 +1,29 @@
-//! How much work a file's debug information may be, and how many inlined functions it may give.
+//! Bounds the work on a file's debug information, and the number of inlined functions in the
+//! result.
 //!
-//! Used by everything in [`super`]. A healthy file needs about one step per byte; a hostile one can refer to the same
-//! bytes from everywhere, and would keep us busy for ever. Invariant: every loop over what a file says charges for its steps,
-//! and every inlined function at an address takes a place.
+//! Used by all of [`super`]. A healthy file needs about one step per byte; a hostile one can refer
+//! to the same bytes from everywhere, and would take unbounded time. Invariant: every loop over
+//! data of a file charges for its steps, and every inlined function at an address takes a place.
 
 use std::cell::Cell;
 
 /// Steps per byte of debug information.
 const STEPS_PER_BYTE: u64 = 8;
-/// Steps that a file of any size may take.
+/// Steps that a file of any size may take, in addition.
 const STEPS: u64 = 4 << 20;
 
-/// Places for inlined functions: per address, whoever has them, and as many for all.
+/// Places for inlined functions: this many per address, shared by all addresses, and a fixed number
+/// in addition.
 const INLINED_PER_ADDRESS: u64 = 8;
 const INLINED: u64 = 1 << 16;
 
-/// Why reading debug information ended early.
+/// The reason why reading debug information stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::symbols) enum Stop {
-    /// The file asks for more work than its size explains.
+    /// The file needs more work than its size explains.
     #[error("more work than its size explains")]
     Exhausted,
-    /// Something in it is larger than anything that a compiler writes.
+    /// A table is larger than anything that a compiler writes.
     #[error("a table of absurd size")]
     Absurd,
     /// The file is damaged.
@@ -29,7 +31,7 @@ pub(in crate::symbols) enum Stop {
     Damaged(#[from] gimli::Error),
 }
 
-/// What is left of steps, and of places for inlined functions.
+/// The remaining steps, and the remaining places for inlined functions.
 #[derive(Debug)]
 pub(super) struct Work {
     steps: Cell<u64>,
@@ -38,14 +40,21 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// For that many bytes and addresses.
+    /// Sets the limits for `bytes` bytes and `addresses` addresses.
     pub(super) fn new(bytes: u64, addresses: usize) -> Self {
         let steps = bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(STEPS);
-        let places = (addresses as u64).saturating_mul(INLINED_PER_ADDRESS).saturating_add(INLINED);
-        Self { steps: Cell::new(steps), places: Cell::new(places), left_out: Cell::new(0) }
+        let places = (addresses as u64)
+            .saturating_mul(INLINED_PER_ADDRESS)
+            .saturating_add(INLINED);
+        Self {
+            steps: Cell::new(steps),
+            places: Cell::new(places),
+            left_out: Cell::new(0),
+        }
     }
 
-    /// Takes a place for an inlined function at an address; false if there is none, which is counted.
+    /// Takes a place for an inlined function at an address. If there is none, counts that and
+    /// returns false.
     pub(super) fn take_place(&self) -> bool {
         let left = self.places.get().checked_sub(1);
         match left {
@@ -55,12 +64,12 @@ impl Work {
         left.is_some()
     }
 
-    /// How many inlined functions found no place. Those within them are not counted.
+    /// The number of inlined functions without a place. Functions nested in those are not counted.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.get()
     }
 
-    /// Takes steps, if there are as many.
+    /// Charges steps; an error if too few are left.
     pub(super) fn charge(&self, steps: usize) -> Result<(), Stop> {
         match self.steps.get().checked_sub(steps as u64) {
             Some(left) => {

@@ -1,9 +1,10 @@
-//! What ten thousand children leave behind in a session that goes on: nothing.
+//! Checks that 10,000 children leave nothing behind in a session that continues.
 //!
-//! The session is in a process of its own, with a temporary directory of its own, and keeps only the last
-//! moment, so that the memory of the dead goes soon. What it has after the first children is held against
-//! what it has after the last, both times when all are gone. If the machine needs more than two minutes for
-//! ten thousand, fewer are started and the names say how many; `FIGURES_CHURN_S` gives it more time.
+//! The session runs in a separate process with its own temporary directory. It keeps only a short
+//! time window, so that the memory of dead children is freed soon. Its resources after the first
+//! children are compared with its resources after the last; both times all children have ended. If
+//! the machine needs more than two minutes for 10,000 children, fewer are started and the figures'
+//! names state the number. `FIGURES_CHURN_S` allows more time.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -17,15 +18,15 @@ use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
 use super::at_length;
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 const CYCLES: u64 = 10_000;
 const SECONDS: u64 = 120;
 const WARM_UP: u64 = 100;
 /// Children at the same time.
 const SIDE_BY_SIDE: u64 = 4;
-/// What is kept.
+/// The time window that the session keeps.
 const WINDOW: Duration = Duration::from_millis(50);
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
@@ -33,13 +34,25 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     let before = files_elsewhere();
     let seconds = at_length("FIGURES_CHURN_S", SECONDS);
     let mut session = role("session")?;
-    session.args([CYCLES.to_string(), seconds.to_string()]).env("TMPDIR", directory.path());
+    session
+        .args([CYCLES.to_string(), seconds.to_string()])
+        .env("TMPDIR", directory.path());
     let output = session.stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the session ended with {}", output.status);
+    ensure!(
+        output.status.success(),
+        "the session ended with {}",
+        output.status
+    );
     let text = String::from_utf8(output.stdout)?;
-    let numbers: Vec<i64> = text.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let &[cycles, descriptors, mappings, threads] = &numbers[..] else { anyhow::bail!("said {text:?}") };
-    let left = std::fs::read_dir(directory.path())?.count() + files_elsewhere().difference(&before).count();
+    let numbers: Vec<i64> = text
+        .split_ascii_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    let &[cycles, descriptors, mappings, threads] = &numbers[..] else {
+        anyhow::bail!("the session printed {text:?}")
+    };
+    let left = std::fs::read_dir(directory.path())?.count()
+        + files_elsewhere().difference(&before).count();
     let name = if cycles.cast_unsigned() < CYCLES {
         eprintln!("churn: {cycles} cycles in {seconds} s; FIGURES_CHURN_S gives more time");
         format!("churn_{cycles}")
@@ -59,38 +72,52 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Files of ours in places that no variable leads to.
+/// Returns the profiler's files in directories that `TMPDIR` does not redirect.
 fn files_elsewhere() -> BTreeSet<std::path::PathBuf> {
-    let all = ["/dev/shm", "/tmp", "/var/tmp"].into_iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let all = ["/dev/shm", "/tmp", "/var/tmp"]
+        .into_iter()
+        .flat_map(std::fs::read_dir)
+        .flatten()
+        .flatten();
     let is_ours = |path: &std::path::PathBuf| {
         path.starts_with("/dev/shm") || path.to_string_lossy().contains("profiler")
     };
     all.map(|entry| entry.path()).filter(is_ours).collect()
 }
 
-/// `session CYCLES SECONDS`: starts so many children in at most so much time; says how many, and how
-/// many more descriptors, mappings and threads it has afterwards.
+/// `session CYCLES SECONDS`: starts at most CYCLES children in at most SECONDS seconds. Prints
+/// their number, and how many descriptors, mappings and threads were added.
 pub(super) fn play_session(words: &[String]) -> Result<()> {
-    let number =
-        |at: usize| words.get(at).context("a number is missing")?.parse::<u64>().context("no number");
-    let (cycles, time) = (number(0)?, Duration::from_secs(number(1)?));
-    let session = Session::builder().features(Features::NONE).duration(WINDOW).start()?;
+    let number = |at: usize| {
+        words
+            .get(at)
+            .context("a number is missing")?
+            .parse::<u64>()
+            .context("no number")
+    };
+    let cycles = number(0)?;
+    let time = Duration::from_secs(number(1)?);
+    let session = Session::builder()
+        .features(Features::NONE)
+        .duration(WINDOW)
+        .start()?;
     run(&session, WARM_UP)?;
     let before = settled(&session)?;
     let watch = Stopwatch::start();
     let mut done = 0;
     while done < cycles && watch.elapsed() < time {
-        let some = WARM_UP.min(cycles - done);
-        run(&session, some)?;
-        done += some;
+        let batch = WARM_UP.min(cycles - done);
+        run(&session, batch)?;
+        done += batch;
     }
     let after = settled(&session)?;
-    let [descriptors, mappings, threads] = [0, 1, 2].map(|which: usize| after[which] - before[which]);
+    let [descriptors, mappings, threads] =
+        [0, 1, 2].map(|which: usize| after[which] - before[which]);
     println!("{done} {descriptors} {mappings} {threads}");
     Ok(())
 }
 
-/// Starts so many children, some at a time, and waits for each.
+/// Starts `count` children, [`SIDE_BY_SIDE`] at a time, and waits for each.
 fn run(session: &Session, count: u64) -> Result<()> {
     for begin in (0..count).step_by(SIDE_BY_SIDE as usize) {
         let mut children = Vec::new();
@@ -106,21 +133,36 @@ fn run(session: &Session, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// What this process has when all that its children left has gone: descriptors, mappings of files, threads.
+/// Returns the descriptors, file mappings and threads of this process when everything of the ended
+/// children is gone.
 fn settled(session: &Session) -> Result<[i64; 3]> {
-    let is_empty = || session.processes().iter().skip(1).all(|process| process.true_bytes == 0);
-    ensure!(until(is_empty), "the memory of the dead does not go");
-    let look = || {
-        let Possessions { threads, descriptors, .. } = Possessions::count();
+    let is_empty = || {
+        session
+            .processes()
+            .iter()
+            .skip(1)
+            .all(|process| process.true_bytes == 0)
+    };
+    ensure!(
+        until(is_empty),
+        "the memory of the ended children is not freed"
+    );
+    let count = || {
+        let Possessions {
+            threads,
+            descriptors,
+            ..
+        } = Possessions::count();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let of_files = maps.lines().filter(|line| line.contains('/')).count();
         [descriptors, of_files, threads].map(|count| i64::try_from(count).unwrap_or(i64::MAX))
     };
-    // The threads of the last children end a moment later.
-    let mut last = look();
+    // The threads for the last children end a moment later, so the lowest of several counts is
+    // used.
+    let mut last = count();
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(50));
-        last = look()
+        last = count()
             .into_iter()
             .zip(last)
             .map(|(now, last)| now.min(last))
@@ -136,5 +178,8 @@ pub(super) fn play_brief(_: &[String]) -> Result<()> {
     profiler_child::init();
     let record = || (0..20).for_each(|_| marker!("brief"));
     record();
-    std::thread::Builder::new().spawn(record)?.join().map_err(|_| anyhow::anyhow!("a thread panicked"))
+    std::thread::Builder::new()
+        .spawn(record)?
+        .join()
+        .map_err(|_| anyhow::anyhow!("a thread panicked"))
 }

@@ -1,14 +1,18 @@
-//! A thousand kills, and what they lost: nothing.
+//! Kills 1,000 children at random moments, and checks that no committed entry is lost, torn or
+//! found twice.
 
-use integration_tests::kills::{self, chance::Chance};
+use integration_tests::kills::{self, rng::Rng};
 
-use crate::figure::{Figure, Promise, Report};
+use integration_tests::figure::{Figure, Promise, Report};
 
 const KILLS: u64 = 1000;
 
 pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let tally = kills::run(&std::env::current_exe()?, KILLS, Chance::seed(), |_| {})?;
-    let broken = tally.complaints.first().map(|first| format!("{} broken: {first}", tally.broken));
+    let tally = kills::run(&std::env::current_exe()?, KILLS, Rng::seed(), |_| {})?;
+    let broken = tally
+        .complaints
+        .first()
+        .map(|first| format!("{} broken: {first}", tally.broken));
     report.put(Figure::new("faults.kills", tally.kills as f64, "kills").unless(broken));
     let nothing = [
         ("faults.committed_lost", tally.committed_lost),

@@ -1,8 +1,8 @@
-//! Group `faults`: what is lost when children are killed, how long a capture waits for those that stand
-//! still, and what the profiler costs a host whose parent stands still, that forks, or that starts and
-//! ends children all day.
+//! Group `faults`: what is lost when children are killed, how long a capture waits for stopped
+//! children, and what the profiler costs a host whose parent is stopped, that forks, or that starts
+//! and ends many children.
 //!
-//! One file per question. Roles of this program (`roles`) are processes that do nothing else.
+//! One file per question. Some of the processes are roles of this program (`roles`).
 
 mod churn;
 mod fork;
@@ -12,8 +12,8 @@ mod stopped;
 
 use anyhow::Result;
 
-use crate::figure::Report;
 use crate::roles::Role;
+use integration_tests::figure::Report;
 
 pub(crate) const ROLES: &[(&str, Role)] = &[
     ("parent", parent::play_parent),
@@ -32,7 +32,10 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     parent::measure(report)
 }
 
-/// A number from the environment that makes a long figure shorter, or the figure's own.
+/// Returns the length of a long figure: the number in an environment variable, or else `full`.
 fn at_length(variable: &str, full: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(full)
+    std::env::var(variable)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(full)
 }

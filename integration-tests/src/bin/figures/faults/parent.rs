@@ -1,14 +1,16 @@
-//! What a stopped parent costs its children: the slowest of all record calls, in the thread's own time.
+//! The cost of a stopped parent for its children: the slowest of all recording calls, in the
+//! thread's processor time.
 //!
-//! A parent in a process of its own starts a session and two children, and is stopped while these record
-//! at full speed, entries of all sizes, with evictions all the time. The figure is for 60 s;
-//! `FIGURES_STOPPED_S` makes it shorter, and then its name says so.
+//! A parent in a separate process starts a session and two children. It is stopped while the
+//! children record at full speed, with entries of all sizes and continuous evictions. The figure
+//! takes 60 s. `FIGURES_STOPPED_S` makes it shorter, and the figure's name then states the seconds.
 //!
-//! A virtual machine charges a thread for time in which the host ran something else, milliseconds at a
-//! time. So after every call the thread reads the clock for as long as the call took, and what happens to
-//! *that* is reported beside: where the bare reads are held up for longer than the promise, the slowest
-//! call says nothing about us, and what counts is whether calls are held up more often than they, and
-//! whether any slow call slept or faulted, which bare reads never do.
+//! A virtual machine charges a thread for time in which the host ran something else, milliseconds
+//! at a time. Therefore the thread reads the clock after every call for as long as the call took,
+//! and the delays of these bare reads are reported, too. Where bare reads are delayed for longer
+//! than the promise, the slowest call is not a valid figure. In that case the relevant results are
+//! whether calls are delayed more often than bare reads, and whether a slow call slept or faulted,
+//! which bare reads never do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -26,45 +28,65 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::at_length;
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 const SECONDS: u64 = 60;
 const CHILDREN: usize = 2;
 const THREADS: u32 = 2;
 const LIMIT: u64 = 32 << 20;
-/// Entries before the first that counts: the thread joins the session and its chunks grow.
+/// Entries before the measurement: the thread joins the session and its chunks grow.
 const WARM_UP: u64 = 1000;
-/// What is promised of the slowest call.
+/// The promise for the slowest call.
 const SLOW_NS: u64 = 1_000_000;
-/// A call that was held up is not followed by clock reads of the same length.
+/// The longest series of clock reads after a call. A delayed call is not followed by reads of the
+/// same length.
 const LONGEST_BARE_NS: u64 = 20_000;
-/// Fewer entries than this per second and child say nothing.
+/// Entries per second and child that are necessary for a valid figure.
 const LEAST_PER_SECOND: u64 = 10_000;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     let seconds = at_length("FIGURES_STOPPED_S", SECONDS);
-    let mut parent =
-        role("parent")?.arg(seconds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut parent = role("parent")?
+        .arg(seconds.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut lines = BufReader::new(parent.stdout.take().context("no output")?).lines();
     let measured = measure_stopped(parent.id(), &mut lines, seconds);
     signal(parent.id(), libc::SIGCONT);
-    drop(parent.stdin.take()); // it ends
+    drop(parent.stdin.take()); // the parent ends
     parent.wait()?;
     report_on(report, seconds, measured?);
     Ok(())
 }
 
 fn report_on(report: &mut Report, seconds: u64, seen: Seen) {
-    let name =
-        if seconds == SECONDS { "parent_stopped".to_owned() } else { format!("parent_stopped_{seconds}s") };
+    let name = if seconds == SECONDS {
+        "parent_stopped".to_owned()
+    } else {
+        format!("parent_stopped_{seconds}s")
+    };
     let few = (seen.entries < seconds * LEAST_PER_SECOND * CHILDREN as u64)
         .then(|| format!("{} entries", seen.entries));
-    let held_up = (seen.slowest_bare_ns > SLOW_NS).then(|| "so are bare clock reads, see below".to_owned());
+    let held_up = (seen.slowest_bare_ns > SLOW_NS)
+        .then(|| "bare clock reads are as slow, see below".to_owned());
     let figure = |what: &str, value: f64, unit| Figure::new(format!("{name}.{what}"), value, unit);
-    let slowest = figure("slowest_record_us", seen.slowest_ns as f64 / 1000.0, "us CPU");
-    report.put(slowest.promised(Promise::AtMost(SLOW_NS as f64 / 1000.0)).unless(few.or(held_up)));
-    report.put(figure("slowest_bare_us", seen.slowest_bare_ns as f64 / 1000.0, "us CPU"));
+    let slowest = figure(
+        "slowest_record_us",
+        seen.slowest_ns as f64 / 1000.0,
+        "us CPU",
+    );
+    report.put(
+        slowest
+            .promised(Promise::AtMost(SLOW_NS as f64 / 1000.0))
+            .unless(few.or(held_up)),
+    );
+    report.put(figure(
+        "slowest_bare_us",
+        seen.slowest_bare_ns as f64 / 1000.0,
+        "us CPU",
+    ));
     report.put(figure("slow_records", seen.slow as f64, "calls"));
     report.put(figure("slow_bare", seen.slow_bare as f64, "times"));
     let waited = figure("slow_records_that_waited", seen.waited as f64, "calls");
@@ -72,73 +94,104 @@ fn report_on(report: &mut Report, seconds: u64, seen: Seen) {
     report.put(figure("entries", seen.entries as f64, "entries"));
 }
 
-/// Stops the parent until both children have said what they measured.
+/// Stops the parent until both children have printed their results.
 fn measure_stopped(
     parent: u32,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
     seconds: u64,
 ) -> Result<Seen> {
-    let mut line = || lines.next().context("the parent has ended")?.context("no line");
-    ensure!(line()? == "ready", "the parent does not begin");
+    let mut line = || {
+        lines
+            .next()
+            .context("the parent has ended")?
+            .context("no line")
+    };
+    ensure!(line()? == "ready", "the parent is not ready");
     signal(parent, libc::SIGSTOP);
-    ensure!(until(|| state_of(parent) == Some('T')), "the parent does not stop");
+    ensure!(
+        until(|| state_of(parent) == Some('T')),
+        "the parent does not stop"
+    );
     let watch = Stopwatch::start();
     let mut seen = Seen::default();
     for _ in 0..CHILDREN {
         seen.add(&serde_json::from_str(&line()?)?);
     }
-    ensure!(watch.elapsed() >= Duration::from_secs(seconds), "the children did not record so long");
-    ensure!(state_of(parent) == Some('T'), "the parent went on");
+    ensure!(
+        watch.elapsed() >= Duration::from_secs(seconds),
+        "the children recorded for less than {seconds} s"
+    );
+    ensure!(state_of(parent) == Some('T'), "the parent was continued");
     Ok(seen)
 }
 
-/// `parent SECONDS`: starts the children, says `ready`, and lives until its standard input is closed.
+/// `parent SECONDS`: starts the children, prints `ready`, and runs until its standard input is
+/// closed.
 pub(super) fn play_parent(words: &[String]) -> Result<()> {
     let seconds = words.first().context("how long?")?;
-    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(LIMIT))
+        .start()?;
     let mut children = Vec::new();
     for number in 0..CHILDREN {
         let mut command = role("recorder")?;
         command.arg(seconds).stdin(Stdio::piped());
         children.push(session.spawn(&format!("recorder {number}"), command)?);
     }
-    let connected =
-        |report: &profiler_parent::ProcessReport| report.state == profiler_parent::ProcessState::Connected;
-    ensure!(until(|| session.processes().iter().filter(|report| connected(report)).count() == CHILDREN));
-    children.iter_mut().for_each(|child| drop(child.stdin.take())); // they begin
-    println!("ready"); // stopped from here on
+    let connected = |report: &profiler_parent::ProcessReport| {
+        report.state == profiler_parent::ProcessState::Connected
+    };
+    ensure!(until(|| session
+        .processes()
+        .iter()
+        .filter(|report| connected(report))
+        .count()
+        == CHILDREN));
+    children
+        .iter_mut()
+        .for_each(|child| drop(child.stdin.take())); // the children begin
+    println!("ready"); // the parent is stopped from here on
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
 
-/// `recorder SECONDS`: records so long and one second more, for the parent is not stopped at once;
-/// prints what its threads saw.
+/// `recorder SECONDS`: records for SECONDS + 1 seconds, because the parent is not stopped at once,
+/// and prints the results of its threads.
 pub(super) fn play_recorder(words: &[String]) -> Result<()> {
     let time = Duration::from_secs(words.first().context("how long?")?.parse::<u64>()? + 1);
-    ensure!(matches!(profiler_child::init(), profiler_child::Status::Recording), "it does not record");
+    ensure!(
+        matches!(profiler_child::init(), profiler_child::Status::Recording),
+        "the child does not record"
+    );
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     let threads: Vec<_> = (0..THREADS)
         .map(|writer| std::thread::Builder::new().spawn(move || watch_calls(writer, time)))
         .collect::<std::io::Result<_>>()?;
     let mut seen = Seen::default();
     for thread in threads {
-        seen.add(&thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?);
+        seen.add(
+            &thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a thread panicked"))?,
+        );
     }
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&seen)?)?;
     Ok(())
 }
 
-/// What recording threads saw.
+/// Results of recording threads.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
     entries: u64,
     slowest_ns: u64,
     /// Calls slower than [`SLOW_NS`].
     slow: u64,
-    /// Those of them in which the thread slept, or touched a page that was not there.
+    /// Slow calls in which the thread slept or had a page fault.
     waited: u64,
-    /// The same of bare clock reads.
+    /// The slowest bare clock read.
     slowest_bare_ns: u64,
+    /// Bare clock reads slower than [`SLOW_NS`].
     slow_bare: u64,
 }
 
@@ -165,7 +218,8 @@ impl Seen {
 }
 
 fn watch_calls(writer: u32, time: Duration) -> Seen {
-    let (watch, mut seen) = (Stopwatch::start(), Seen::default());
+    let watch = Stopwatch::start();
+    let mut seen = Seen::default();
     let mut waits = waits_so_far();
     while seen.entries % 1024 != 0 || watch.elapsed() < time {
         let before = thread_ns();
@@ -181,7 +235,7 @@ fn watch_calls(writer: u32, time: Duration) -> Seen {
     seen
 }
 
-/// Reads the clock for so long; returns for how long it really was.
+/// Reads the clock for `ns` nanoseconds. Returns how long it took in fact.
 fn read_clocks_for(ns: u64) -> u64 {
     let began = thread_ns();
     loop {
@@ -192,18 +246,18 @@ fn read_clocks_for(ns: u64) -> u64 {
     }
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread in nanoseconds.
 fn thread_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// How often the calling thread has slept, or touched a page that was not there.
+/// Returns how often the calling thread has slept or had a page fault.
 #[allow(unsafe_code)]
 fn waits_so_far() -> u64 {
-    // SAFETY: all of it are numbers, for which zero is a value.
+    // SAFETY: the struct consists of integers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes a local.
+    // SAFETY: `usage` is a valid local for the result.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     (usage.ru_nvcsw + usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }

@@ -1,7 +1,8 @@
-//! The flood: whether the limit holds, who keeps how much, and who is answered while it lasts.
+//! Group `flood`: whether the limit holds, how much of it each process keeps, and how fast
+//! processes answer, while processes record at full speed.
 //!
-//! One file per question: [`peak`], [`spans`], [`reply`], and [`simulated`] for crowds that no machine
-//! holds.
+//! One file per question: [`peak`], [`spans`], [`reply`], and [`simulated`] for more processes than
+//! a machine can run.
 
 mod peak;
 mod reply;
@@ -10,7 +11,7 @@ mod spans;
 
 use anyhow::Result;
 
-use crate::figure::Report;
+use integration_tests::figure::Report;
 
 /// All figures of the flood.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {

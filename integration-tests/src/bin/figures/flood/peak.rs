@@ -1,5 +1,5 @@
-//! `flood.peak_ratio.children_N`: highest true bytes ÷ limit, while children join and die and the
-//! parent floods, too.
+//! `flood.peak_ratio.children_N`: highest true bytes ÷ limit, while children start and are killed
+//! and the parent records continuously.
 
 use std::time::Duration;
 
@@ -10,30 +10,44 @@ use profiler_core::marker;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
-use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Promise, Report};
 
 const LIMIT: u64 = 8 << 20;
-/// Between two changes of who takes part.
-const LOOK: Duration = Duration::from_millis(250);
-/// Children that are killed and replaced.
+/// Time between two changes of the children.
+const BETWEEN: Duration = Duration::from_millis(250);
+/// Number of children that are killed and replaced.
 const CHANGES: usize = 12;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     for children in [1, 8, 32, 100] {
         let seen = flood(children)?;
         let ratio = seen.peak as f64 / LIMIT as f64;
-        let idle = (seen.peak < LIMIT / 2).then(|| format!("only {} bytes were ever held", seen.peak));
-        let enough = (seen.sweeps < 200).then(|| format!("only {} sweeps", seen.sweeps)).or(idle);
+        let idle =
+            (seen.peak < LIMIT / 2).then(|| format!("only {} bytes were ever held", seen.peak));
+        let enough = (seen.sweeps < 200)
+            .then(|| format!("only {} sweeps", seen.sweeps))
+            .or(idle);
         let name = format!("flood.peak_ratio.children_{children}");
-        report.put(Figure::new(name, ratio, "x").promised(Promise::AtMost(1.0)).unless(enough));
-        report.put(Figure::new(format!("flood.doubted.children_{children}"), seen.doubted as f64, "sweeps"));
+        report.put(
+            Figure::new(name, ratio, "x")
+                .promised(Promise::AtMost(1.0))
+                .unless(enough),
+        );
+        report.put(Figure::new(
+            format!("flood.doubted.children_{children}"),
+            seen.doubted as f64,
+            "sweeps",
+        ));
     }
     Ok(())
 }
 
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(LIMIT))
+        .start()?;
     std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
@@ -57,12 +71,12 @@ fn churn(session: &Session, children: usize) -> Result<Seen> {
         seen.look(session, LIMIT);
     }
     for change in 0..CHANGES {
-        seen.look_for(LOOK, session, LIMIT);
+        seen.look_for(BETWEEN, session, LIMIT);
         let place = change % workers.len();
         workers[place].child.kill()?;
         workers[place] = start(children + change)?;
     }
-    seen.look_for(LOOK, session, LIMIT);
+    seen.look_for(BETWEEN, session, LIMIT);
     for worker in &mut workers {
         worker.child.wait()?;
     }

@@ -2,31 +2,39 @@
 //! them records at full speed.
 //!
 //! The request is `WaitOnePeriodicSampling`, which changes nothing and is confirmed by the child's
-//! control thread. What can be measured is the time until the last child has confirmed, the
-//! flooding one included: no quiet child took longer.
+//! control thread. The measured time ends when the last child has confirmed, including the flooding
+//! one, so no quiet child took longer.
 
 use anyhow::{Result, bail};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::{median, ns_of};
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::{median, ns_of};
 
 const QUIET: usize = 8;
 const ROUNDS: usize = 300;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    let session =
-        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(64 << 20)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(64 << 20))
+        .start()?;
     let start = |number| workers::start(&session, &format!("quiet {number}"), "init", 0);
     let mut workers: Vec<Worker> = (0..QUIET).map(start).collect::<Result<_>>()?;
     workers.push(workers::start(&session, "flood", "flood", 0)?);
-    let mut times = (0..ROUNDS).map(|_| round(&session)).collect::<Result<Vec<f64>>>()?;
+    let mut times = (0..ROUNDS)
+        .map(|_| round(&session))
+        .collect::<Result<Vec<f64>>>()?;
     times.sort_by(f64::total_cmp);
     let p99 = times.get(ROUNDS * 99 / 100).copied().unwrap_or(f64::NAN);
-    report.put(Figure::new("flood.quiet_reply_ms.median", median(&times), "ms"));
+    report.put(Figure::new(
+        "flood.quiet_reply_ms.median",
+        median(&times),
+        "ms",
+    ));
     report.put(Figure::new("flood.quiet_reply_ms.p99", p99, "ms").promised(Promise::AtMost(100.0)));
     for worker in &mut workers {
         worker.child.wait()?;
@@ -34,7 +42,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds until all have confirmed.
+/// Returns the milliseconds until all children have confirmed.
 fn round(session: &Session) -> Result<f64> {
     let mut silent = 0;
     let took = ns_of(|| silent = session.wait_one_periodic_sampling().unconfirmed()) / 1e6;

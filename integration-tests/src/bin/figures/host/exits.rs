@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use integration_tests::exits::{self, Ends};
 use profiler_parent::Session;
 
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 /// Processes for each of the four ways.
 const RUNS: u64 = 50;
@@ -28,6 +28,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 
 /// `exiter WAY RUN`.
 pub(super) fn play(words: &[String]) -> Result<()> {
-    let [way, run] = words else { anyhow::bail!("exiter WAY RUN") };
+    let [way, run] = words else {
+        anyhow::bail!("exiter WAY RUN")
+    };
     exits::play(way, run.parse().context("which run?")?)
 }

@@ -1,5 +1,5 @@
-//! POSIX locks of the host that are lost while children start and end, and how long a spawn takes
-//! when there are many children.
+//! Counts POSIX locks of the host that are lost while children start and end, and measures how long
+//! a spawn takes when there are many children.
 //!
 //! The children are processes that call `init` and live until the end of the figure: the times at
 //! 1,000 are taken while about 1,000 children live. Each measurement waits until its child has
@@ -15,8 +15,8 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
 
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 /// The number of children that live while the later times are taken.
 const CROWD: usize = 1000;
@@ -31,7 +31,11 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     let lost = locks_lost()?;
     report.put(Figure::new("host.locks_lost", lost, "locks").promised(Promise::AtMost(0.0)));
     let missing = allow_descriptors(CROWD as u64 * DESCRIPTORS);
-    let times = if missing.is_none() { spawn_times()? } else { (f64::NAN, f64::NAN) };
+    let times = if missing.is_none() {
+        spawn_times()?
+    } else {
+        (f64::NAN, f64::NAN)
+    };
     let put = |name: &str, value: f64, unit| Figure::new(name, value, unit).unless(missing.clone());
     report.put(put("host.spawn_ms.first", times.0, "ms"));
     report.put(put("host.spawn_ms.at_1000", times.1, "ms"));
@@ -39,15 +43,15 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Takes a lock, has children connect, be captured and end, and counts how often another process no
-/// longer sees the lock.
+/// Takes a lock, lets children connect, be captured and end, and counts how often another process
+/// no longer sees the lock.
 fn locks_lost() -> Result<f64> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("lock");
     let file = File::create_new(&path)?;
     let mut lost = 0_u32;
     take(&file)?;
-    let look = || -> Result<u32> {
+    let count_lost = || -> Result<u32> {
         let mut witness = role("lock-holder")?;
         let output = witness.arg(&path).output()?;
         let is_held = String::from_utf8(output.stdout)?.trim() == std::process::id().to_string();
@@ -59,22 +63,28 @@ fn locks_lost() -> Result<f64> {
     let session = Session::builder().features(Features::NONE).start()?;
     for untrusted in [false, true] {
         let mut child = spawn(&session, untrusted)?;
-        lost += look()?;
+        lost += count_lost()?;
         for format in [Format::Gecko, Format::Processed] {
-            session.capture().format(format).save(directory.path().join("profile.json"))?;
-            lost += look()?;
+            session
+                .capture()
+                .format(format)
+                .save(directory.path().join("profile.json"))?;
+            lost += count_lost()?;
         }
         child.kill()?;
         child.wait()?;
-        lost += look()?;
+        lost += count_lost()?;
     }
     drop(session);
-    Ok(f64::from(lost + look()?))
+    Ok(f64::from(lost + count_lost()?))
 }
 
-/// Median times of the first spawns and of those with many children.
+/// Returns the median time of the first spawns, and of the spawns with many children.
 fn spawn_times() -> Result<(f64, f64)> {
-    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(ByteLimit::new(LIMIT))
+        .start()?;
     let mut times = Vec::new();
     let mut children = Vec::new();
     for _ in 0..CROWD + SAMPLES {
@@ -83,7 +93,8 @@ fn spawn_times() -> Result<(f64, f64)> {
         times.push(watch.elapsed().as_secs_f64() * 1e3);
         connected(&session, children.len())?;
     }
-    let (first, last) = (median(times.iter().take(SAMPLES)), median(times.iter().skip(CROWD)));
+    let first = median(times.iter().take(SAMPLES));
+    let last = median(times.iter().skip(CROWD));
     for child in &mut children {
         child.kill()?;
     }
@@ -115,8 +126,11 @@ fn spawn(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
 fn start(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
     let mut command: Command = role("idle-child")?;
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child =
-        if untrusted { session.spawn_untrusted("idle", command) } else { session.spawn("idle", command) }?;
+    let child = if untrusted {
+        session.spawn_untrusted("idle", command)
+    } else {
+        session.spawn("idle", command)
+    }?;
     ensure!(child.is_profiled(), "a child is not profiled");
     Ok(child)
 }
@@ -125,7 +139,10 @@ fn start(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
 fn connected(session: &Session, count: usize) -> Result<()> {
     let are_connected = || {
         let all = session.processes();
-        all.iter().filter(|process| process.state == ProcessState::Connected).count() >= count
+        all.iter()
+            .filter(|process| process.state == ProcessState::Connected)
+            .count()
+            >= count
     };
     ensure!(until(are_connected), "a child does not connect");
     Ok(())
@@ -135,10 +152,13 @@ fn connected(session: &Session, count: usize) -> Result<()> {
 fn allow_descriptors(count: u64) -> Option<String> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
-    let raised =
-        rustix::process::Rlimit { current: Some(count.max(limit.current.unwrap_or(u64::MAX))), ..limit };
+    let raised = rustix::process::Rlimit {
+        current: Some(count.max(limit.current.unwrap_or(u64::MAX))),
+        ..limit
+    };
     let set = || rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
-    (most < count || set().is_err()).then(|| format!("{count} descriptors are needed, {most} are allowed"))
+    (most < count || set().is_err())
+        .then(|| format!("{count} descriptors are needed, {most} are allowed"))
 }
 
 /// `idle-child`: records for its parent until it is killed.

@@ -12,8 +12,8 @@ mod symbols;
 
 use anyhow::Result;
 
-use crate::figure::Report;
 use crate::roles::Role;
+use integration_tests::figure::Report;
 
 pub(crate) const ROLES: &[(&str, Role)] = &[
     ("exiter", exits::play),

@@ -8,22 +8,34 @@ use std::process::Stdio;
 use anyhow::Result;
 use integration_tests::reloads::play;
 
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 const LOADS: usize = 1000;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     let output = role("reloads")?.stderr(Stdio::inherit()).output()?;
-    let said = String::from_utf8(output.stdout)?;
-    let numbers: Vec<u64> = said.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let printed = String::from_utf8(output.stdout)?;
+    let numbers: Vec<u64> = printed
+        .split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
     let [added, places, samples] = numbers[..] else {
         anyhow::bail!("the role ended with {}", output.status)
     };
     let few = (samples < LOADS as u64 / 2).then(|| format!("only {samples} samples"));
     let still = (places < 10).then(|| format!("the library was at {places} places only"));
-    let figure = Figure::new("host.definitions_after_reloads", added as f64, "definitions");
-    report.put(figure.promised(Promise::AtMost(2.0)).unless(few).unless(still));
+    let figure = Figure::new(
+        "host.definitions_after_reloads",
+        added as f64,
+        "definitions",
+    );
+    report.put(
+        figure
+            .promised(Promise::AtMost(2.0))
+            .unless(few)
+            .unless(still),
+    );
     Ok(())
 }
 

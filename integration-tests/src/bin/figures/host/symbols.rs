@@ -1,35 +1,43 @@
-//! Whether the parent survives a symbol that is made to break a demangler.
+//! Checks that the parent survives a symbol that is made to break a demangler.
 //!
-//! A parent in a separate role has a child map a library with a function of such a name, and record
-//! a marker with that function on its stack. Then the parent captures from a thread with 64 KiB of
-//! stack, and through the live page. It prints the number of profiles that contain the name.
+//! A parent in a separate role lets a child map a library with a function of such a name, and
+//! record a marker with that function on its stack. Then the parent captures from a thread with 64
+//! KiB of stack, and through the live page. It prints the number of profiles that contain the name.
 
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::{hostile_library, page};
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
 
-use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
+use integration_tests::figure::{Figure, Promise, Report};
 
 pub(super) const PARENT: &str = "hostile-symbols-parent";
-/// Visits the library until it is known and a profile contains its name.
+/// The child visits the library up to this many times, until the library is known and both profiles
+/// contain the name.
 const ROUNDS: usize = 20;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    let output = role(PARENT)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = role(PARENT)?
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
     let named = String::from_utf8_lossy(&output.stdout).trim() == "2";
     let survives = output.status.success() && named;
     let is_crash = output.status.code().is_none();
-    let reason = (!survives && !is_crash).then(|| format!("the role did not do its work: {}", output.status));
-    let figure =
-        Figure::new("host.parent_survives_hostile_symbols", f64::from(u8::from(survives)), "parents");
+    let reason = (!survives && !is_crash)
+        .then(|| format!("the role did not do its work: {}", output.status));
+    let figure = Figure::new(
+        "host.parent_survives_hostile_symbols",
+        f64::from(u8::from(survives)),
+        "parents",
+    );
     report.put(figure.promised(Promise::AtLeast(1.0)).unless(reason));
     Ok(())
 }
@@ -40,11 +48,12 @@ pub(super) fn parent(_: &[String]) -> Result<()> {
     let library = hostile_library::build(directory.path())?;
     let session = Session::builder().features(Features::STACK_WALK).start()?;
     let program = std::env::current_exe()?.with_file_name("child");
-    let program = program.to_str().context("a path that is no text")?;
-    let mut child = Puppet::spawn(&session, program, "child", "init")?;
+    let program = program.to_str().context("the path is not UTF-8")?;
+    let mut child = HelperProcess::spawn(&session, program, "child", "init")?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let path = directory.path().join("profile.json.gz");
-    let (mut saved, mut served) = (false, false);
+    let mut saved = false;
+    let mut served = false;
     for _ in 0..ROUNDS {
         child.ask(&format!("visit {}", library.display()))?;
         saved |= has_name(&save(&session, &path)?)?;
@@ -57,25 +66,35 @@ pub(super) fn parent(_: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A profile that is saved from a small thread.
+/// Saves a profile from a thread with a small stack, and returns its content.
 fn save(session: &Session, path: &Path) -> Result<Vec<u8>> {
     std::thread::scope(|scope| {
         let save = || session.capture().save(path).map(drop);
-        let thread = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, save)?;
-        thread.join().map_err(|_| anyhow::anyhow!("the capture panicked"))??;
+        let thread = std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn_scoped(scope, save)?;
+        thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the capture panicked"))??;
         Ok(std::fs::read(path)?)
     })
 }
 
-/// A profile that the live page captures.
+/// Captures a profile through the live page, and returns its content.
 fn capture(live: &LiveServer) -> Result<Vec<u8>> {
     page::ask(live, "POST", "capture")?;
     let latest = || -> Result<serde_json::Value> {
-        let all: serde_json::Value = serde_json::from_slice(&page::ask(live, "GET", "profiles.json")?)?;
+        let all: serde_json::Value =
+            serde_json::from_slice(&page::ask(live, "GET", "profiles.json")?)?;
         Ok(all[0].clone())
     };
-    ensure!(until(|| latest().is_ok_and(|one| one["state"] != "writing")), "no profile");
-    Ok(std::fs::read(latest()?["path"].as_str().context("no path")?)?)
+    ensure!(
+        until(|| latest().is_ok_and(|profile| profile["state"] != "writing")),
+        "no profile"
+    );
+    Ok(std::fs::read(
+        latest()?["path"].as_str().context("no path")?,
+    )?)
 }
 
 fn has_name(profile: &[u8]) -> Result<bool> {

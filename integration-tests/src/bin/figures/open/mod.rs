@@ -1,11 +1,13 @@
-//! Group `open`: what a large profile costs to write, to keep and to open, in both formats.
+//! Group `open`: the cost to write, to keep and to open a large profile, in both formats.
 //!
-//! Eight processes record 300,000 samples and 200,000 markers each, by the recording interface; nothing else samples.
-//! At full length (`FIGURES_FULL=1`); otherwise a twentieth of it, and `format.scale` says so. Each file is
-//! saved [`RUNS`] times, and then opened as often, in turn, so that both formats see the same machine.
+//! Eight processes record 300,000 samples and 200,000 markers each, through the recording
+//! interface; no sampler runs. That is the full length (`FIGURES_FULL=1`). The short length is a
+//! twentieth of it, and `format.scale` states which one it is. Each file is saved [`RUNS`] times,
+//! and then opened as often, in turn, so that both formats see the same state of the machine.
 //!
-//! `load_s` is the real viewer's loader, without its start, which `format.loader_start_s` is: the same loader with a profile in
-//! which nothing was recorded. It needs `npm ci` in `integration-tests/viewer`.
+//! `load_s` is the time of the real viewer's loader without its start. `format.loader_start_s` is
+//! the time of its start: the same loader with a profile in which nothing was recorded. The loader
+//! needs `npm ci` in `integration-tests/viewer`.
 
 mod record;
 mod viewer;
@@ -18,28 +20,35 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session};
 
-use crate::figure::{Figure, Report};
-use crate::measure::median;
 use crate::workers::{self, Worker};
+use integration_tests::figure::{Figure, Report};
+use integration_tests::measure::median;
 
 pub(crate) use record::record;
 
 const PROCESSES: u64 = 8;
-/// Of each process, at full length.
+/// Samples of each process at full length.
 const SAMPLES: u64 = 300_000;
+/// Markers of each process at full length.
 const MARKERS: u64 = 200_000;
-/// What is done where the time is short.
+/// The full length divided by the short length.
 const SHORT: u64 = 20;
-/// Whether all is measured at full length.
+/// The variable that selects the full length.
 const FULL: &str = "FIGURES_FULL";
 const RUNS: usize = 3;
 const FORMATS: [(&str, Format); 2] = [("gecko", Format::Gecko), ("processed", Format::Processed)];
 
 /// All figures of the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let part = if std::env::var(FULL).is_ok_and(|value| value == "1") { 1 } else { SHORT };
+    let part = if std::env::var(FULL).is_ok_and(|value| value == "1") {
+        1
+    } else {
+        SHORT
+    };
     let directory = tempfile::tempdir()?;
-    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
+    let features = Features::STACK_WALK
+        .with(Features::CPU)
+        .with(Features::NO_SAMPLING);
     let session = Session::builder()
         .name("figures")
         .features(features)
@@ -49,7 +58,11 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     session.capture().save(&empty)?;
     let start = |number| workers::start(&session, &format!("worker {number}"), "open", part);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
-    report.put(Figure::new("format.scale", 1.0 / part as f64, "of 2.4 M samples, 1.6 M markers"));
+    report.put(Figure::new(
+        "format.scale",
+        1.0 / part as f64,
+        "of 2.4 M samples, 1.6 M markers",
+    ));
     let files = FORMATS.map(|(name, _)| directory.path().join(format!("{name}.json.gz")));
     let mut written = FORMATS.map(|_| Vec::new());
     for _ in 0..RUNS {
@@ -58,17 +71,23 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         }
     }
     drop(session);
-    workers.iter_mut().for_each(|worker| _ = worker.child.wait());
+    workers
+        .iter_mut()
+        .for_each(|worker| _ = worker.child.wait());
     for ((written, path), (name, _)) in written.iter().zip(&files).zip(FORMATS) {
         let mib = std::fs::metadata(path)?.len() as f64 / f64::from(1 << 20);
-        report.put(Figure::new(format!("format.{name}.write_s"), median(written), "s"));
+        report.put(Figure::new(
+            format!("format.{name}.write_s"),
+            median(written),
+            "s",
+        ));
         report.put(Figure::new(format!("format.{name}.mib_gz"), mib, "MiB"));
     }
     load(report, &empty, &files, PROCESSES * SAMPLES / part);
     Ok(())
 }
 
-/// Seconds that a capture takes.
+/// Returns the seconds that a capture takes.
 fn write(session: &Session, format: Format, path: &Path, part: u64) -> Result<f64> {
     #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
     let start = Instant::now();
@@ -78,21 +97,34 @@ fn write(session: &Session, format: Format, path: &Path, part: u64) -> Result<f6
     Ok(took)
 }
 
-/// All entries of all workers are in the file: otherwise it is another file than the one that was meant.
+/// Fails if entries of a worker are missing in the file, because then it is not the file to
+/// measure.
 fn is_whole(report: &CaptureReport, part: u64) -> Result<()> {
-    for process in report.processes.iter().filter(|process| process.name.starts_with("worker")) {
-        let (delivered, expected) = (process.counts.delivered, (SAMPLES + MARKERS) / part);
-        ensure!(delivered >= expected, "{}: {delivered} of {expected} entries", process.name);
+    for process in report
+        .processes
+        .iter()
+        .filter(|process| process.name.starts_with("worker"))
+    {
+        let delivered = process.counts.delivered;
+        let expected = (SAMPLES + MARKERS) / part;
+        ensure!(
+            delivered >= expected,
+            "{}: {delivered} of {expected} entries",
+            process.name
+        );
     }
     Ok(())
 }
 
-/// The loader's figures; invalid ones where there is no loader, or it says something else than what was recorded.
+/// Reports the loader's figures. They are not valid if there is no loader, or if it finds a wrong
+/// number of samples.
 fn load(report: &mut Report, empty: &Path, files: &[PathBuf], samples: u64) {
-    let (mut starts, mut loads) = (Vec::new(), FORMATS.map(|_| Vec::new()));
+    let mut starts = Vec::new();
+    let mut loads = FORMATS.map(|_| Vec::new());
     let mut failure = None;
     for _ in 0..RUNS {
-        let mut take = |into: &mut Vec<f64>, path: &Path, samples| match viewer::load(path, samples) {
+        let mut take = |into: &mut Vec<f64>, path: &Path, samples| match viewer::load(path, samples)
+        {
             Ok(seconds) => into.push(seconds),
             Err(error) => failure = Some(format!("{error:#}")),
         };
@@ -108,5 +140,12 @@ fn load(report: &mut Report, empty: &Path, files: &[PathBuf], samples: u64) {
         report.put(figure.unless(failure.clone()));
     }
     let [gecko, processed] = loads.map(|loads| median(&loads) - start);
-    report.put(Figure::new("format.load_ratio", gecko / processed, "x: gecko by processed").unless(failure));
+    report.put(
+        Figure::new(
+            "format.load_ratio",
+            gecko / processed,
+            "x: gecko by processed",
+        )
+        .unless(failure),
+    );
 }

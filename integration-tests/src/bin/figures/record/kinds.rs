@@ -1,8 +1,9 @@
-//! What one marker of each kind costs, next to a bare read of the clock that stamps it.
+//! The cost of one marker of each kind, relative to a bare read of the clock that stamps it.
 //!
 //! Every round measures the clock and then each kind, on one core, in a session with the default
-//! limit, as an application has it: chunks of the default sizes, switches included, first over fresh memory
-//! and then over recycled. Rounds are short, so that most of them are not interrupted.
+//! limit. The conditions are those of an application: chunks of the default sizes, with their
+//! switches, first in fresh memory and then in recycled memory. Rounds are short, so that most of
+//! them are not interrupted.
 
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
@@ -10,15 +11,15 @@ use profiler_core::session::SessionParams;
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};
 
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::{clock_read_ns, cores, median, median_ratio, ns_each, pin_to};
 use crate::recording::{Recording, objection};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::{clock_read_ns, cores, median, median_ratio, ns_each, pin_to};
 
 /// Entries per kind and round.
 pub(super) const BATCH: u32 = 10_000;
 const ROUNDS: usize = 201;
 
-/// A payload as most have it: a number and a short text.
+/// A typical payload: a number and a short text.
 #[derive(serde::Serialize)]
 pub(super) struct Request<'a> {
     pub(super) bytes: u64,
@@ -35,39 +36,53 @@ impl ProfilerMarker for Request<'_> {
     }
 }
 
-/// A marker without payload.
+/// Records a marker without payload.
 #[inline(always)]
 pub(super) fn instant() {
     marker!("instant", &category::TEST);
 }
 
-/// A marker with a duration; both reads of the clock are in it.
+/// Records a marker with a duration, including both reads of the clock.
 #[inline(always)]
 pub(super) fn interval() {
     let start = Timestamp::now();
-    marker!("interval", &category::TEST, MarkerOptions::interval_until_now_from(start));
+    marker!(
+        "interval",
+        &category::TEST,
+        MarkerOptions::interval_until_now_from(start)
+    );
 }
 
-/// A marker with a text of 16 bytes.
+/// Records a marker with a text of 16 bytes.
 #[inline(always)]
 pub(super) fn text() {
     let text = std::hint::black_box("sixteen letters!");
     text_marker!("text", &category::TEST, MarkerOptions::default(), text);
 }
 
-/// A marker with a number and a text of 16 bytes.
+/// Records a marker with a number and a text of 16 bytes.
 #[inline(always)]
 pub(super) fn typed() {
     let (bytes, path) = std::hint::black_box((70_000, "src/bin/figures/"));
-    marker!("typed", &category::IO, MarkerOptions::default(), &Request { bytes, path });
+    marker!(
+        "typed",
+        &category::IO,
+        MarkerOptions::default(),
+        &Request { bytes, path }
+    );
 }
 
-/// A kind of marker: its name, nanoseconds per entry of a batch, and what is promised of its ratio.
+/// A kind of marker: its name, the function that returns the nanoseconds per entry of a batch, and
+/// the promise of its ratio.
 type Kind = (&'static str, fn() -> f64, Promise);
 
 const KINDS: [Kind; 4] = [
     ("instant", || ns_each(BATCH, instant), Promise::AtMost(1.5)),
-    ("interval", || ns_each(BATCH, interval), Promise::AtMost(2.5)),
+    (
+        "interval",
+        || ns_each(BATCH, interval),
+        Promise::AtMost(2.5),
+    ),
     ("text", || ns_each(BATCH, text), Promise::None),
     ("typed", || ns_each(BATCH, typed), Promise::None),
 ];
@@ -81,21 +96,25 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.put(Figure::new("clock.read.ns", median(&clock), "ns"));
     for ((name, _, promise), times) in KINDS.iter().zip(&kinds) {
         let ns = Figure::new(format!("record.{name}.ns"), median(times), "ns");
-        let ratio = Figure::new(format!("record.{name}.ratio"), median_ratio(times, &clock), "x clock.read");
+        let ratio = Figure::new(
+            format!("record.{name}.ratio"),
+            median_ratio(times, &clock),
+            "x clock.read",
+        );
         report.put(ns.unless(objection.clone()));
         report.put(ratio.promised(*promise).unless(objection.clone()));
     }
     Ok(())
 }
 
-/// A marker while no session runs, loop included.
+/// Measures a marker while no session runs, including the loop.
 fn off(report: &mut Report) {
     let _pinned = cores().first().map(|core| pin_to(*core));
     let times: Vec<f64> = (0..ROUNDS).map(|_| ns_each(BATCH, instant)).collect();
     report.put(Figure::new("record.off.ns", median(&times), "ns").promised(Promise::AtMost(1.0)));
 }
 
-/// Times of the clock and of each kind, round by round.
+/// Returns the times of the clock and of each kind, per round.
 fn rounds() -> (Vec<f64>, Vec<Vec<f64>>) {
     let _pinned = cores().first().map(|core| pin_to(*core));
     let mut clock = Vec::new();

@@ -1,8 +1,8 @@
-//! Group `record`: what recording costs the thread that records.
+//! Group `record`: the cost of recording for the thread that records.
 //!
-//! One file per question: `kinds` (each kind of marker, and recording off), `threads` (two at
-//! once), `sustained` (memory never touched before), `quiet` (system calls and allocations), `peers` (the
-//! same scope in other libraries).
+//! One file per question: `kinds` (each kind of marker, and recording off), `threads` (two threads
+//! at the same time), `sustained` (memory that was never touched before), `quiet` (system calls and
+//! allocations), `peers` (the same scope in other libraries).
 
 mod kinds;
 mod peers;
@@ -11,7 +11,7 @@ mod sustained;
 mod syscalls;
 mod threads;
 
-use crate::figure::Report;
+use integration_tests::figure::Report;
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {

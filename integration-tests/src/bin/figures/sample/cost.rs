@@ -1,4 +1,4 @@
-//! What a sample costs: the work of the thread it is taken of, and the sampler.
+//! The cost of a sample: the work lost by the sampled thread, and the work of the sampler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use integration_tests::counting::allocations_everywhere_during;
 
 use super::session::{LONG, Sampling, at_depth, beside, goes_on};
-use crate::figure::{Figure, Promise, Report};
-use crate::measure::{cores, median_ratio, monotonic_ns, ns_of};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::{cores, median_ratio, monotonic_ns, ns_of};
 
 const ROUNDS: usize = 11;
-/// About 0.2 s of work: some hundred samples.
+/// About 0.2 s of work: about 200 samples.
 const WORK: u64 = 700_000_000;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
@@ -22,8 +22,9 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     slowdown(report)
 }
 
-/// How many samples are to be had where no core is free: as many busy threads as cores. The sampler has to take a
-/// core from one of them, and that one can answer only when it has it back.
+/// Measures how many samples succeed when no core is free: there are as many busy threads as cores.
+/// The sampler has to take a core from one of the threads, which can answer only when it runs
+/// again.
 fn at_full_load(report: &mut Report) -> Result<()> {
     let sampling = Sampling::start()?;
     let others: usize = cores().len().max(2) - 1;
@@ -37,10 +38,19 @@ fn at_full_load(report: &mut Report) -> Result<()> {
         stop.store(true, Ordering::Relaxed);
         result
     })?;
-    let (stats, seconds) = (sampling.stats()?, (monotonic_ns() - begin) / 1e9);
+    let stats = sampling.stats()?;
+    let seconds = (monotonic_ns() - begin) / 1e9;
     let asked = (stats.taken + stats.missed) as f64;
-    report.put(Figure::new("sample.missed_pct", stats.missed as f64 * 100.0 / asked.max(1.0), "%"));
-    report.put(Figure::new("sample.ticks_per_s", stats.ticks as f64 / seconds, "of 1000 at full load"));
+    report.put(Figure::new(
+        "sample.missed_pct",
+        stats.missed as f64 * 100.0 / asked.max(1.0),
+        "%",
+    ));
+    report.put(Figure::new(
+        "sample.ticks_per_s",
+        stats.ticks as f64 / seconds,
+        "of 1000 at full load",
+    ));
     Ok(())
 }
 
@@ -52,25 +62,30 @@ fn busy(stop: &AtomicBool) {
     });
 }
 
-/// Processor time of the sampler's thread so far.
+/// Returns the processor time of the sampler's thread so far.
 fn sampler_ns() -> Result<u64> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let task = task?.path();
         if std::fs::read_to_string(task.join("comm"))?.trim() == "profiler-stacks" {
             let times = std::fs::read_to_string(task.join("schedstat"))?;
-            return times.split_ascii_whitespace().next().context("no time")?.parse().context("no number");
+            return times
+                .split_ascii_whitespace()
+                .next()
+                .context("no time")?
+                .parse()
+                .context("no number");
         }
     }
     anyhow::bail!("there is no sampler")
 }
 
-/// What the sampler's thread takes for a sample of a stack so deep.
+/// Measures the processor time of the sampler's thread per sample of a stack of this depth.
 fn sampler(report: &mut Report, depth: u32) -> Result<()> {
     let sampling = Sampling::start()?;
     let mut took = Ok((0_u64, 0_u64, 0_u64));
     let work = |stop: &AtomicBool| {
         at_depth(depth, &mut || {
-            std::thread::sleep(Duration::from_millis(1)); // the other thread measures from here
+            std::thread::sleep(Duration::from_millis(1)); // lets the other thread begin to measure
             while goes_on(stop) {
                 (0..1000_u64).for_each(|number| _ = std::hint::black_box(number));
             }
@@ -83,30 +98,50 @@ fn sampler(report: &mut Report, depth: u32) -> Result<()> {
     });
     let (ns, samples, allocations) = took?;
     let each = |sum: u64| sum as f64 / samples.max(1) as f64;
-    report.put(Figure::new(format!("sample.cpu_us.depth_{depth}"), each(ns) / 1e3, "µs per sample"));
+    report.put(Figure::new(
+        format!("sample.cpu_us.depth_{depth}"),
+        each(ns) / 1e3,
+        "µs per sample",
+    ));
     if depth == 100 {
         let stats = sampling.stats()?;
         let frame = stats.unwinding_ns as f64 / stats.frames.max(1) as f64;
         report.put(Figure::new("sample.unwind_ns_per_frame", frame, "ns"));
-        let figure = Figure::new("sample.allocations", each(allocations).round(), "per sample");
+        let figure = Figure::new(
+            "sample.allocations",
+            each(allocations).round(),
+            "per sample",
+        );
         report.put(figure.promised(Promise::AtMost(0.0)));
     }
     Ok(())
 }
 
-/// Time, samples and allocations of the second third of a run.
+/// Returns the time, samples and allocations of the second third of a run.
 fn warm(sampling: &Sampling) -> Result<(u64, u64, u64)> {
     std::thread::sleep(LONG / 3);
-    let (ns, taken) = (sampler_ns()?, sampling.stats()?.taken);
+    let ns = sampler_ns()?;
+    let taken = sampling.stats()?.taken;
     let allocations = allocations_everywhere_during(|| std::thread::sleep(LONG / 3));
-    Ok((sampler_ns()? - ns, sampling.stats()?.taken - taken, allocations))
+    Ok((
+        sampler_ns()? - ns,
+        sampling.stats()?.taken - taken,
+        allocations,
+    ))
 }
 
-/// How much longer the same work takes while it is sampled; each round with and without.
+/// Measures how much longer the same work takes while it is sampled. Each round does it with and
+/// without the sampler.
 fn slowdown(report: &mut Report) -> Result<()> {
-    let work =
-        || ns_of(|| at_depth(30, &mut || (0..WORK).for_each(|number| _ = std::hint::black_box(number))));
-    let (mut sampled, mut alone) = (Vec::new(), Vec::new());
+    let work = || {
+        ns_of(|| {
+            at_depth(30, &mut || {
+                (0..WORK).for_each(|number| _ = std::hint::black_box(number))
+            })
+        })
+    };
+    let mut sampled = Vec::new();
+    let mut alone = Vec::new();
     for _ in 0..ROUNDS {
         alone.push(work());
         let sampling = Sampling::start()?;

@@ -1,9 +1,9 @@
-//! Group `sample`: what sampling costs the threads that are sampled, and how often it is right.
+//! Group `sample`: the cost of sampling for the sampled threads, and how many stacks are complete.
 //!
-//! One file per question: `held` (for how long a thread stands still), `cost` (what it loses, what the
-//! sampler itself takes),
-//! `peers` (the same work under `pprof` and `perf`), `right` (stacks followed to their end, in Rust, the C library, and C without frame pointers). `session` runs
-//! a thread beside the sampler and reads its samples.
+//! One file per question: `held` (how long a thread is held), `cost` (what a thread loses, what the
+//! sampler itself takes), `peers` (the same work under `pprof` and `perf`), `right` (stacks
+//! followed to their end, in Rust, the C library, and C without frame pointers). `session` runs a
+//! thread beside the sampler and reads its samples.
 
 mod cost;
 mod held;
@@ -11,7 +11,7 @@ mod peers;
 mod right;
 mod session;
 
-use crate::figure::Report;
+use integration_tests::figure::Report;
 
 pub(crate) use peers::work;
 

@@ -1,4 +1,5 @@
-//! How many stacks are followed to their end: of Rust, of the C library, of C without frame pointers.
+//! The percentage of stacks that are followed to their end: in Rust, in the C library, and in C
+//! without frame pointers.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, ensure};
 
 use super::session::{Sampling, at_depth, beside, goes_on, samples_of};
-use crate::figure::{Figure, Promise, Report};
+use integration_tests::figure::{Figure, Promise, Report};
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     put(report, "rust", 99.0, sort_strings)?;
@@ -42,15 +43,16 @@ fn put(
 
 fn sort_strings(stop: &AtomicBool) {
     while goes_on(stop) {
-        let mut words: Vec<String> =
-            (0..300_u32).map(|number| format!("{:x}", number.wrapping_mul(2_654_435_761))).collect();
+        let mut words: Vec<String> = (0..300_u32)
+            .map(|number| format!("{:x}", number.wrapping_mul(2_654_435_761)))
+            .collect();
         words.sort();
         black_box(words);
     }
 }
 
 extern "C" fn compare(a: *const libc::c_void, b: *const libc::c_void) -> libc::c_int {
-    // SAFETY: qsort gives pointers to elements, which are numbers.
+    // SAFETY: `qsort` passes pointers to elements of the array, which are `u32`.
     let a = unsafe { *a.cast::<u32>() };
     // SAFETY: as above.
     let b = unsafe { *b.cast::<u32>() };
@@ -59,8 +61,11 @@ extern "C" fn compare(a: *const libc::c_void, b: *const libc::c_void) -> libc::c
 
 fn sort_by_libc(stop: &AtomicBool) {
     while goes_on(stop) {
-        let mut numbers: Vec<u32> = (0..1000_u32).map(|number| number.wrapping_mul(2_654_435_761)).collect();
-        // SAFETY: so many elements of four bytes, and a function that compares two of them.
+        let mut numbers: Vec<u32> = (0..1000_u32)
+            .map(|number| number.wrapping_mul(2_654_435_761))
+            .collect();
+        // SAFETY: the pointer, the length and the size of four bytes describe `numbers`, and
+        // `compare` reads two of its elements.
         unsafe { libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare)) };
         black_box(numbers);
     }
@@ -71,23 +76,32 @@ __attribute__((noinline)) static long leaf(long n) { volatile long sum = 0; for 
 __attribute__((noinline)) long nested(long n) { char room[64]; room[n & 63] = (char)n; long below = n > 0 ? nested(n - 1) : leaf(n); return below + room[n & 63]; }
 ";
 
-/// A function of a C library that is made and loaded now, with what every distribution builds with.
+/// Compiles and loads a C library with the flags that distributions use, and returns its function.
 fn c_function() -> Result<extern "C" fn(libc::c_long) -> libc::c_long> {
     let folder = tempfile::tempdir()?;
-    let (source, library) = (folder.path().join("nested.c"), folder.path().join("nested.so"));
+    let source = folder.path().join("nested.c");
+    let library = folder.path().join("nested.so");
     std::fs::write(&source, C)?;
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o"]).args([&library, &source]);
-    ensure!(compiler.status().context("no C compiler")?.success(), "the C compiler failed");
-    let path = CString::new(library.to_str().context("a strange path")?)?;
-    // SAFETY: a library without code that runs when it is loaded. It stays loaded, though its file goes.
+    compiler
+        .args(["-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    ensure!(
+        compiler.status().context("no C compiler")?.success(),
+        "the C compiler failed"
+    );
+    let path = CString::new(library.to_str().context("the path is not UTF-8")?)?;
+    // SAFETY: the library has no code that runs when it is loaded. It stays loaded after its file
+    // is removed.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     ensure!(!library.is_null(), "the library does not load");
-    // SAFETY: the library is open.
+    // SAFETY: `library` is an open handle, and the name is a C string.
     let symbol = unsafe { libc::dlsym(library, c"nested".as_ptr()) };
     ensure!(!symbol.is_null(), "the function is not there");
-    // SAFETY: takes a long and gives a long, see `C`.
+    // SAFETY: `nested` takes a `long` and returns a `long`, see `C`. The library is never unloaded.
     Ok(unsafe {
-        std::mem::transmute::<*mut libc::c_void, extern "C" fn(libc::c_long) -> libc::c_long>(symbol)
+        std::mem::transmute::<*mut libc::c_void, extern "C" fn(libc::c_long) -> libc::c_long>(
+            symbol,
+        )
     })
 }

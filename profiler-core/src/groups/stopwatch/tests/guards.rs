@@ -1,4 +1,5 @@
-//! Guards that go in another order than they came, or outlive their session; a clock that is learned; a full stopwatch.
+//! Guards dropped in another order, or after the end of their session; a clock that is relearned; a
+//! full stopwatch.
 
 use super::*;
 
@@ -17,7 +18,11 @@ fn p15_a_wait_that_ends_out_of_order_ends_in_its_own_loop() {
     thread.run(&[unregistered("after")], 50);
     for (name, ns) in [("outer", 5), ("inner", 20), ("after", 50)] {
         let totals = thread.totals(name);
-        assert_eq!((totals.wall_ns, totals.cpu_ns, totals.blocking_ns), (ns, ns, 0), "{name}");
+        assert_eq!(
+            (totals.wall_ns, totals.cpu_ns, totals.blocking_ns),
+            (ns, ns, 0),
+            "{name}"
+        );
     }
 }
 
@@ -37,7 +42,8 @@ fn p15_a_wait_of_an_earlier_session_ends_nothing_in_a_later_one() {
 #[test]
 fn p2_a_group_is_left_with_the_last_of_its_guards_in_whatever_order_they_go() {
     let mut thread = Thread::new(ALL);
-    let (a, b) = (unregistered("a"), unregistered("b"));
+    let a = unregistered("a");
+    let b = unregistered("b");
     let first = thread.enter(&[a]);
     thread.spin(1);
     let both = thread.enter(&[b, a, a]);
@@ -49,7 +55,8 @@ fn p2_a_group_is_left_with_the_last_of_its_guards_in_whatever_order_they_go() {
     thread.spin(8);
     assert_eq!(thread.commits, 0, "the thread is in a group");
     thread.exit(third);
-    let (a, b) = (thread.totals("a"), thread.totals("b"));
+    let a = thread.totals("a");
+    let b = thread.totals("b");
     assert_eq!((a.ticks, a.runs, a.wall_ns, a.cpu_ns), (1, 1, 15, 15));
     assert_eq!((b.ticks, b.wall_ns), (1, 6));
     assert_eq!(thread.totals("process").wall_ns, 15);
@@ -59,7 +66,8 @@ fn p2_a_group_is_left_with_the_last_of_its_guards_in_whatever_order_they_go() {
 fn p2_an_end_on_the_way_and_a_pause_change_nothing_of_who_holds_a_group() {
     let mut thread = Thread::new(ALL);
     let group = unregistered("a");
-    let (first, second) = (thread.enter(&[group]), thread.enter(&[group]));
+    let first = thread.enter(&[group]);
+    let second = thread.enter(&[group]);
     thread.spin(1);
     thread.turn();
     thread.watch.begin_nested(&thread.clock).unwrap();
@@ -67,9 +75,15 @@ fn p2_an_end_on_the_way_and_a_pause_change_nothing_of_who_holds_a_group() {
     thread.watch.end_nested(&thread.clock);
     thread.spin(2);
     thread.exit(second);
-    assert_eq!((thread.totals("a").ticks, thread.totals("a").wall_ns), (1, 3));
+    assert_eq!(
+        (thread.totals("a").ticks, thread.totals("a").wall_ns),
+        (1, 3)
+    );
     thread.run(&[group], 4);
-    assert_eq!((thread.totals("a").ticks, thread.totals("a").wall_ns), (2, 7));
+    assert_eq!(
+        (thread.totals("a").ticks, thread.totals("a").wall_ns),
+        (2, 7)
+    );
 }
 
 #[test]
@@ -82,7 +96,13 @@ fn p2_entering_what_is_implied_does_not_end_it() {
     thread.exit(inner);
     thread.spin(2);
     thread.exit(around);
-    assert_eq!((thread.totals("process").ticks, thread.totals("process").wall_ns), (1, 3));
+    assert_eq!(
+        (
+            thread.totals("process").ticks,
+            thread.totals("process").wall_ns
+        ),
+        (1, 3)
+    );
 }
 
 #[test]
@@ -95,17 +115,25 @@ fn p9_the_rate_of_the_clock_is_learned_before_it_is_used() {
     thread.turn();
     thread.exit(owned);
     let totals = thread.totals("a");
-    assert_eq!((totals.wall_ns, totals.histogram.longest_ns() <= 3 * MS), (4 * MS, true));
+    assert_eq!(
+        (totals.wall_ns, totals.histogram.longest_ns() <= 3 * MS),
+        (4 * MS, true)
+    );
 }
 
 #[test]
 fn more_groups_than_there_is_room_for_still_have_their_ticks() {
     let mut thread = Thread::new(ALL);
-    let groups: Vec<Id> = (0..LAPS + 20).map(|number| unregistered(&format!("g{number}"))).collect();
+    let groups: Vec<Id> = (0..LAPS + 20)
+        .map(|number| unregistered(&format!("g{number}")))
+        .collect();
     let owned: Vec<Owned> = groups.iter().map(|group| thread.enter(&[group])).collect();
     thread.spin(9);
     owned.into_iter().rev().for_each(|owned| thread.exit(owned));
-    let told = groups.iter().filter(|group| thread.totals(group.name()).ticks == 1).count();
+    let told = groups
+        .iter()
+        .filter(|group| thread.totals(group.name()).ticks == 1)
+        .count();
     assert_eq!(told, LAPS - 2, "two are the thread's and the process's");
     assert_eq!(
         groups.iter().map(|group| group.kept()).sum::<u64>(),

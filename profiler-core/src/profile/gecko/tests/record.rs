@@ -1,4 +1,5 @@
-//! Entries of all kinds as the sampler, markers with stacks and the allocator write them, with times that are exact.
+//! Entries of all kinds as the sampler, markers with stacks and the allocator write them, with
+//! times that are exact.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -10,11 +11,11 @@ use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{ByteLimit, DefinitionId, ThreadId};
 use crate::marker::payload;
 use crate::params::{Features, SessionParams};
-use crate::pool::definitions::Definition;
+use crate::pool::definitions::{Definition, SiteDefinition};
 use crate::pool::tag::pool_tag;
 use crate::reader::ModuleDefinition;
 use crate::record::local;
-use crate::record::writer::{Front, Room, Tail};
+use crate::record::writer::{Front, PayloadBuffer, Tail};
 use crate::schema::{Format, MarkerSchema};
 use crate::session::{self, StartOptions};
 use crate::time::{ClockKind, SessionClock, Timestamp};
@@ -31,16 +32,28 @@ impl Session {
     }
 
     pub(super) fn with_limit(bytes: u64) -> Self {
-        let alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = session::ALONE_IN_TESTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut clock = SessionClock::start_now();
         // One tick is one nanosecond, whatever the machine's clock is.
         clock.kind = ClockKind::Monotonic;
         clock.start.ticks = Timestamp::from_raw(clock.start.monotonic.0);
         let features = Features::NO_SAMPLING; // modules are those that the tests define
-        let params = SessionParams { limit: ByteLimit::new(bytes), features, ..SessionParams::default() };
-        let options = StartOptions { clock: Some(clock), ..StartOptions::default() };
+        let params = SessionParams {
+            limit: ByteLimit::new(bytes),
+            features,
+            ..SessionParams::default()
+        };
+        let options = StartOptions {
+            clock: Some(clock),
+            ..StartOptions::default()
+        };
         session::start(params, options).unwrap();
-        Self { start: clock.start.ticks, _alone: alone }
+        Self {
+            start: clock.start.ticks,
+            _alone: alone,
+        }
     }
 
     /// So many milliseconds after the start.
@@ -56,7 +69,13 @@ impl Drop for Session {
 }
 
 pub(super) fn module(path: &str, base: u64, start: u64, end: u64) -> ModuleDefinition {
-    ModuleDefinition { path: path.to_owned(), build_id: path.as_bytes().to_vec(), base, start, end }
+    ModuleDefinition {
+        path: path.to_owned(),
+        build_id: path.as_bytes().to_vec(),
+        base,
+        start,
+        end,
+    }
 }
 
 fn define(definition: &Definition) -> DefinitionId {
@@ -68,19 +87,33 @@ pub(super) fn site(name: &str, has_payload: bool) -> DefinitionId {
     let schema = MarkerSchema::in_chart_and_table("Job").key_format("title", Format::String);
     let schema = codec::encode(&schema).unwrap();
     let marker_type = match has_payload {
-        true => define(&Definition::MarkerType { schema, keys: vec!["title".to_owned()] }),
+        true => define(&Definition::MarkerType {
+            schema,
+            keys: vec!["title".to_owned()],
+        }),
         false => DefinitionId::NONE,
     };
-    let (name, category) = (name.to_owned(), DefinitionId::NONE);
-    define(&Definition::Site { name, category, subcategory: 0, marker_type })
+    let name = name.to_owned();
+    let category = DefinitionId::NONE;
+    define(&Definition::Site(SiteDefinition {
+        name,
+        category,
+        subcategory: 0,
+        marker_type,
+    }))
 }
 
-fn add(kind: Kind, at: Timestamp, (site, thread): (DefinitionId, Option<u64>), body: &[u8]) {
+fn add(kind: Kind, at: Timestamp, site: DefinitionId, thread: Option<u64>, body: &[u8]) {
     let head = head_of(kind, Timing::Instant(at), thread.is_some(), site);
     let head = with_length(head, usize::try_from(pool_tag()).unwrap());
-    let front = Front { head, fixed: [at.raw(), thread.unwrap_or(0), 0] };
-    let encode = |room: Room<'_>| {
-        let Some(place) = room.bytes.get_mut(..body.len()) else { return Ok(None) };
+    let front = Front {
+        head,
+        fixed: [at.raw(), thread.unwrap_or(0), 0],
+    };
+    let encode = |room: PayloadBuffer<'_>| {
+        let Some(place) = room.bytes.get_mut(..body.len()) else {
+            return Ok(None);
+        };
         place.copy_from_slice(body);
         Ok(Some(body.len()))
     };
@@ -104,13 +137,19 @@ pub(super) fn marker_with_stack(
     if let Some(title) = title {
         len += payload::encode(&Job { title }, &mut body[len..]).unwrap();
     }
-    add(Kind::MarkerWithStack, at, (site, thread.map(ThreadId::get)), &body[..len]);
+    add(
+        Kind::MarkerWithStack,
+        at,
+        site,
+        thread.map(ThreadId::get),
+        &body[..len],
+    );
 }
 
 pub(super) fn allocation(at: Timestamp, bytes: i64, address: u64, frames: &[Frame]) {
     let mut body = vec![0; 4096];
     let len = write_allocation(&mut body, bytes, address, frames.iter().copied(), false).unwrap();
-    add(Kind::Allocation, at, (DefinitionId::NONE, None), &body[..len]);
+    add(Kind::Allocation, at, DefinitionId::NONE, None, &body[..len]);
 }
 
 pub(super) fn counters(at: Timestamp, values: &[CounterValue]) {
@@ -120,16 +159,27 @@ pub(super) fn counters(at: Timestamp, values: &[CounterValue]) {
         write_counter(&mut room, *value);
         body.extend_from_slice(&room);
     }
-    add(Kind::Counters, at, (DefinitionId::NONE, None), &body);
+    add(Kind::Counters, at, DefinitionId::NONE, None, &body);
 }
 
 pub(super) fn overhead(entry: &OverheadEntry) {
-    add(Kind::Overhead, entry.at, (DefinitionId::NONE, None), &entry.encode());
+    add(
+        Kind::Overhead,
+        entry.at,
+        DefinitionId::NONE,
+        None,
+        &entry.encode(),
+    );
 }
 
 /// Runs `body` on a thread of its own with this name, to its end.
 pub(super) fn on_thread(name: &str, body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
-        std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn_scoped(scope, body)
+            .unwrap()
+            .join()
+            .unwrap();
     });
 }

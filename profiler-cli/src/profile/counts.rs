@@ -1,0 +1,149 @@
+//! The entry counts of every process, from the profile's own logs.
+//!
+//! Called by [`super::read`]. The rows come from `profileGatheringLog`, which lists the missing
+//! processes, too. A profile without that log (of a single process, or of another profiler) yields
+//! a row per process that it contains. Both formats have the same logs; in the processed format the
+//! outermost object has the logs of all processes.
+
+use std::collections::BTreeMap;
+
+use profiler_parent::internal::reading::{
+    EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
+};
+
+use crate::report::Row;
+
+/// A thread's data about its process.
+#[derive(Debug)]
+pub(super) struct Head {
+    part: PartId,
+    /// As in the file: a number or a text.
+    pid: String,
+    process_name: Option<String>,
+    is_main: bool,
+}
+
+impl Head {
+    pub(super) fn of(thread: &Thread<'_>) -> Self {
+        let RawThread {
+            pid, process_name, ..
+        } = thread.raw;
+        let pid = pid.clone();
+        let process_name = process_name.clone();
+        Self {
+            part: thread.part,
+            pid,
+            process_name,
+            is_main: thread.raw.is_main(),
+        }
+    }
+
+    /// The process's number: 123 also for `123.1`, which is a second process with that number.
+    fn pid_number(&self) -> u64 {
+        let digits = self.pid.split('.').next().unwrap_or_default();
+        digits.parse().unwrap_or(0)
+    }
+}
+
+/// A row for every process. Takes the logs out of `survey`.
+pub(super) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
+    let mut parts = std::mem::take(&mut survey.parts);
+    let Some(root) = parts.first_mut() else {
+        return Vec::new();
+    };
+    let Logs {
+        profiling,
+        gathering,
+    } = std::mem::take(&mut root.logs);
+    let logged = gathering
+        .into_values()
+        .flat_map(|log| log.processes)
+        .map(row_of_log);
+    let logged: Vec<Row> = logged.collect();
+    if !logged.is_empty() {
+        return logged;
+    }
+    if survey.meta.is_processed() {
+        return rows_by_pid(threads, profiling);
+    }
+    root.logs.profiling = profiling;
+    let mut by_part = grouped(threads, |head| head.part.0);
+    let row = |(at, part): (usize, Part)| {
+        let row = row_of(&by_part.remove(&at).unwrap_or_default(), part.product);
+        with_totals(
+            row,
+            part.logs.profiling.into_values().find_map(|log| log.total),
+        )
+    };
+    parts.into_iter().enumerate().map(row).collect()
+}
+
+fn row_of_log(log: GatheredProcess) -> Row {
+    Row {
+        name: log.name,
+        pid: log.pid,
+        threads: log.threads,
+        recorded: log.recorded,
+        delivered: log.delivered,
+        evicted: log.evicted,
+        dropped: log.dropped,
+        unfinished: log.unfinished,
+        verdict: log.verdict,
+        ..Row::default()
+    }
+}
+
+/// The rows of a profile without that log, in the format that has all threads in one list.
+fn rows_by_pid(threads: Vec<Head>, mut logs: BTreeMap<String, ProfilingLog>) -> Vec<Row> {
+    let order: Vec<String> = threads.iter().map(|head| head.pid.clone()).collect();
+    let mut by_pid = grouped(threads, |head| head.pid.clone());
+    let row = |pid: String| {
+        let row = row_of(&by_pid.remove(&pid)?, None);
+        Some(with_totals(
+            row,
+            logs.remove(&pid).and_then(|log| log.total),
+        ))
+    };
+    order.into_iter().filter_map(row).collect()
+}
+
+fn grouped<K: Ord>(threads: Vec<Head>, key: impl Fn(&Head) -> K) -> BTreeMap<K, Vec<Head>> {
+    let mut groups: BTreeMap<K, Vec<Head>> = BTreeMap::new();
+    for head in threads {
+        groups.entry(key(&head)).or_default().push(head);
+    }
+    groups
+}
+
+/// The row of a process, without entry counts.
+fn row_of(threads: &[Head], product: Option<String>) -> Row {
+    let main = threads
+        .iter()
+        .find(|thread| thread.is_main)
+        .or(threads.first());
+    let name = main
+        .and_then(|thread| thread.process_name.clone())
+        .filter(|name| !name.is_empty());
+    Row {
+        name: product
+            .filter(|product| !product.is_empty())
+            .or(name)
+            .unwrap_or_default(),
+        pid: main.map_or(0, Head::pid_number),
+        threads: threads.len() as u64,
+        verdict: "unknown".to_owned(),
+        ..Row::default()
+    }
+}
+
+fn with_totals(row: Row, totals: Option<EntryTotals>) -> Row {
+    let Some(totals) = totals else { return row };
+    Row {
+        recorded: totals.recorded,
+        delivered: totals.delivered,
+        evicted: totals.evicted,
+        unfinished: totals.unfinished,
+        dropped: totals.into_dropped(),
+        ..row
+    }
+}

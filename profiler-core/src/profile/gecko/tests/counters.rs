@@ -1,0 +1,124 @@
+//! Counters and the profiler's overhead in the profile.
+
+use serde_json::{Value, json};
+
+use super::record::{self, Session, on_thread, overhead};
+use super::rows;
+use super::show::{profile_since, thread_names};
+use crate::counter::Counter;
+use crate::entry::periodic::{CounterValue, OverheadEntry};
+use crate::ids::CounterIndex;
+use crate::session;
+
+static MEMORY: Counter = Counter::new("Cache", "Memory", "");
+static RATE: Counter = Counter::new("Jobs", "Jobs", "");
+static NEVER: Counter = Counter::new("Quiet", "Jobs", "");
+
+/// The cells of [`MEMORY`], [`RATE`] and [`NEVER`].
+fn cells() -> [CounterIndex; 3] {
+    [&MEMORY, &RATE, &NEVER]
+        .iter()
+        .for_each(|counter| counter.add(5));
+    let reader = crate::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    ["Cache", "Jobs", "Quiet"].map(|name| {
+        let known = snapshot
+            .counters
+            .iter()
+            .find(|counter| counter.definition.name == name);
+        known.unwrap().definition.cell
+    })
+}
+
+/// Time, count and number of all rows except the last, which the capture adds; and the sum of all
+/// counts.
+fn counter_rows(profile: &Value, name: &str) -> (Vec<(f64, i64, u64)>, i64) {
+    let counters = profile["counters"].as_array().unwrap();
+    let counter = counters
+        .iter()
+        .find(|counter| counter["name"] == name)
+        .unwrap();
+    let row = |row: &Value| {
+        (
+            row[0].as_f64().unwrap(),
+            row[1].as_i64().unwrap(),
+            row[2].as_u64().unwrap(),
+        )
+    };
+    let mut rows: Vec<_> = rows(&counter["samples"]).iter().map(row).collect();
+    let sum = rows.iter().map(|row| row.1).sum();
+    rows.pop();
+    (rows, sum)
+}
+
+#[test]
+fn a_counter_has_a_row_per_change_and_ends_with_its_total() {
+    let session = Session::start();
+    let [memory, rate, _] = cells();
+    let value = |cell, value, number| CounterValue {
+        cell,
+        value,
+        number,
+    };
+    on_thread("sampling", || {
+        record::counters(session.ms(100), &[value(memory, 3, 1), value(rate, 10, 2)]);
+        record::counters(
+            session.ms(101),
+            &[value(memory, 1, 2), value(CounterIndex::new(900), 1, 1)],
+        );
+        let locking_ns = 1_500;
+        overhead(&OverheadEntry {
+            at: session.ms(101),
+            locking_ns,
+            counters_ns: 2_000,
+            threads_ns: 30,
+            total_ns: 9_999,
+        });
+        record::counters(session.ms(102), &[value(rate, 14, 3)]);
+    });
+    let (profile, counts) = profile_since(None);
+    let (memory, memory_sum) = counter_rows(&profile, "Cache");
+    assert_eq!(
+        (&memory[1..], memory_sum),
+        (&[(100.0, 3, 1), (101.0, -2, 1)][..], 5)
+    );
+    assert!(
+        memory[0].0 < 100.0 && (memory[0].1, memory[0].2) == (0, 0),
+        "{memory:?}"
+    );
+    let (rate, rate_sum) = counter_rows(&profile, "Jobs");
+    assert_eq!(
+        (&rate[1..], rate_sum),
+        (&[(100.0, 10, 2), (102.0, 4, 1)][..], 5)
+    );
+    assert_eq!(counter_rows(&profile, "Quiet").1, 5);
+    assert_eq!(
+        rows(&profile["profilerOverhead"]["samples"]),
+        [json!([101_000, 1.5, 0, 2, 0.03])]
+    );
+    assert_eq!((counts.delivered, counts.recorded()), (4, 4));
+    assert_eq!(thread_names(&profile), ["GeckoMain"]);
+}
+
+#[test]
+fn a_counter_whose_first_changes_are_gone_begins_with_the_remaining_ones() {
+    let session = Session::start();
+    let [memory, rate, _] = cells();
+    let value = |cell, value, number| CounterValue {
+        cell,
+        value,
+        number,
+    };
+    on_thread("sampling", || {
+        record::counters(session.ms(1), &[value(memory, 3, 1), value(rate, 10, 2)]);
+        record::counters(session.ms(5), &[value(memory, 4, 2), value(rate, 30, 5)]);
+        record::counters(session.ms(6), &[value(memory, 9, 3), value(rate, 31, 6)]);
+    });
+    let (profile, counts) = profile_since(Some(session.ms(4)));
+    assert_eq!(
+        counter_rows(&profile, "Cache").0,
+        [(5.0, 0, 0), (5.0, 4, 2), (6.0, 5, 1)]
+    );
+    assert_eq!(counter_rows(&profile, "Jobs").0, [(5.0, 0, 0), (6.0, 1, 1)]);
+    assert_eq!((counts.delivered, counts.evicted), (2, 1));
+}

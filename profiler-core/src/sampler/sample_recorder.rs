@@ -1,0 +1,359 @@
+//! Turns a copied stack into a recorded sample: reads modules, unwinds, writes.
+//!
+//! Owned by the sampler's thread. Allocates nothing per sample once every thread has been sampled
+//! with its deepest stack and all modules are known.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::capture::{Bounds, STACK_BYTES, Seen};
+use super::control::{SamplerShared, count};
+use super::idle_period::IdlePeriod;
+use super::modules::Modules;
+use super::notices::{Notice, Notices};
+use super::schedule::now;
+use super::targets::Target;
+use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
+use super::writer::SampleWriter;
+use super::{PlacedFrame, self_unwind};
+use crate::entry::stack::{Frame, MAX_FRAMES};
+use crate::ids::ThreadId;
+use crate::label::merge::merge;
+use crate::label::registry::LabelFinder;
+use crate::label::{LabelStack, MAX_LABELS};
+use crate::manager::ChunkManager;
+use crate::pool::tag::pool_tag;
+use crate::sample_types::Sample;
+use crate::sys::native::machine::Registers;
+use crate::sys::native::memory::OwnMemory;
+use crate::sys::native::tasks::{self, Doing, Wait};
+use crate::time::Timestamp;
+
+/// The time after which the modules are refreshed without another reason, because a library may
+/// have replaced another.
+const CALM: Duration = Duration::from_secs(1);
+/// The shortest time between two refreshes for unknown addresses, which code generated at run time
+/// always has.
+const PRESSED: Duration = Duration::from_millis(20);
+/// The shortest time between refreshes that only find a new thread's stack.
+const NEW_THREAD: Duration = Duration::from_millis(5);
+
+/// Turns stacks into samples.
+#[derive(Debug)]
+pub(super) struct SampleRecorder {
+    pub(super) manager: Arc<ChunkManager>,
+    pub(super) shared: Arc<SamplerShared>,
+    pub(super) writer: SampleWriter,
+    pub(super) notices: Notices,
+    memory: OwnMemory,
+    modules: Modules,
+    /// Old snapshots that a capturing thread may still use.
+    old: Vec<Arc<Snapshot>>,
+    cache: Cache,
+    frames: Vec<PlacedFrame>,
+    plain: Vec<Frame>,
+    words: Vec<u64>,
+    finder: LabelFinder,
+    looked: Option<Instant>,
+    /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
+    refresh_after: Duration,
+    measures_cpu: bool,
+}
+
+impl SampleRecorder {
+    pub(super) fn new(
+        manager: Arc<ChunkManager>,
+        shared: Arc<SamplerShared>,
+        measures_cpu: bool,
+    ) -> Self {
+        Self {
+            notices: Notices::new(Arc::clone(&manager)),
+            manager,
+            shared,
+            writer: SampleWriter::new(),
+            memory: OwnMemory::open(),
+            modules: Modules::new(),
+            old: Vec::with_capacity(16),
+            cache: Cache::new(),
+            frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
+            plain: Vec::with_capacity(MAX_FRAMES),
+            words: vec![0; STACK_BYTES / 8],
+            finder: LabelFinder::default(),
+            looked: None,
+            refresh_after: PRESSED,
+            measures_cpu,
+        }
+    }
+
+    /// Refreshes the modules, and publishes the new snapshot to capturing threads. True if there is
+    /// one.
+    pub(super) fn refresh(&mut self) -> bool {
+        let changed = self
+            .modules
+            .refresh(&self.memory, &self.manager, &mut self.notices);
+        if changed {
+            self.old.extend(self_unwind::publish(Some(Arc::clone(
+                self.modules.snapshot(),
+            ))));
+        }
+        // Only this thread drops snapshots, never a capturing thread.
+        self.old.retain(|old| Arc::strong_count(old) > 1);
+        self.looked = Some(now());
+        changed
+    }
+
+    /// Refreshes the modules if the last refresh is long ago or a thread met an unknown address.
+    pub(super) fn refresh_if_due(&mut self) {
+        let met_unknown = self_unwind::has_met_unknown() && self.is_older_than(self.refresh_after);
+        if met_unknown || self.is_older_than(CALM) {
+            self.refresh();
+        }
+    }
+
+    fn is_older_than(&self, age: Duration) -> bool {
+        self.looked.is_none_or(|looked| looked.elapsed() >= age)
+    }
+
+    /// Stops captures, and waits for those in progress, up to about a second.
+    pub(super) fn close(&mut self) {
+        self.old.extend(self_unwind::publish(None));
+        for _ in 0..1000 {
+            let latest = self.modules.snapshot();
+            // The remaining references are the list's and, for the latest snapshot, the modules'.
+            self.old
+                .retain(|old| Arc::strong_count(old) > 1 + usize::from(Arc::ptr_eq(old, latest)));
+            if self.old.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A thread is suspended within a capture; it drops the last reference.
+        self.old.clear();
+    }
+
+    /// Finds the bounds of a thread's stack from the handler's answer. True if they are new.
+    pub(super) fn learn(&mut self, target: &mut Target, sp: u64, thread_pointer: u64) -> bool {
+        let is_main = target.tid.get() == u64::from(std::process::id());
+        let find = |modules: &Modules| {
+            let stack = modules.maps().at(sp)?;
+            // The C library puts a thread's control block at the upper end of its stack. The main
+            // thread's is elsewhere, and its stack ends where its mapping ends.
+            let end = match (is_main, stack.contains(thread_pointer)) {
+                (true, _) if stack.path == "[stack]" => stack.end,
+                (false, true) if sp < thread_pointer => thread_pointer,
+                _ => return None,
+            };
+            Some(Bounds {
+                lowest: stack.start,
+                end,
+                thread_pointer,
+            })
+        };
+        let found = find(&self.modules).or_else(|| {
+            if self.is_older_than(NEW_THREAD) {
+                self.refresh();
+            }
+            find(&self.modules)
+        });
+        let known = target.bounds;
+        target.bounds = found.unwrap_or_default();
+        found.is_some() && target.bounds != known
+    }
+
+    /// Records the stack that a handler copied.
+    pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
+        count(&self.shared.counts.taken, 1);
+        target.is_exact = true;
+        let walked = self.unwind(seen.registers, &seen.stack);
+        self.write(target, seen.at, cpu_ns, walked, seen.labels);
+    }
+
+    /// Records a waiting thread without disturbing it; false if it no longer waits there.
+    ///
+    /// The system reports only two registers. The frame of a function that kept its frame pointer
+    /// is found by searching the stack for it.
+    pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
+        let start = wait.sp & !7;
+        let mut words = std::mem::take(&mut self.words);
+        let known = target
+            .bounds
+            .end
+            .checked_sub(start)
+            .filter(|_| target.bounds.lowest <= start);
+        let most = known.map_or(words.len(), |len| {
+            usize::try_from(len / 8).unwrap_or(0).min(words.len())
+        });
+        let at = Timestamp::now();
+        let labels = self.open_labels(target.tid);
+        let read = words
+            .get_mut(..most)
+            .map_or(0, |room| self.memory.read_words(start, room));
+        // The thread still waits and has not run in between, so the stack that was read is
+        // consistent.
+        let is_whole = tasks::doing(target.tid) == Doing::Waiting(wait)
+            && tasks::cpu_ns(target.tid) == Some(target.cpu);
+        if is_whole {
+            let registers = Registers {
+                pc: wait.pc,
+                sp: wait.sp,
+                fp: NO_FRAME_POINTER,
+                lr: 0,
+            };
+            let stack = Copied {
+                start,
+                words: words.get(..read).unwrap_or_default(),
+                is_cut: read * 8 >= STACK_BYTES,
+            };
+            count(&self.shared.counts.peeked, 1);
+            let walked = self.unwind(registers, &stack);
+            self.write(target, at, cpu_ns, walked, labels.open());
+            (target.wait, target.is_exact) = (Some(wait), false);
+        }
+        self.words = words;
+        is_whole
+    }
+
+    /// Records the thread's last sample again, because the thread has not moved since.
+    pub(super) fn repeat(&mut self, target: &Target, cpu_ns: u64) {
+        let cpu_ns = self.measures_cpu.then_some(cpu_ns);
+        if self.writer.repeat(target.tid, Timestamp::now(), cpu_ns) {
+            count(&self.shared.counts.repeated, 1);
+        }
+    }
+
+    /// Records the unrecorded part of a thread's idle period.
+    pub(super) fn record_idle_period(&mut self, thread: ThreadId, idle: &mut IdlePeriod) {
+        let Some((ticks, until)) = idle.take() else {
+            return;
+        };
+        let cpu_ns = self.measures_cpu.then_some(0);
+        if self.writer.repeat_for(thread, until, cpu_ns, ticks) {
+            count(&self.shared.counts.repeated, 1);
+        }
+    }
+
+    /// Records a sample without a stack: processor time and open labels.
+    pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
+        if std::mem::take(&mut target.is_hidden) {
+            count(&self.shared.counts.hidden, 1);
+            self.record_why_hidden();
+        }
+        let labels = self.open_labels(target.tid);
+        self.write(
+            target,
+            Timestamp::now(),
+            cpu_ns,
+            Walked::default(),
+            labels.open(),
+        );
+    }
+
+    /// Records once why there are samples without stacks.
+    fn record_why_hidden(&mut self) {
+        match tasks::why_unknown() {
+            Some(error) => self.notices.record(Notice::States, || {
+                format!("no thread is asked for its stack: the system does not say which threads run: {error}")
+            }),
+            None => self.notices.record(Notice::Waits, || {
+                "threads that wait have no stacks: the system does not say where they wait".to_owned()
+            }),
+        }
+    }
+
+    /// The label stack of a thread, if it has one.
+    pub(super) fn labels_of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
+        self.finder.of(thread)
+    }
+
+    /// Reads a thread's open labels from this thread.
+    fn open_labels(&mut self, thread: ThreadId) -> OpenLabels {
+        let mut labels = OpenLabels {
+            all: [(Frame::Unknown(0), 0); MAX_LABELS],
+            count: 0,
+        };
+        let found = self
+            .finder
+            .of(thread)
+            .and_then(|stack| stack.copy(pool_tag(), &mut labels.all));
+        labels.count = found.unwrap_or(0);
+        labels
+    }
+
+    fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        let begin = now();
+        let mut walked = self.walk(registers, stack);
+        if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
+            let helped = self.refresh();
+            self.refresh_after = if helped {
+                PRESSED
+            } else {
+                (self.refresh_after * 2).min(CALM)
+            };
+            if helped {
+                walked = self.walk(registers, stack);
+            }
+        }
+        let counts = &self.shared.counts;
+        count(
+            &counts.unwinding_ns,
+            u64::try_from(begin.elapsed().as_nanos()).unwrap_or(0),
+        );
+        count(&counts.frames, walked.len as u64);
+        count(&counts.failed, u64::from(walked.failed));
+        count(&counts.cut, u64::from(walked.cut));
+        walked
+    }
+
+    fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        walk(
+            self.modules.snapshot(),
+            &mut self.cache,
+            registers,
+            stack,
+            &mut self.frames,
+        )
+    }
+
+    fn write(
+        &mut self,
+        target: &mut Target,
+        at: Timestamp,
+        cpu_ns: u64,
+        walked: Walked,
+        labels: &[PlacedFrame],
+    ) {
+        let native = self
+            .frames
+            .get(self.frames.len().saturating_sub(walked.len)..)
+            .unwrap_or_default();
+        self.plain.clear();
+        self.plain.extend(merge(
+            native,
+            labels.iter().copied(),
+            walked.cut || walked.failed,
+        ));
+        let cpu_ns = self.measures_cpu.then_some(cpu_ns);
+        let Walked { cut, failed, .. } = walked;
+        let sample = Sample {
+            at,
+            cpu_ns,
+            frames: &self.plain,
+            cut,
+            failed,
+        };
+        target.has_sample |= self.writer.sample(target.tid, &sample);
+        target.unseen = 0;
+    }
+}
+
+/// The open labels of a thread.
+struct OpenLabels {
+    all: [PlacedFrame; MAX_LABELS],
+    count: usize,
+}
+
+impl OpenLabels {
+    fn open(&self) -> &[PlacedFrame] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+}

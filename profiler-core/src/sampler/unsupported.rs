@@ -1,0 +1,19 @@
+//! The sampler of systems without stack walking: it samples and captures nothing.
+//!
+//! It has the functions of the real one, so the rest of the profiler does not distinguish the two.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::control::{SamplerConfig, SamplerShared};
+use super::{Captured, PlacedFrame};
+
+/// Starts nothing: there is no sampler on these systems.
+pub(super) fn run(_shared: Arc<SamplerShared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
+    None
+}
+
+/// Captures nothing: stacks are not walked on these systems.
+pub(crate) const fn capture(_frames: &mut [PlacedFrame]) -> Option<Captured> {
+    None
+}
