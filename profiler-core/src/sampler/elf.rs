@@ -204,7 +204,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
         .map(|word| u16::from_ne_bytes(*word))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
         .first_chunk()

@@ -71,7 +71,8 @@ fn remarks_of_profile(session: &Session) -> Result<Vec<String>> {
 /// the table was full.
 fn compute_with_full_table(missed: u64) -> Result<()> {
     let hidden = || session::sampling_stats().map_or(0, |stats| stats.hidden);
-    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let open = || std::iter::from_fn(|| File::open("/dev/null").ok());
+    let mut files: Vec<File> = open().collect();
     ensure!(!files.is_empty(), "the table was already full");
     let until_hidden = hidden() + missed;
     let is_done = AtomicBool::new(false);
@@ -82,7 +83,11 @@ fn compute_with_full_table(missed: u64) -> Result<()> {
                 (0..50_000_u64).for_each(|number| _ = black_box(number));
             }
         });
-        let was_hidden = until(|| hidden() >= until_hidden);
+        let was_hidden = until(|| {
+            // Another thread may have closed a descriptor after the table was filled.
+            files.extend(open());
+            hidden() >= until_hidden
+        });
         is_done.store(true, Ordering::Relaxed);
         was_hidden
     });
