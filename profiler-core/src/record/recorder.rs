@@ -80,17 +80,17 @@ impl Recorder {
         let own = unsafe { &mut *self.own.get() };
         if self.lock.is_armed_for(session_state::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
-            unsafe { own.write(&entry) };
+            unsafe { own.write(entry) };
         } else {
-            self.fixed_slow(own, &entry, foreign, tag);
+            self.fixed_slow(own, entry, foreign, tag);
         }
         self.lock.end();
     }
 
     #[cold]
     #[inline(never)]
-    fn fixed_slow(&self, own: &mut Own, entry: &[u64], foreign: bool, tag: u64) {
-        if self.prepare(own, entry.len(), tag).is_ok() {
+    fn fixed_slow<const N: usize>(&self, own: &mut Own, entry: [u64; N], foreign: bool, tag: u64) {
+        if self.prepare(own, N, tag).is_ok() {
             if foreign {
                 own.mark_foreign();
             }
@@ -119,9 +119,9 @@ impl Recorder {
         if is_foreign(front.head) {
             own.mark_foreign();
         }
-        match own.try_tail(&front, &mut tail) {
+        match own.try_tail(front, &mut tail) {
             Ok(true) => {}
-            Ok(false) => self.encode_growing(own, &front, &mut tail),
+            Ok(false) => self.encode_growing(own, front, &mut tail),
             Err(()) => own.count(DropReason::Unencodable),
         }
     }
@@ -130,7 +130,7 @@ impl Recorder {
     /// times as large each.
     #[cold]
     #[inline(never)]
-    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
+    fn encode_growing<F>(&self, own: &mut Own, front: Front, tail: &mut Tail<'_, F>)
     where
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {

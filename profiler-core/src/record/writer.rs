@@ -167,19 +167,27 @@ impl Own {
 
     /// Writes an entry and publishes it.
     ///
+    /// The words are passed by value and stored one by one. From an array in memory, two words
+    /// would be loaded at once, and such a load waits until both words, which were just stored, have
+    /// reached the cache.
+    ///
     /// # Safety
-    /// The recorder has an open chunk of its own with at least `entry.len()` words left.
+    /// The recorder has an open chunk of its own with at least `N` words left.
     #[inline(always)]
-    pub(super) unsafe fn write(&mut self, entry: &[u64]) {
+    pub(super) unsafe fn write<const N: usize>(&mut self, entry: [u64; N]) {
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we access;
-        // `entry` is a caller's array and cannot overlap the pool.
-        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
+        for (place, word) in entry.into_iter().enumerate() {
+            // SAFETY: `next` has `left >= N` words of uncommitted room, and `place < N`.
+            let place = unsafe { self.next.add(place) };
+            // SAFETY: as above, and only we access this room. Volatile, so that the compiler does
+            // not collect the words in memory first.
+            unsafe { place.write_volatile(word) };
+        }
         // SAFETY: the result is inside the chunk or one past its end.
-        unsafe { self.finish(slot, entry.len()) };
+        unsafe { self.finish(slot, N) };
     }
 
     /// Publishes `words` words written at `next`.
@@ -197,7 +205,7 @@ impl Own {
 
     /// Tries to write an entry with a tail into the remaining room; `Ok(false)` if it does not fit.
     #[inline]
-    pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
+    pub(super) fn try_tail<F>(&mut self, front: Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
@@ -290,7 +298,7 @@ fn largest_class(manager: &ChunkManager) -> u8 {
 fn fill<F>(
     room: &mut [u64],
     slot: &ChunkSlot,
-    entry: &Front,
+    entry: Front,
     name: &[u8],
     encode: &mut F,
 ) -> Result<Option<usize>, ()>

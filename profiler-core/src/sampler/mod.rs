@@ -44,11 +44,14 @@ native! {
     mod event_count;
     mod capture;
     mod elf;
+    mod frame_pointer;
+    mod function_starts;
     mod sample_recorder;
     pub(crate) mod self_unwind;
     mod maps;
     mod modules;
     mod notices;
+    mod prologue;
     mod idle_period;
     mod step;
     mod storage;

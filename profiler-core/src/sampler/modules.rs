@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::elf::Image;
+use super::function_starts::FunctionStarts;
 use super::maps::{Mapping, Maps};
 use super::notices::{Notice, Notices};
 use super::unwind::{Placed, Snapshot};
@@ -59,6 +60,7 @@ const DEFINITION_BYTES: usize = 64;
 #[derive(Debug)]
 struct Loaded {
     image: Image,
+    functions: Option<FunctionStarts>,
     id: DefinitionId,
 }
 
@@ -150,8 +152,13 @@ fn load(
     key: &Key,
 ) -> Option<Loaded> {
     let image = Image::read(memory, key.header)?;
+    let functions = image
+        .tables
+        .as_ref()
+        .and_then(|(index, _)| FunctionStarts::new(index));
     let mut loaded = Loaded {
         image,
+        functions,
         id: DefinitionId::NONE,
     };
     // Without room for the definition, addresses in it are unknown; unwinding still works.
@@ -222,6 +229,7 @@ fn placed(loaded: &Loaded) -> Placed {
         end: at(addresses.end),
         bias: *bias,
         id: loaded.id,
+        functions: loaded.functions.clone(),
     }
 }
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::capture::{Bounds, STACK_BYTES, Seen};
 use super::control::{SamplerShared, count};
+use super::frame_pointer::CodeBytes;
 use super::idle_period::IdlePeriod;
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
 use super::targets::Target;
-use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
+use super::unwind::{Cache, Copied, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk};
 use super::writer::SampleWriter;
 use super::{PlacedFrame, self_unwind};
 use crate::entry::stack::{Frame, MAX_FRAMES};
@@ -170,8 +171,7 @@ impl SampleRecorder {
 
     /// Records a waiting thread without disturbing it; false if it no longer waits there.
     ///
-    /// The system reports only two registers. The frame of a function that kept its frame pointer
-    /// is found by searching the stack for it.
+    /// The system reports only two registers. See `frame_pointer` for functions that need a third.
     pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
@@ -196,7 +196,7 @@ impl SampleRecorder {
             let registers = Registers {
                 pc: wait.pc,
                 sp: wait.sp,
-                fp: NO_FRAME_POINTER,
+                fp: UNKNOWN_FRAME_POINTER,
                 lr: 0,
             };
             let stack = Copied {
@@ -305,10 +305,16 @@ impl SampleRecorder {
     }
 
     fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        let is_waiting = registers.fp == UNKNOWN_FRAME_POINTER;
+        let code: &dyn CodeBytes = &self.memory;
+        let stack = StackToWalk {
+            registers,
+            words: stack,
+            code: is_waiting.then_some(code),
+        };
         walk(
             self.modules.snapshot(),
             &mut self.cache,
-            registers,
             stack,
             &mut self.frames,
         )

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::unwind::{Cache, Snapshot, StackWords, walk};
+use super::unwind::{Cache, Snapshot, StackToWalk, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -69,11 +69,16 @@ fn try_capture(
     let mut place = CAPTURING
         .iter()
         .find_map(|place| place.try_lock().ok().filter(|place| place.is_some()))?;
-    let stack = OwnStack {
+    let words = OwnStack {
         start: registers.sp,
         end,
     };
-    let walked = walk(snapshot, place.as_mut()?, registers, &stack, frames);
+    let stack = StackToWalk {
+        registers,
+        words: &words,
+        code: None,
+    };
+    let walked = walk(snapshot, place.as_mut()?, stack, frames);
     drop(place);
     if walked.unknown.is_some() {
         MET_UNKNOWN.store(1, Ordering::Relaxed);
@@ -177,6 +182,7 @@ mod tests {
                     end,
                     bias: image.bias,
                     id: DefinitionId::NONE,
+                    functions: None,
                 },
                 image,
             )

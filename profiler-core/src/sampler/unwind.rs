@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use super::PlacedFrame;
 use super::elf::Image;
+use super::frame_pointer::{CodeBytes, FunctionMap, WaitingFunction};
+use super::function_starts::FunctionStarts;
 use super::storage::SmallRows;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
@@ -28,6 +30,8 @@ pub(super) struct Placed {
     /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
     pub(super) bias: u64,
     pub(super) id: DefinitionId,
+    /// The starts of its functions, if it has a list of them.
+    pub(super) functions: Option<FunctionStarts>,
 }
 
 /// The modules at one moment. Immutable: a newer one replaces it.
@@ -79,6 +83,21 @@ impl Snapshot {
             }
             _ => Frame::Unknown(address),
         }
+    }
+}
+
+impl FunctionMap for Snapshot {
+    fn is_code(&self, address: u64) -> bool {
+        self.module(address).is_some()
+    }
+
+    fn function_start(&self, address: u64) -> Option<u64> {
+        let module = self.module(address)?;
+        let start = module
+            .functions
+            .as_ref()?
+            .at_or_before(address.wrapping_sub(module.bias))?;
+        Some(start.wrapping_add(module.bias))
     }
 }
 
@@ -162,43 +181,49 @@ pub(super) struct Walked {
     pub(super) unknown: Option<u64>,
 }
 
-/// Placeholder for an unknown frame pointer: unwinding by it fails.
-pub(super) const NO_FRAME_POINTER: u64 = 8;
+/// Stands for an unknown frame pointer: unwinding by it fails.
+pub(super) const UNKNOWN_FRAME_POINTER: u64 = 8;
+
+/// What to unwind.
+#[derive(Clone, Copy)]
+pub(super) struct StackToWalk<'a, S> {
+    pub(super) registers: Registers,
+    pub(super) words: &'a S,
+    /// The code of the process, for a waiting thread, whose frame pointer is not known.
+    pub(super) code: Option<&'a dyn CodeBytes>,
+}
 
 /// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
 /// first. If not all fit, the outermost are left out.
-pub(super) fn walk(
+pub(super) fn walk<S: StackWords>(
     snapshot: &Snapshot,
     cache: &mut Cache,
-    registers: Registers,
-    stack: &impl StackWords,
+    stack: StackToWalk<'_, S>,
     frames: &mut [PlacedFrame],
 ) -> Walked {
     let mut walked = Walked::default();
     let mut walk = AssertUnwindSafe(&mut walked);
-    let body =
-        AssertUnwindSafe(|| walk_unguarded(snapshot, cache, registers, stack, frames, &mut walk));
+    let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, stack, frames, &mut walk));
     // framehop has no unsafe code, but table contents may make it index out of bounds and panic.
     let body = catch_unwind(body);
     walked.failed |= body.is_err();
     walked
 }
 
-fn walk_unguarded(
+fn walk_unguarded<S: StackWords>(
     snapshot: &Snapshot,
     cache: &mut Cache,
-    registers: Registers,
-    stack: &impl StackWords,
+    stack: StackToWalk<'_, S>,
     frames: &mut [PlacedFrame],
     walked: &mut Walked,
 ) {
     let beyond = std::cell::Cell::new(false);
-    let mut read = |address: u64| {
-        beyond.set(stack.is_beyond(address));
-        stack.word(address).ok_or(())
+    let read = |address: u64| {
+        beyond.set(stack.words.is_beyond(address));
+        stack.words.word(address).ok_or(())
     };
-    let mut regs = native(registers);
-    let mut at = FrameAddress::from_instruction_pointer(registers.pc);
+    let mut regs = native(stack.registers);
+    let mut at = FrameAddress::from_instruction_pointer(stack.registers.pc);
     loop {
         let Some(place) = frames
             .len()
@@ -214,17 +239,20 @@ fn walk_unguarded(
             walked.unknown = walked.unknown.or(Some(at.address()));
         }
         beyond.set(false);
-        let mut next = snapshot
-            .tables
-            .unwind_frame(at, &mut regs, &mut cache.0, &mut read);
-        if next.is_err()
-            && frame_pointer(&regs) == NO_FRAME_POINTER
-            && let Some(pointer) = likely_frame_pointer(snapshot, stack, stack_pointer(&regs))
-        {
-            set_frame_pointer(&mut regs, pointer);
-            next = snapshot
+        let mut leave = |regs: &mut UnwindRegsNative| {
+            snapshot
                 .tables
-                .unwind_frame(at, &mut regs, &mut cache.0, &mut read);
+                .unwind_frame(at, regs, &mut cache.0, &mut &read)
+        };
+        let before = regs;
+        let mut next = leave(&mut regs);
+        if next.is_err()
+            && frame_pointer(&before) == UNKNOWN_FRAME_POINTER
+            && let Some(pointer) = find_frame_pointer(snapshot, &stack, at, before, &mut leave)
+        {
+            regs = before;
+            set_frame_pointer(&mut regs, pointer);
+            next = leave(&mut regs);
         }
         let outer = next.map(|address| address.map(FrameAddress::from_return_address));
         match outer {
@@ -233,28 +261,37 @@ fn walk_unguarded(
             // A thread's outermost function has a null return address.
             Err(framehop::Error::ReturnAddressIsNull) => return,
             Err(_) => {
-                (walked.cut, walked.failed) = (beyond.get(), !beyond.get());
+                walked.cut = beyond.get();
+                walked.failed = !beyond.get();
                 return;
             }
         }
     }
 }
 
-/// The first place above `sp` that looks like a saved frame pointer and return address: a word that
-/// points further up the stack, then an address in a module.
-fn likely_frame_pointer(snapshot: &Snapshot, stack: &impl StackWords, sp: u64) -> Option<u64> {
-    const REACH: u64 = 4096;
-    let is_likely = |place: &u64| {
-        let (Some(next), Some(back)) = (stack.word(*place), stack.word(place + 8)) else {
-            return false;
-        };
-        let is_further_out =
-            next > *place && next % 8 == 0 && (stack.word(next).is_some() || stack.is_beyond(next));
-        is_further_out && snapshot.module(back).is_some()
+/// Finds the frame pointer of the function at `at`. `leave` unwinds this function.
+#[cold]
+#[inline(never)] // the captures of a host's thread do not need its room on the stack
+fn find_frame_pointer<S: StackWords>(
+    snapshot: &Snapshot,
+    stack: &StackToWalk<'_, S>,
+    at: FrameAddress,
+    regs: UnwindRegsNative,
+    leave: &mut impl FnMut(&mut UnwindRegsNative) -> Result<Option<u64>, framehop::Error>,
+) -> Option<u64> {
+    let function = WaitingFunction {
+        code: stack.code?,
+        map: snapshot,
+        start: snapshot.function_start(at.address_for_lookup())?,
+        pc: at.address(),
+        sp: stack_pointer(&regs),
     };
-    (sp.checked_next_multiple_of(8)?..sp.checked_add(REACH)?)
-        .step_by(8)
-        .find(is_likely)
+    function.frame_pointer(stack.words, |proposed| {
+        let mut regs = regs;
+        set_frame_pointer(&mut regs, proposed);
+        let outer = leave(&mut regs).ok()??;
+        snapshot.is_code(outer).then_some(outer)
+    })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -16,3 +16,4 @@ mod read;
 mod rests;
 mod sleepers;
 mod threads;
+mod waiting_stacks;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use integration_tests::kills::wild;
 
-use crate::{faults, host};
+use crate::{faults, host, sample};
 
 /// The argument that makes this program a role. The role's name follows it.
 const ROLE: &str = "--role";
@@ -24,6 +24,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let (_, play) = faults::ROLES
         .iter()
         .chain(host::ROLES)
+        .chain(sample::ROLES)
         .find(|(name, _)| name == role)?;
     Some(match play(words) {
         Ok(()) => ExitCode::SUCCESS,

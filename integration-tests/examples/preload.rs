@@ -1,0 +1,28 @@
+//! A library that samples the program that loads it, with `LD_PRELOAD`.
+//!
+//! Used by the figures, to check the sampler in programs that know nothing of the profiler. Whoever
+//! may read the process reads the samples from its pool, which is an open file of the process.
+
+#![allow(unsafe_code)]
+
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+/// Called by the loader, before the program's `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    // Not for the programs that this program starts.
+    // SAFETY: the loader calls this before the program has a second thread.
+    unsafe { std::env::remove_var("LD_PRELOAD") };
+    let params = SessionParams {
+        features: Features::STACK_WALK
+            .with(Features::CPU)
+            .with(Features::CPU_ALL_THREADS),
+        ..SessionParams::default()
+    };
+    if let Err(error) = session::start(params, StartOptions::default()) {
+        eprintln!("the program is not sampled: {error}");
+    }
+}

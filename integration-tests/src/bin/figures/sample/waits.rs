@@ -1,0 +1,369 @@
+//! Compares the stacks of waiting threads with those that `eu-stack` finds for the same threads.
+//!
+//! The programs know nothing of the profiler: the library `examples/preload.rs` samples them. A
+//! program waits, the figure reads its samples from its pool, and `eu-stack` stops the program and
+//! reads its registers. Two stacks agree if all their addresses are equal, to the outermost frame.
+//!
+//! A program that is not installed is left out.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::patience::until;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::sampler::Frame;
+
+use super::session::at_depth;
+use crate::roles::{Role, role};
+
+/// A thread waits if it uses no processor time for this long.
+const QUIET: Duration = Duration::from_millis(300);
+
+const PYTHON: &str = "
+import threading, select, queue, socket, time, subprocess
+def here(wait): wait()
+listener = socket.create_server(('127.0.0.1', 0))
+for wait in [threading.Lock().acquire, queue.Queue().get, listener.accept, threading.Event().wait,
+             lambda: time.sleep(1000), lambda: select.select([listener], [], []),
+             lambda: threading.Event().wait(1000), lambda: sorted([0], key=lambda _: time.sleep(1000))]:
+    if getattr(wait, '__name__', '') == 'acquire': wait()
+    threading.Thread(target=here, args=[wait], daemon=True).start()
+select.select([listener], [], [])
+";
+
+const JAVA: &str = "
+import java.util.concurrent.*;
+public class Waits { public static void main(String[] all) throws Exception {
+  ExecutorService pool = Executors.newFixedThreadPool(4);
+  for (int i = 0; i < 8; i++) pool.submit(() -> 1).get();
+  Thread.sleep(1000000);
+} }
+";
+
+/// The role of this program as a Rust program that waits.
+pub(crate) const ROLES: &[(&str, Role)] = &[("waits", wait_in_rust)];
+
+/// A program that waits.
+struct WaitingProgram {
+    name: &'static str,
+    /// Starts the program, with a directory that it may use.
+    command: fn(&Path) -> Result<Command>,
+}
+
+const PROGRAMS: &[WaitingProgram] = &[
+    WaitingProgram {
+        name: "sleep",
+        command: |_| Ok(with_arguments("sleep", &["1000"])),
+    },
+    WaitingProgram {
+        name: "rust",
+        command: |_| role("waits"),
+    },
+    WaitingProgram {
+        name: "python3",
+        command: |_| Ok(with_arguments("python3", &["-c", PYTHON])),
+    },
+    WaitingProgram {
+        name: "perl",
+        command: |_| {
+            Ok(with_arguments(
+                "perl",
+                &["-e", "select(undef, undef, undef, 1000)"],
+            ))
+        },
+    },
+    WaitingProgram {
+        name: "postgres",
+        command: postgres,
+    },
+    WaitingProgram {
+        name: "java",
+        command: |directory| {
+            std::fs::write(directory.join("Waits.java"), JAVA)?;
+            let mut java = with_arguments("java", &["Waits.java"]);
+            java.current_dir(directory);
+            Ok(java)
+        },
+    },
+];
+
+fn with_arguments(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+/// The server of an empty database. It does not run as root.
+fn postgres(directory: &Path) -> Result<Command> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")?;
+    let version = versions
+        .flatten()
+        .next()
+        .context("no version of postgres")?;
+    let programs = version.path().join("bin");
+    let data = directory.join("data");
+    let as_user = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(programs.join(program))
+            .current_dir(directory);
+        command
+    };
+    std::os::unix::fs::chown(directory, Some(65534), Some(65534))?;
+    let made = as_user("initdb").arg("-D").arg(&data).output()?;
+    ensure!(made.status.success(), "initdb failed");
+    let mut command = as_user("postgres");
+    command.arg("-D").arg(&data).args([
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "unix_socket_directories=",
+    ]);
+    Ok(command)
+}
+
+/// Waits in several functions of the standard library.
+fn wait_in_rust(_: &[String]) -> Result<()> {
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+    let (pipe, _writer) = std::io::pipe()?;
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let mutex: &Mutex<()> = Box::leak(Box::default());
+    let _guard = mutex.lock();
+    let condition: &(Mutex<()>, Condvar) = Box::leak(Box::default());
+    let waits: Vec<Box<dyn FnOnce() + Send>> = vec![
+        Box::new(|| std::thread::sleep(Duration::from_secs(1000))),
+        Box::new(std::thread::park),
+        Box::new(move || _ = receiver.recv()),
+        Box::new(move || _ = (&pipe).read(&mut [0])),
+        Box::new(move || _ = listener.accept()),
+        Box::new(|| drop(mutex.lock())),
+        Box::new(|| {
+            if let Ok(guard) = condition.0.lock() {
+                drop(condition.1.wait_timeout(guard, Duration::from_secs(1000)));
+            }
+        }),
+    ];
+    for wait in waits {
+        let mut wait = Some(wait);
+        std::thread::spawn(move || at_depth(5, &mut || wait.take().map(|wait| wait())));
+    }
+    std::thread::park();
+    Ok(())
+}
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    let library = preload()?;
+    let mut all = Agreement::default();
+    for program in PROGRAMS {
+        let found = compare(program, &library);
+        let left_out = found.as_ref().err().map(|error| format!("{error:#}"));
+        let found = found.unwrap_or_default();
+        all.add(&found);
+        let figure = Figure::new(
+            format!("sample.wait_stack_agree_pct.{}", program.name),
+            found.percent(),
+            "%",
+        );
+        report.put(figure.or_left_out(left_out));
+        for line in found.differences {
+            eprintln!("{}: {line}", program.name);
+        }
+    }
+    let none = (all.threads == 0).then(|| "no program could be compared".to_owned());
+    let figure = Figure::new("sample.wait_stack_agree_pct", all.percent(), "%");
+    report.put(figure.promised(Promise::AtLeast(99.0)).or_left_out(none));
+    Ok(())
+}
+
+/// How many stacks agree.
+#[derive(Debug, Default)]
+struct Agreement {
+    threads: u32,
+    equal: u32,
+    /// A line for each stack that differs.
+    differences: Vec<String>,
+}
+
+impl Agreement {
+    fn add(&mut self, other: &Self) {
+        self.threads += other.threads;
+        self.equal += other.equal;
+    }
+
+    fn percent(&self) -> f64 {
+        f64::from(self.equal) * 100.0 / f64::from(self.threads.max(1))
+    }
+}
+
+/// Builds the library that samples the program that loads it.
+fn preload() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--quiet", "-p", "integration-tests"]);
+    command.args(["--example", "preload"]);
+    ensure!(command.status()?.success(), "the library does not build");
+    let own = std::env::current_exe()?;
+    let directory = own.parent().context("no directory")?;
+    Ok(directory.join("examples/libpreload.so"))
+}
+
+/// A running program. It is killed when the value is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program until all its threads wait, and compares their stacks.
+fn compare(program: &WaitingProgram, library: &Path) -> Result<Agreement> {
+    let directory = tempfile::tempdir()?;
+    let mut command = (program.command)(directory.path())?;
+    let child = command
+        .env("LD_PRELOAD", library)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("{} does not start", program.name))?;
+    let mut running = Running(child);
+    let pid = running.0.id();
+    let mut last = Err(anyhow!("it does not run"));
+    until(|| {
+        let ended = running.0.try_wait().ok().flatten();
+        last = match ended {
+            Some(status) => Err(anyhow!("it ended with {status}")),
+            None => compare_once(pid),
+        };
+        ended.is_some() || last.is_ok()
+    });
+    last
+}
+
+/// Compares the stacks of the threads of a process. An error if not all are sampled yet.
+fn compare_once(pid: u32) -> Result<Agreement> {
+    let before = run_times(pid)?;
+    std::thread::sleep(QUIET);
+    let after = run_times(pid)?;
+    ensure!(
+        before.len() == after.len(),
+        "its threads are not started yet"
+    );
+    let ours = our_stacks(pid)?;
+    let theirs = their_stacks(pid)?;
+    let mut found = Agreement::default();
+    for (tid, time) in after {
+        if before.get(&tid) != Some(&time) {
+            continue; // it does not wait all the time
+        }
+        let ours = ours
+            .get(&tid)
+            .with_context(|| format!("no sample of {tid}"))?;
+        let theirs = theirs
+            .get(&tid)
+            .with_context(|| format!("no stack of {tid}"))?;
+        found.threads += 1;
+        if ours == theirs {
+            found.equal += 1;
+        } else {
+            found
+                .differences
+                .push(format!("{tid}: {ours:x?}, eu-stack: {theirs:x?}"));
+        }
+    }
+    ensure!(found.threads > 0, "no thread waits");
+    Ok(found)
+}
+
+/// The processor time of each thread of a process that is not the profiler's, in nanoseconds.
+fn run_times(pid: u32) -> Result<HashMap<u64, String>> {
+    let mut times = HashMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let task = task?.path();
+        let name = std::fs::read_to_string(task.join("comm"))?;
+        let statistics = std::fs::read_to_string(task.join("schedstat"))?;
+        let tid = task
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        let time = statistics.split(' ').next().map(ToOwned::to_owned);
+        if !name.starts_with("profiler-") {
+            times.insert(tid.context("no number")?, time.context("no time")?);
+        }
+    }
+    Ok(times)
+}
+
+/// The stack of each thread's last sample, innermost address first.
+fn our_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
+    let reader = PoolReader::open(pool_of(pid)?)?;
+    let snapshot = reader.snapshot()?;
+    let mut found = HashMap::new();
+    let mut buffer = ChunkBuffer::default();
+    let mut stacks = Stacks::default();
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+            continue;
+        };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
+            let address = |frame: &Frame| match frame {
+                Frame::Code(module, relative) => snapshot
+                    .definitions
+                    .module(*module)
+                    .map_or(0, |module| module.base.wrapping_add(*relative)),
+                Frame::Unknown(address) => *address,
+                _ => 0,
+            };
+            let stack = stacks.of(&sample).iter().rev().map(address).collect();
+            if let Some(thread) = sample.foreign {
+                found.insert(thread.get(), stack);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn pool_of(pid: u32) -> Result<File> {
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        let target = std::fs::read_link(&path);
+        if target.is_ok_and(|target| target.to_string_lossy().contains("profiler-pool")) {
+            return Ok(File::open(path)?);
+        }
+    }
+    bail!("it has no pool")
+}
+
+/// The stacks that `eu-stack` finds, innermost address first.
+fn their_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
+    let output = Command::new("eu-stack")
+        .args(["-q", "-p", &pid.to_string()])
+        .output()
+        .context("eu-stack is not installed")?;
+    let mut found = HashMap::new();
+    let mut stack: &mut Vec<u64> = &mut Vec::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        if let Some(tid) = line.strip_prefix("TID ") {
+            stack = found.entry(tid.trim_end_matches(':').parse()?).or_default();
+        } else if line.starts_with('#') {
+            let address = line.split_whitespace().nth(1).context("no address")?;
+            stack.push(u64::from_str_radix(address.trim_start_matches("0x"), 16)?);
+        }
+    }
+    Ok(found)
+}
