@@ -1,7 +1,8 @@
 //! A library that samples the program that loads it, with `LD_PRELOAD`.
 //!
-//! Used by the figures, to check the sampler in programs that know nothing of the profiler. Whoever
-//! may read the process reads the samples from its pool, which is an open file of the process.
+//! Used by the figures, to check the sampler in programs that know nothing of the profiler. A figure
+//! reads the samples from the pool, which is an open file of the process. The programs that the
+//! program executes are sampled, too.
 
 #![allow(unsafe_code)]
 
@@ -13,9 +14,6 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    // Not for the programs that this program starts.
-    // SAFETY: the loader calls this before the program has a second thread.
-    unsafe { std::env::remove_var("LD_PRELOAD") };
     let params = SessionParams {
         features: Features::STACK_WALK
             .with(Features::CPU)

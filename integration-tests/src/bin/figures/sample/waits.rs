@@ -3,6 +3,8 @@
 //! The programs know nothing of the profiler: the library `examples/preload.rs` samples them. A
 //! program waits, the figure reads its samples from its pool, and `eu-stack` stops the program and
 //! reads its registers. Two stacks agree if all their addresses are equal, to the outermost frame.
+//! The innermost address may be before or after the instruction of the system call: `eu-stack`
+//! interrupts the call, which the kernel then begins again.
 //!
 //! A program that is not installed is left out.
 
@@ -275,7 +277,7 @@ fn compare_once(pid: u32) -> Result<Agreement> {
             .get(&tid)
             .with_context(|| format!("no stack of {tid}"))?;
         found.threads += 1;
-        if ours == theirs {
+        if agree(ours, theirs) {
             found.equal += 1;
         } else {
             found
@@ -285,6 +287,17 @@ fn compare_once(pid: u32) -> Result<Agreement> {
     }
     ensure!(found.threads > 0, "no thread waits");
     Ok(found)
+}
+
+fn agree(ours: &[u64], theirs: &[u64]) -> bool {
+    /// The length of the instruction of a system call: x86-64 has two bytes, aarch64 four.
+    const CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
+    match (ours.split_first(), theirs.split_first()) {
+        (Some((our_call, ours)), Some((their_call, theirs))) => {
+            our_call.abs_diff(*their_call) <= CALL_BYTES && ours == theirs
+        }
+        _ => false,
+    }
 }
 
 /// The processor time of each thread of a process that is not the profiler's, in nanoseconds.
