@@ -1,8 +1,8 @@
-//! A library that samples the program that loads it, with `LD_PRELOAD`.
+//! A library that samples the program into which `LD_PRELOAD` loads it.
 //!
-//! Used by the figures, to check the sampler in programs that know nothing of the profiler. A figure
+//! Used by the figures to check the sampler in programs that do not contain the profiler. A figure
 //! reads the samples from the pool, which is an open file of the process. The programs that the
-//! program executes are sampled, too.
+//! program executes load the library, too.
 
 #![allow(unsafe_code)]
 

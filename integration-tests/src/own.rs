@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use crate::patience::until;
+
 /// Counts of the resources that a leak would increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Possessions {
@@ -33,6 +35,12 @@ impl Possessions {
         }
     }
 
+    /// Counts the resources once [`all_threads_have_names`].
+    pub fn count_named() -> anyhow::Result<Self> {
+        all_threads_have_names()?;
+        Ok(Self::count())
+    }
+
     /// Returns whether no count is higher than `before`. A count can be lower, because resources of
     /// an earlier test may be released late.
     pub fn within(&self, before: &Self) -> bool {
@@ -53,6 +61,20 @@ pub fn pool_descriptors() -> usize {
         fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("profiler-pool"))
     };
     all.filter(|entry| is_pool(&entry.path())).count()
+}
+
+/// Waits until all threads that the calling thread has started have names of their own. Until a new
+/// thread runs for the first time, it has the name of its creator, and does not count as a thread
+/// of the profiler. The test itself must have started no thread without a name.
+///
+/// # Errors
+/// When a thread keeps the name of the calling thread.
+pub fn all_threads_have_names() -> anyhow::Result<()> {
+    let own = fs::read_to_string("/proc/thread-self/comm")?;
+    let has_own_name = |name: &&String| *name == own.trim();
+    let are_named = || thread_names().iter().filter(has_own_name).count() <= 1;
+    anyhow::ensure!(until(are_named), "without a name: {:?}", thread_names());
+    Ok(())
 }
 
 /// Returns the names of all threads of this process.

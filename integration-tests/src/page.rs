@@ -11,8 +11,9 @@ use profiler_parent::LiveServer;
 
 use crate::patience::{LONG, Stopwatch};
 
-/// The page closes a connection whose request does not arrive within two seconds. On a busy machine
-/// a client may take as long, and must then connect again.
+/// A request that takes longer to send may be too late: the page closes a connection whose request
+/// does not arrive within two seconds. On a busy machine a client may need more time. It then
+/// connects again.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Requests a path below the token on a new connection, and returns the body of the answer.
@@ -23,8 +24,8 @@ pub fn ask(live: &LiveServer, method: &str, target: &str) -> anyhow::Result<Vec<
     let watch = Stopwatch::start();
     loop {
         let exchange = ask_once(live, method, target)?;
-        let is_refused = exchange.answer.is_empty() && exchange.sending > SLOW;
-        if !is_refused || watch.elapsed() > LONG {
+        let is_too_late = exchange.answer.is_empty() && exchange.send_time > SLOW;
+        if !is_too_late || watch.elapsed() > LONG {
             return body_of(exchange.answer);
         }
     }
@@ -32,8 +33,8 @@ pub fn ask(live: &LiveServer, method: &str, target: &str) -> anyhow::Result<Vec<
 
 /// A request and its answer.
 struct Exchange {
-    /// The time from the connection to the end of the request.
-    sending: Duration,
+    /// The time from the start of the connection to the end of the request.
+    send_time: Duration,
     answer: Vec<u8>,
 }
 
@@ -48,15 +49,15 @@ fn ask_once(live: &LiveServer, method: &str, target: &str) -> anyhow::Result<Exc
     stream.set_read_timeout(Some(LONG))?;
     // In one piece: the page does not wait long for the rest of a request.
     stream.write_all(request.as_bytes())?;
-    let sending = watch.elapsed();
+    let send_time = watch.elapsed();
     let mut answer = Vec::new();
     let received = stream.read_to_end(&mut answer);
     if let Err(error) = received
-        && error.kind() != ErrorKind::ConnectionReset
+        && (error.kind() != ErrorKind::ConnectionReset || !answer.is_empty())
     {
         return Err(error.into());
     }
-    Ok(Exchange { sending, answer })
+    Ok(Exchange { send_time, answer })
 }
 
 fn body_of(mut answer: Vec<u8>) -> anyhow::Result<Vec<u8>> {

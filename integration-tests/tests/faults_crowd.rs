@@ -205,7 +205,7 @@ fn two_hundred_children_at_once_are_complete_and_leave_nothing() -> anyhow::Resu
             .progress_timeout(LONG)
     })?;
     session.capture()?;
-    let before = Possessions::count();
+    let before = Possessions::count_named()?;
     let children = (0..CHILDREN)
         .map(|n| Member::spawn(&session, n))
         .collect::<anyhow::Result<Vec<_>>>()?;

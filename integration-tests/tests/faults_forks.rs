@@ -163,7 +163,7 @@ impl Drop for Daemon {
 fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<()> {
     own_process!();
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
-    let before = (own::Possessions::count(), own::thread_names());
+    let before = (own::Possessions::count_named()?, own::thread_names());
     let mut helper = scene.child("maker", "init")?;
     helper.ask("mark 10")?;
     let daemon = daemon(&mut helper, "daemon")?;

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own::{Possessions, state_of, thread_names};
+use integration_tests::own::{Possessions, all_threads_have_names, state_of, thread_names};
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::session;
@@ -58,12 +58,13 @@ fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let _first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
     let own_threads = || {
+        all_threads_have_names()?;
         let mut names = thread_names();
         names.retain(|name| name.starts_with("profiler-"));
         names.sort();
-        names
+        anyhow::Ok(names)
     };
-    let before = own_threads();
+    let before = own_threads()?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 8)?;
     helpers.push(HelperProcess::spawn_untrusted(
         &session,
@@ -71,7 +72,7 @@ fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
         "untrusted",
         "init",
     )?);
-    assert_eq!(own_threads(), before);
+    assert_eq!(own_threads()?, before);
     Ok(())
 }
 
@@ -225,7 +226,7 @@ fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     session.capture()?; // all threads of the session have started
-    let before = Possessions::count();
+    let before = Possessions::count_named()?;
     for _ in 0..5 {
         let error = session
             .spawn("missing", std::process::Command::new("/no/such/program"))

@@ -167,10 +167,6 @@ impl Own {
 
     /// Writes an entry and publishes it.
     ///
-    /// The words are passed by value and stored one by one. From an array in memory, two words
-    /// would be loaded at once, and such a load waits until both words, which were just stored, have
-    /// reached the cache.
-    ///
     /// # Safety
     /// The recorder has an open chunk of its own with at least `N` words left.
     #[inline(always)]
@@ -179,12 +175,11 @@ impl Own {
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
         compiler_fence(Ordering::SeqCst);
-        for (place, word) in entry.into_iter().enumerate() {
-            // SAFETY: `next` has `left >= N` words of uncommitted room, and `place < N`.
-            let place = unsafe { self.next.add(place) };
-            // SAFETY: as above, and only we access this room. Volatile, so that the compiler does
-            // not collect the words in memory first.
-            unsafe { place.write_volatile(word) };
+        // SAFETY: `next` has `left >= N` words of uncommitted room. Only we access them, no other
+        // reference to them exists, and every bit pattern is a valid word.
+        let room = unsafe { &mut *self.next.cast::<[u64; N]>() };
+        for (place, word) in room.iter_mut().zip(entry) {
+            store(place, word);
         }
         // SAFETY: the result is inside the chunk or one past its end.
         unsafe { self.finish(slot, N) };
@@ -293,6 +288,18 @@ fn largest_class(manager: &ChunkManager) -> u8 {
     class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
 }
 
+/// Stores one word.
+///
+/// The compiler would combine the copies of two adjacent words into one load and one store of 16
+/// bytes. Both words were stored shortly before. Some processors cannot forward two stores to one
+/// load, so the load waits until both stores have reached the cache. The compiler never combines
+/// volatile stores.
+#[inline(always)]
+fn store(place: &mut u64, word: u64) {
+    // SAFETY: the reference is valid for writes and aligned.
+    unsafe { ptr::from_mut(place).write_volatile(word) };
+}
+
 /// Writes an entry with a tail; `None` if the room does not suffice.
 #[inline]
 fn fill<F>(
@@ -309,7 +316,9 @@ where
         return Ok(None);
     };
     // The lengths and the tail overwrite the words that the entry does not use.
-    [*first, *second, *third] = entry.fixed;
+    for (place, word) in [first, second, third].into_iter().zip(entry.fixed) {
+        store(place, word);
+    }
     let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else {
         return Ok(None);
     };

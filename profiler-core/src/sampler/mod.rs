@@ -42,6 +42,7 @@ macro_rules! native {
 
 native! {
     mod event_count;
+    mod calls;
     mod capture;
     mod elf;
     mod frame_pointer;

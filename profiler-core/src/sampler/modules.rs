@@ -155,7 +155,7 @@ fn load(
     let functions = image
         .tables
         .as_ref()
-        .and_then(|(index, _)| FunctionStarts::new(index));
+        .and_then(|(index, entries)| FunctionStarts::new(index, entries));
     let mut loaded = Loaded {
         image,
         functions,

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::calls::CodeReader;
 use super::capture::{Bounds, STACK_BYTES, Seen};
 use super::control::{SamplerShared, count};
-use super::frame_pointer::CodeBytes;
 use super::idle_period::IdlePeriod;
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
@@ -51,6 +51,8 @@ pub(super) struct SampleRecorder {
     /// Old snapshots that a capturing thread may still use.
     old: Vec<Arc<Snapshot>>,
     cache: Cache,
+    /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
+    waiting_cache: Cache,
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
     words: Vec<u64>,
@@ -76,6 +78,7 @@ impl SampleRecorder {
             modules: Modules::new(),
             old: Vec::with_capacity(16),
             cache: Cache::new(),
+            waiting_cache: Cache::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
             words: vec![0; STACK_BYTES / 8],
@@ -171,7 +174,8 @@ impl SampleRecorder {
 
     /// Records a waiting thread without disturbing it; false if it no longer waits there.
     ///
-    /// The system reports only two registers. See `frame_pointer` for functions that need a third.
+    /// The system reports only two registers. If a function needs its frame pointer, the module
+    /// `frame_pointer` finds it.
     pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
@@ -305,19 +309,24 @@ impl SampleRecorder {
     }
 
     fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        let snapshot = self.modules.snapshot();
         let is_waiting = registers.fp == UNKNOWN_FRAME_POINTER;
-        let code: &dyn CodeBytes = &self.memory;
+        let code = CodeReader::new(&self.memory, snapshot.as_ref());
         let stack = StackToWalk {
             registers,
             words: stack,
-            code: is_waiting.then_some(code),
+            code: is_waiting.then_some(&code),
         };
-        walk(
-            self.modules.snapshot(),
-            &mut self.cache,
-            stack,
-            &mut self.frames,
-        )
+        let cache = if is_waiting {
+            &mut self.waiting_cache
+        } else {
+            &mut self.cache
+        };
+        let walked = walk(snapshot, cache, stack, &mut self.frames);
+        if walked.has_spoiled_cache {
+            self.waiting_cache = Cache::new();
+        }
+        walked
     }
 
     fn write(

@@ -12,8 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::PlacedFrame;
+use super::calls::{CodeReader, FunctionMap};
 use super::elf::Image;
-use super::frame_pointer::{CodeBytes, FunctionMap, WaitingFunction};
+use super::frame_pointer::WaitingFunction;
 use super::function_starts::FunctionStarts;
 use super::storage::SmallRows;
 use crate::entry::stack::Frame;
@@ -30,7 +31,7 @@ pub(super) struct Placed {
     /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
     pub(super) bias: u64,
     pub(super) id: DefinitionId,
-    /// The starts of its functions, if it has a list of them.
+    /// The starts of its functions. `None` if the file does not list them.
     pub(super) functions: Option<FunctionStarts>,
 }
 
@@ -96,7 +97,7 @@ impl FunctionMap for Snapshot {
         let start = module
             .functions
             .as_ref()?
-            .at_or_before(address.wrapping_sub(module.bias))?;
+            .containing(address.wrapping_sub(module.bias))?;
         Some(start.wrapping_add(module.bias))
     }
 }
@@ -179,18 +180,21 @@ pub(super) struct Walked {
     pub(super) failed: bool,
     /// The innermost address in no known module.
     pub(super) unknown: Option<u64>,
+    /// Whether the unwinder failed for lack of a frame pointer and may have stored a wrong rule in
+    /// its cache.
+    pub(super) has_spoiled_cache: bool,
 }
 
-/// Stands for an unknown frame pointer: unwinding by it fails.
+/// The value of an unknown frame pointer. Unwinding with it fails.
 pub(super) const UNKNOWN_FRAME_POINTER: u64 = 8;
 
-/// What to unwind.
+/// A stack, and the registers with which unwinding begins.
 #[derive(Clone, Copy)]
 pub(super) struct StackToWalk<'a, S> {
     pub(super) registers: Registers,
     pub(super) words: &'a S,
-    /// The code of the process, for a waiting thread, whose frame pointer is not known.
-    pub(super) code: Option<&'a dyn CodeBytes>,
+    /// The code of the process, if the frame pointer is unknown because the thread waits.
+    pub(super) code: Option<&'a CodeReader<'a>>,
 }
 
 /// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
@@ -239,20 +243,26 @@ fn walk_unguarded<S: StackWords>(
             walked.unknown = walked.unknown.or(Some(at.address()));
         }
         beyond.set(false);
-        let mut leave = |regs: &mut UnwindRegsNative| {
+        let mut unwind_frame = |regs: &mut UnwindRegsNative| {
             snapshot
                 .tables
                 .unwind_frame(at, regs, &mut cache.0, &mut &read)
         };
         let before = regs;
-        let mut next = leave(&mut regs);
-        if next.is_err()
-            && frame_pointer(&before) == UNKNOWN_FRAME_POINTER
-            && let Some(pointer) = find_frame_pointer(snapshot, &stack, at, before, &mut leave)
-        {
-            regs = before;
-            set_frame_pointer(&mut regs, pointer);
-            next = leave(&mut regs);
+        let mut next = unwind_frame(&mut regs);
+        if next.is_err() && frame_pointer(&before) == UNKNOWN_FRAME_POINTER {
+            // Only the rule for a frame record, `(sp, fp) = (fp + 16, *fp)`, fails in this way.
+            let needs_record = next == Err(framehop::Error::FramepointerUnwindingMovedBackwards);
+            walked.has_spoiled_cache |= !needs_record;
+            let pointer = stack
+                .code
+                .filter(|_| needs_record && cfg!(target_arch = "x86_64"))
+                .and_then(|code| find_frame_pointer(snapshot, &stack, code, at, &before));
+            if let Some(pointer) = pointer {
+                regs = before;
+                set_frame_pointer(&mut regs, pointer);
+                next = unwind_frame(&mut regs);
+            }
         }
         let outer = next.map(|address| address.map(FrameAddress::from_return_address));
         match outer {
@@ -269,29 +279,25 @@ fn walk_unguarded<S: StackWords>(
     }
 }
 
-/// Finds the frame pointer of the function at `at`. `leave` unwinds this function.
+/// Finds the frame pointer of the function at `at`.
 #[cold]
-#[inline(never)] // the captures of a host's thread do not need its room on the stack
+#[inline(never)] // a capture on the program's own thread does not need this stack space
 fn find_frame_pointer<S: StackWords>(
     snapshot: &Snapshot,
     stack: &StackToWalk<'_, S>,
+    code: &CodeReader<'_>,
     at: FrameAddress,
-    regs: UnwindRegsNative,
-    leave: &mut impl FnMut(&mut UnwindRegsNative) -> Result<Option<u64>, framehop::Error>,
+    regs: &UnwindRegsNative,
 ) -> Option<u64> {
     let function = WaitingFunction {
-        code: stack.code?,
-        map: snapshot,
+        code,
+        stack: stack.words,
         start: snapshot.function_start(at.address_for_lookup())?,
         pc: at.address(),
-        sp: stack_pointer(&regs),
+        sp: stack_pointer(regs),
+        is_calling: matches!(at, FrameAddress::ReturnAddress(_)),
     };
-    function.frame_pointer(stack.words, |proposed| {
-        let mut regs = regs;
-        set_frame_pointer(&mut regs, proposed);
-        let outer = leave(&mut regs).ok()??;
-        snapshot.is_code(outer).then_some(outer)
-    })
+    function.frame_pointer()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -39,6 +39,10 @@ struct Place {
 struct LastStack {
     chunk: u64,
     frames: Vec<Frame>,
+    /// Whether outer frames are missing.
+    cut: bool,
+    /// Whether unwinding reached a frame that it could not leave.
+    failed: bool,
 }
 
 impl SampleWriter {
@@ -71,6 +75,7 @@ impl SampleWriter {
             last.chunk = self.place.chunk;
             last.frames.clear();
             last.frames.extend_from_slice(frames);
+            (last.cut, last.failed) = (head.cut, head.failed);
         }
         written
     }
@@ -101,8 +106,9 @@ impl SampleWriter {
         let more_ticks = u32::try_from(ticks.saturating_sub(1)).unwrap_or(u32::MAX);
         let head = SampleHead {
             cpu_ns,
+            cut: last.cut,
+            failed: last.failed,
             more_ticks,
-            ..SampleHead::default()
         };
         let written = self
             .place

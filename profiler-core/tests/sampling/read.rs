@@ -40,6 +40,8 @@ pub(crate) struct Seen {
     pub(crate) cut: bool,
     /// The number of ticks that it stands for.
     pub(crate) ticks: u64,
+    /// Whether it repeats the stack of the previous sample.
+    pub(crate) is_repeat: bool,
     /// The code addresses, outermost first; 0 for code outside the known modules.
     pub(crate) addresses: Vec<u64>,
 }
@@ -85,6 +87,7 @@ pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
                 }
                 _ => 0,
             };
+            let is_repeat = sample.shared() > 0 && sample.own().frames().len() == 0;
             let addresses = stacks.of(&sample).iter().map(address).collect();
             let cpu_ns = sample.cpu_ns;
             let failed = sample.failed;
@@ -96,6 +99,7 @@ pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
                 failed,
                 cut,
                 ticks,
+                is_repeat,
                 addresses,
             });
         }

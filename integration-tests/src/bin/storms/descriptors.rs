@@ -13,15 +13,15 @@ use profiler_core::session::{self, Features};
 use profiler_parent::Session;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the profile must say is missing: the first is noticed when a running thread is sampled, the
-/// second when the sampler lists the threads.
+/// The remarks that the profile must contain. The sampler adds the first when it samples a running
+/// thread, and the second when it lists the threads.
 const REMARKS: [&str; 2] = [
     "no thread is asked for its stack",
     "threads that record nothing are not sampled",
 ];
 
-/// Ticks of the first attempt at which the sampler could not ask about a running thread. Each
-/// further attempt has twice the number.
+/// The number of ticks, in the first attempt, at which the sampler cannot ask about a running
+/// thread. The number doubles with each further attempt.
 const FIRST_HIDDEN: u64 = 20;
 
 pub(crate) fn full() -> Result<()> {
@@ -35,7 +35,7 @@ pub(crate) fn full() -> Result<()> {
         .features(features)
         .name("parent")
         .start()?;
-    // The sampler lists the threads at times of its own, so an attempt may end before it does.
+    // An attempt may end before the sampler lists the threads.
     let deadline = Instant::now() + LONG;
     let mut hidden = FIRST_HIDDEN;
     let left_out = loop {

@@ -1,16 +1,17 @@
 //! Compares the stacks of waiting threads with those that `eu-stack` finds for the same threads.
 //!
-//! The programs know nothing of the profiler: the library `examples/preload.rs` samples them. A
-//! program waits, the figure reads its samples from its pool, and `eu-stack` stops the program and
-//! reads its registers. Two stacks agree if all their addresses are equal, to the outermost frame.
-//! The innermost address may be before or after the instruction of the system call: `eu-stack`
-//! interrupts the call, which the kernel then begins again.
+//! The programs do not contain the profiler. The library `examples/preload.rs` is loaded into them
+//! and samples them. While a program waits, the figure reads its samples from its pool. `eu-stack`
+//! then stops the program and reads its registers. Two stacks agree if all their addresses are
+//! equal, out to the outermost frame. Only the innermost address may differ, by the length of the
+//! system call instruction: `eu-stack` interrupts the system call, and the kernel restarts it.
 //!
 //! A program that is not installed is left out.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex};
@@ -18,17 +19,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
-use integration_tests::patience::until;
+use integration_tests::patience::{Stopwatch, until};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::Stacks;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::sampler::Frame;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::session::at_depth;
 use crate::roles::{Role, role};
 
-/// A thread waits if it uses no processor time for this long.
+/// The user ID and the group ID of programs that refuse to run as root.
+const NOBODY: u32 = 65534;
+/// A thread that uses no processor time for this long is taken to wait.
 const QUIET: Duration = Duration::from_millis(300);
+/// After this time, a thread without a sample counts as one whose stack differs.
+const LONGEST_START: Duration = Duration::from_secs(20);
+/// How long a program may take to end.
+const END_TIME: Duration = Duration::from_secs(5);
+const PROMISE: Promise = Promise::AtLeast(99.0);
 
 const PYTHON: &str = "
 import threading, select, queue, socket, time, subprocess
@@ -51,13 +60,13 @@ public class Waits { public static void main(String[] all) throws Exception {
 } }
 ";
 
-/// The role of this program as a Rust program that waits.
+/// The roles of this program for this group: a Rust program that waits.
 pub(crate) const ROLES: &[(&str, Role)] = &[("waits", wait_in_rust)];
 
 /// A program that waits.
 struct WaitingProgram {
     name: &'static str,
-    /// Starts the program, with a directory that it may use.
+    /// Returns the command that starts the program, which may use the directory.
     command: fn(&Path) -> Result<Command>,
 }
 
@@ -104,7 +113,7 @@ fn with_arguments(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The server of an empty database. It does not run as root.
+/// Returns the command that starts a server with an empty database, not as root.
 fn postgres(directory: &Path) -> Result<Command> {
     let versions = std::fs::read_dir("/usr/lib/postgresql")?;
     let version = versions
@@ -114,16 +123,13 @@ fn postgres(directory: &Path) -> Result<Command> {
     let programs = version.path().join("bin");
     let data = directory.join("data");
     let as_user = |program: &str| {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(programs.join(program))
-            .current_dir(directory);
+        let mut command = Command::new(programs.join(program));
+        command.uid(NOBODY).gid(NOBODY).current_dir(directory);
         command
     };
-    std::os::unix::fs::chown(directory, Some(65534), Some(65534))?;
-    let made = as_user("initdb").arg("-D").arg(&data).output()?;
-    ensure!(made.status.success(), "initdb failed");
+    std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))?;
+    let output = as_user("initdb").arg("-D").arg(&data).output()?;
+    ensure!(output.status.success(), "initdb failed");
     let mut command = as_user("postgres");
     command.arg("-D").arg(&data).args([
         "-c",
@@ -168,26 +174,33 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     let mut all = Agreement::default();
     for program in PROGRAMS {
         let found = compare(program, &library);
-        let left_out = found.as_ref().err().map(|error| format!("{error:#}"));
+        let error = found.as_ref().err();
+        let reason = error.map(|error| format!("{error:#}"));
+        let is_missing = error.is_some_and(is_not_installed);
         let found = found.unwrap_or_default();
         all.add(&found);
         let figure = Figure::new(
             format!("sample.wait_stack_agree_pct.{}", program.name),
             found.percent(),
             "%",
-        );
-        report.put(figure.or_left_out(left_out));
+        )
+        .promised(PROMISE);
+        report.put(if is_missing {
+            figure.or_left_out(reason)
+        } else {
+            figure.unless(reason)
+        });
         for line in found.differences {
             eprintln!("{}: {line}", program.name);
         }
     }
     let none = (all.threads == 0).then(|| "no program could be compared".to_owned());
     let figure = Figure::new("sample.wait_stack_agree_pct", all.percent(), "%");
-    report.put(figure.promised(Promise::AtLeast(99.0)).or_left_out(none));
+    report.put(figure.promised(PROMISE).or_left_out(none));
     Ok(())
 }
 
-/// How many stacks agree.
+/// The number of compared stacks, and of those that agree.
 #[derive(Debug, Default)]
 struct Agreement {
     threads: u32,
@@ -207,29 +220,40 @@ impl Agreement {
     }
 }
 
-/// Builds the library that samples the program that loads it.
+/// Builds the library that samples the programs, and returns its path.
 fn preload() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--release", "--quiet", "-p", "integration-tests"]);
     command.args(["--example", "preload"]);
-    ensure!(command.status()?.success(), "the library does not build");
+    ensure!(
+        command.status()?.success(),
+        "the library could not be built"
+    );
     let own = std::env::current_exe()?;
-    let directory = own.parent().context("no directory")?;
+    let directory = own.parent().context("the executable has no directory")?;
     Ok(directory.join("examples/libpreload.so"))
 }
 
-/// A running program. It is killed when the value is dropped.
+/// A running program. It is ended when the value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // A server ends its processes and frees its shared memory only if it is not killed.
+        if let Some(pid) = Pid::from_raw(self.0.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+        let watch = Stopwatch::start();
+        while matches!(self.0.try_wait(), Ok(None)) && watch.elapsed() < END_TIME {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs a program until all its threads wait, and compares their stacks.
+/// Runs a program until its threads wait, and compares their stacks.
 fn compare(program: &WaitingProgram, library: &Path) -> Result<Agreement> {
     let directory = tempfile::tempdir()?;
     let mut command = (program.command)(directory.path())?;
@@ -242,11 +266,11 @@ fn compare(program: &WaitingProgram, library: &Path) -> Result<Agreement> {
         .with_context(|| format!("{} does not start", program.name))?;
     let mut running = Running(child);
     let pid = running.0.id();
-    let mut last = Err(anyhow!("it does not run"));
+    let mut last = Err(anyhow!("the program does not run"));
     until(|| {
         let ended = running.0.try_wait().ok().flatten();
         last = match ended {
-            Some(status) => Err(anyhow!("it ended with {status}")),
+            Some(status) => Err(anyhow!("the program ended with {status}")),
             None => compare_once(pid),
         };
         ended.is_some() || last.is_ok()
@@ -254,53 +278,62 @@ fn compare(program: &WaitingProgram, library: &Path) -> Result<Agreement> {
     last
 }
 
-/// Compares the stacks of the threads of a process. An error if not all are sampled yet.
+/// Compares the stacks of the waiting threads of a process. Fails if one is not sampled yet.
 fn compare_once(pid: u32) -> Result<Agreement> {
     let before = run_times(pid)?;
     std::thread::sleep(QUIET);
     let after = run_times(pid)?;
     ensure!(
         before.len() == after.len(),
-        "its threads are not started yet"
+        "the program still starts threads"
     );
-    let ours = our_stacks(pid)?;
-    let theirs = their_stacks(pid)?;
+    let sampled = sampled_stacks(pid)?;
+    let is_sampled = |tid: &u64| sampled.contains_key(tid);
+    ensure!(
+        after.keys().all(is_sampled) || running_for(pid)? > LONGEST_START,
+        "not all threads have a sample yet"
+    );
+    let expected = eu_stack_stacks(pid)?;
     let mut found = Agreement::default();
     for (tid, time) in after {
         if before.get(&tid) != Some(&time) {
-            continue; // it does not wait all the time
+            continue; // the thread did not wait
         }
-        let ours = ours
+        let expected = expected
             .get(&tid)
-            .with_context(|| format!("no sample of {tid}"))?;
-        let theirs = theirs
-            .get(&tid)
-            .with_context(|| format!("no stack of {tid}"))?;
+            .with_context(|| format!("eu-stack has no stack of thread {tid}"))?;
+        let sampled = sampled.get(&tid).map_or(&[][..], Vec::as_slice);
         found.threads += 1;
-        if agree(ours, theirs) {
+        if agree(sampled, expected) {
             found.equal += 1;
         } else {
             found
                 .differences
-                .push(format!("{tid}: {ours:x?}, eu-stack: {theirs:x?}"));
+                .push(format!("{tid}: {sampled:x?}, eu-stack: {expected:x?}"));
         }
     }
     ensure!(found.threads > 0, "no thread waits");
     Ok(found)
 }
 
-fn agree(ours: &[u64], theirs: &[u64]) -> bool {
-    /// The length of the instruction of a system call: x86-64 has two bytes, aarch64 four.
-    const CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
-    match (ours.split_first(), theirs.split_first()) {
-        (Some((our_call, ours)), Some((their_call, theirs))) => {
-            our_call.abs_diff(*their_call) <= CALL_BYTES && ours == theirs
+/// How long a process has existed.
+fn running_for(pid: u32) -> Result<Duration> {
+    let started = std::fs::metadata(format!("/proc/{pid}"))?.modified()?;
+    Ok(started.elapsed()?)
+}
+
+fn agree(sampled: &[u64], expected: &[u64]) -> bool {
+    /// The length of a system call instruction in bytes.
+    const SYSCALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
+    match (sampled.split_first(), expected.split_first()) {
+        (Some((sampled_pc, sampled)), Some((expected_pc, expected))) => {
+            sampled_pc.abs_diff(*expected_pc) <= SYSCALL_BYTES && sampled == expected
         }
         _ => false,
     }
 }
 
-/// The processor time of each thread of a process that is not the profiler's, in nanoseconds.
+/// The processor time of each thread of a process, in nanoseconds, without the profiler's threads.
 fn run_times(pid: u32) -> Result<HashMap<u64, String>> {
     let mut times = HashMap::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -312,14 +345,17 @@ fn run_times(pid: u32) -> Result<HashMap<u64, String>> {
             .and_then(|name| name.to_str()?.parse().ok());
         let time = statistics.split(' ').next().map(ToOwned::to_owned);
         if !name.starts_with("profiler-") {
-            times.insert(tid.context("no number")?, time.context("no time")?);
+            times.insert(
+                tid.context("no thread ID")?,
+                time.context("no processor time")?,
+            );
         }
     }
     Ok(times)
 }
 
 /// The stack of each thread's last sample, innermost address first.
-fn our_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
+fn sampled_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
     let reader = PoolReader::open(pool_of(pid)?)?;
     let snapshot = reader.snapshot()?;
     let mut found = HashMap::new();
@@ -359,15 +395,15 @@ fn pool_of(pid: u32) -> Result<File> {
             return Ok(File::open(path)?);
         }
     }
-    bail!("it has no pool")
+    bail!("the program has no pool")
 }
 
 /// The stacks that `eu-stack` finds, innermost address first.
-fn their_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
+fn eu_stack_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
     let output = Command::new("eu-stack")
-        .args(["-q", "-p", &pid.to_string()])
+        .args(["-q", "-n", "0", "-p", &pid.to_string()])
         .output()
-        .context("eu-stack is not installed")?;
+        .context("eu-stack")?;
     let mut found = HashMap::new();
     let mut stack: &mut Vec<u64> = &mut Vec::new();
     for line in String::from_utf8(output.stdout)?.lines() {

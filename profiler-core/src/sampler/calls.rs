@@ -1,0 +1,158 @@
+//! Finds which function a call before a return address calls.
+//!
+//! Used by `frame_pointer`, for x86-64. The address of a called function is a constant of the call,
+//! or is in a table of addresses, or is in a register. The function may be an entry of the
+//! procedure linkage table, or may end with a jump to another function, as a tail call does.
+//!
+//! Invariants: any bytes of code are accepted. Only addresses in modules are read, so that reading
+//! has no effect on devices and waits for no file system but those of loaded files. All reads of
+//! one stack together are limited.
+
+use std::cell::Cell;
+
+use crate::sys::native::memory::OwnMemory;
+
+/// The maximum number of reads for one stack. Each takes about a microsecond.
+const MAX_READS: u32 = 256;
+/// The bytes of a called function that are searched for a jump.
+const JUMP_BYTES: usize = 2048;
+
+/// Reads the code of the process.
+pub(super) trait CodeBytes {
+    /// Reads bytes that begin at `address` into `room`, and returns the number of readable bytes.
+    fn read(&self, address: u64, room: &mut [u8]) -> usize;
+}
+
+/// The addresses of the functions of the process.
+pub(super) trait FunctionMap {
+    /// Whether an address is in a module.
+    fn is_code(&self, address: u64) -> bool;
+    /// The start of the function that contains an address.
+    fn function_start(&self, address: u64) -> Option<u64>;
+}
+
+impl CodeBytes for OwnMemory {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        Self::read(self, address, room)
+    }
+}
+
+/// Reads code for one stack.
+pub(super) struct CodeReader<'a> {
+    code: &'a dyn CodeBytes,
+    map: &'a dyn FunctionMap,
+    /// The number of reads that are left.
+    left: Cell<u32>,
+}
+
+/// The target of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallTarget {
+    /// The function in question, or one that jumps to it.
+    Function,
+    /// Another function.
+    Other,
+    /// The target is in a register.
+    Unknown,
+}
+
+impl<'a> CodeReader<'a> {
+    pub(super) fn new(code: &'a dyn CodeBytes, map: &'a dyn FunctionMap) -> Self {
+        Self {
+            code,
+            map,
+            left: Cell::new(MAX_READS),
+        }
+    }
+
+    /// Reads bytes that begin at `address`, and returns them. They may be fewer than `room` holds.
+    pub(super) fn read<'r>(&self, address: u64, room: &'r mut [u8]) -> &'r [u8] {
+        let left = self.left.get();
+        if left == 0 || !self.map.is_code(address) {
+            return &[];
+        }
+        self.left.set(left - 1);
+        let len = self.code.read(address, room);
+        room.get(..len).unwrap_or_default()
+    }
+
+    /// The target of the call before a return address, compared with the function at `start`.
+    /// `None` if the instruction before the address is not a call.
+    pub(super) fn call_before(&self, return_address: u64, start: u64) -> Option<CallTarget> {
+        const LONGEST: usize = 7;
+        let mut room = [0; LONGEST];
+        let first = return_address.checked_sub(LONGEST as u64)?;
+        let before = *self.read(first, &mut room).first_chunk::<LONGEST>()?;
+        if let [_, _, 0xe8, distance @ ..] = before {
+            let target = relative(return_address, distance);
+            // Otherwise this byte is part of another instruction.
+            if self.map.is_code(target) {
+                return Some(self.compare(target, start));
+            }
+        }
+        match before {
+            [_, 0xff, 0x15, distance @ ..] => {
+                let target = self.word_at(relative(return_address, distance));
+                Some(target.map_or(CallTarget::Unknown, |target| self.compare(target, start)))
+            }
+            // A call through a register, or through memory that a register points to.
+            [.., 0xff, 0xd0..=0xd7]
+            | [.., 0xff, 0x10..=0x13 | 0x16 | 0x17]
+            | [.., 0xff, 0x14, _]
+            | [.., 0xff, 0x50..=0x53 | 0x55..=0x57, _]
+            | [.., 0xff, 0x54, _, _]
+            | [_, 0xff, 0x90..=0x93 | 0x95..=0x97, ..]
+            | [0xff, 0x94, ..] => Some(CallTarget::Unknown),
+            _ => None,
+        }
+    }
+
+    fn compare(&self, target: u64, start: u64) -> CallTarget {
+        let is_function = target == start
+            || self.jump_target(target) == Some(start)
+            || self.has_tail_call(target, start);
+        if is_function {
+            CallTarget::Function
+        } else {
+            CallTarget::Other
+        }
+    }
+
+    /// Whether the function at `called` contains a jump to the function at `start`.
+    fn has_tail_call(&self, called: u64, start: u64) -> bool {
+        let mut room = [0; JUMP_BYTES];
+        let code = self.read(called, &mut room);
+        code.windows(5).zip(called..).any(|(window, address)| {
+            let &[0xe9, a, b, c, d] = window else {
+                return false;
+            };
+            relative(address + 5, [a, b, c, d]) == start
+                && self.map.function_start(address) == Some(called)
+        })
+    }
+
+    /// The target of the jump at an address, for example in the procedure linkage table.
+    fn jump_target(&self, address: u64) -> Option<u64> {
+        let mut room = [0; 11];
+        let mut code = self.read(address, &mut room);
+        let mut at = address;
+        for prefix in [&[0xf3, 0x0f, 0x1e, 0xfa][..], &[0xf2]] {
+            if let Some(rest) = code.strip_prefix(prefix) {
+                code = rest;
+                at += prefix.len() as u64;
+            }
+        }
+        let distance = code.strip_prefix(&[0xff, 0x25])?.first_chunk()?;
+        self.word_at(relative(at + 6, *distance))
+    }
+
+    fn word_at(&self, address: u64) -> Option<u64> {
+        let mut room = [0; 8];
+        let word = self.read(address, &mut room).first_chunk()?;
+        Some(u64::from_ne_bytes(*word))
+    }
+}
+
+fn relative(next: u64, distance: [u8; 4]) -> u64 {
+    next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
+}
