@@ -200,6 +200,13 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Whether a program, or `eu-stack`, is not installed here.
+fn is_not_installed(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
 /// The number of compared stacks, and of those that agree.
 #[derive(Debug, Default)]
 struct Agreement {
