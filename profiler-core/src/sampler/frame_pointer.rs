@@ -19,7 +19,7 @@
 //! |---|---|
 //! | first instructions, no alignment | the only value, if the call proves or does not contradict it |
 //! | the same, arguments pushed | the only proven value |
-//! | first instructions that align the stack pointer | the only value with a call, under the same condition |
+//! | first instructions that align the stack pointer | the only proven value, if no call through a register leads to another; or the only value with a call, if that is through a register |
 //! | words of the stack | the only proven value, if no call through a register comes before it |
 //!
 //! A call of the function that has returned may have left its return address on the stack, so
@@ -56,7 +56,7 @@ impl<S: StackWords> WaitingFunction<'_, S> {
     /// Finds the frame pointer.
     pub(super) fn frame_pointer(&self) -> Option<u64> {
         match self.frame().filter(|_| self.is_calling) {
-            Some(frame) if frame.is_aligned() => self.only_call(frame),
+            Some(frame) if frame.is_aligned() => self.by_padding(frame),
             Some(frame) => self.by_distance(frame),
             None => self.by_stack(),
         }
@@ -93,12 +93,30 @@ impl<S: StackWords> WaitingFunction<'_, S> {
         }
     }
 
-    fn only_call(&self, frame: FixedFrame) -> Option<u64> {
-        let calls = frame
+    fn by_padding(&self, frame: FixedFrame) -> Option<u64> {
+        let values = frame
             .frame_pointers(self.sp)
             .filter_map(|value| Some((value, self.call(value)?)));
-        let (value, target) = only(calls)?;
-        (target != CallTarget::Other).then_some(value)
+        let mut proven = None;
+        let mut unknown = None;
+        let mut has_other = false;
+        for (value, target) in values {
+            let place = match target {
+                CallTarget::Function => &mut proven,
+                CallTarget::Unknown => &mut unknown,
+                CallTarget::Other => {
+                    has_other = true;
+                    continue;
+                }
+            };
+            if place.replace(value).is_some() {
+                return None;
+            }
+        }
+        match (proven, unknown, has_other) {
+            (Some(value), None, _) | (None, Some(value), false) => Some(value),
+            _ => None,
+        }
     }
 
     fn by_stack(&self) -> Option<u64> {

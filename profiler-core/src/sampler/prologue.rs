@@ -306,9 +306,30 @@ mod tests {
         // push rbx; sub rsp, 16; call
         assert_eq!(read(&[0x53, 0x48, 0x83, 0xec, 0x10, 0xe8]), None);
         assert_eq!(read(&[]), None);
-        // push rbp; mov rbp, rsp; and rsp, 0: no alignment
-        let frame = read(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0x00]);
-        assert_eq!(frame, Some(FixedFrame::default()));
+    }
+
+    #[test]
+    fn a_frame_whose_size_may_change_is_not_decoded() {
+        let begins = [0x55, 0x48, 0x89, 0xe5, 0x53];
+        let changes: [&[u8]; 8] = [
+            &[0x48, 0x83, 0xe4, 0x00],                   // and rsp, 0: no alignment
+            &[0x48, 0x81, 0xe4, 0x00, 0xf0, 0xff, 0xff], // and rsp, -4096
+            &[0x90, 0x48, 0x83, 0xec, 0x10],             // nop; sub rsp, 16
+            &[0x90, 0x48, 0x83, 0xc4, 0x80],             // nop; add rsp, -128
+            &[0x90, 0x48, 0x29, 0xc4, 0x90],             // nop; sub rsp, rax
+            &[0x90, 0x4c, 0x29, 0xfc, 0x90],             // nop; sub rsp, r15
+            &[0x90, 0x49, 0x2b, 0xe7, 0x90],             // nop; sub rsp, r15
+            &[0x90, 0x48, 0x8d, 0x64, 0x24, 0xf8],       // nop; lea rsp, [rsp - 8]
+        ];
+        for change in changes {
+            assert_eq!(read(&[&begins, change].concat()), None, "{change:x?}");
+        }
+        // nop; add rsp, 8; ret: the end of the function
+        let ends = [&begins[..], &[0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3]].concat();
+        assert_eq!(distance(&ends), Some(8));
+        // add rsp, -128
+        let large = [&begins[..], &[0x48, 0x83, 0xc4, 0x80]].concat();
+        assert_eq!(distance(&large), Some(8 + 128));
     }
 
     proptest! {

@@ -205,7 +205,7 @@ fn a_value_without_a_call_of_the_function_is_rejected() {
 }
 
 #[test]
-fn of_two_paddings_with_a_call_none_is_accepted() {
+fn of_several_paddings_only_a_certain_one_is_accepted() {
     let mut code = FakeCode::new();
     // push rbp; mov rbp, rsp; and rsp, -64; sub rsp, 0x40
     code.put(
@@ -215,12 +215,21 @@ fn of_two_paddings_with_a_call_none_is_accepted() {
         ],
     );
     let unknown = THROUGH_REGISTER + 2;
-    for call in [unknown, DIRECT + 5] {
-        assert_eq!(found(&code, &FakeStack::with(&[(11, call)])), Some(10));
-        for other in [unknown, DIRECT + 5, OTHER + 5] {
-            let two = FakeStack::with(&[(11, call), (13, other)]);
-            assert_eq!(found(&code, &two), None, "{call:#x}, {other:#x}");
-        }
+    let known = DIRECT + 5;
+    let other = OTHER + 5;
+    for (first, second, expected) in [
+        (unknown, 0, Some(10)),
+        (known, 0, Some(10)),
+        (known, other, Some(10)),
+        (other, known, Some(12)),
+        (unknown, other, None),
+        (known, unknown, None),
+        (known, known, None),
+        (unknown, unknown, None),
+        (other, 0, None),
+    ] {
+        let stack = FakeStack::with(&[(11, first), (13, second)]);
+        assert_eq!(found(&code, &stack), expected, "{first:#x}, {second:#x}");
     }
 }
 
