@@ -16,10 +16,12 @@
 //! | used some | waits, at an unknown place | a sample of its processor time and labels |
 //! | used some | not known to run or to wait | a sample of its processor time and labels |
 //!
-//! A program does not notice a signal in one kind of wait: a wait for a futex, without a timeout,
-//! while the system restarts calls that our signal interrupts. Only in that wait is a thread
-//! signalled, to get its registers, without which its stack may have gaps: a calm thread at once,
-//! other threads after [`SETTLED`] ticks in the wait.
+//! On x86-64 no waiting thread is signalled: its stack is read from outside (`frame_pointer`).
+//!
+//! On aarch64 the stack of a waiting thread cannot be unwound without the registers that the system
+//! does not report. A program does not notice a signal in one kind of wait: a wait for a futex,
+//! without a timeout, while the system restarts calls that our signal interrupts. Only in that wait
+//! is a thread signalled: a calm thread at once, other threads after [`SETTLED`] ticks in the wait.
 //!
 //! A thread that used less than a [`MOMENT`] may be about to wait again. A thread that is [calm] is
 //! signalled even if it waited since the last check.
@@ -39,6 +41,8 @@ const CALM: u8 = 8;
 /// The number of ticks in the same futex wait after which a thread is not expected to wake in the
 /// microseconds that a signal takes.
 const SETTLED: u64 = 64;
+/// Whether a waiting thread is signalled for its registers, if it does not notice the signal.
+const SIGNALS_WAITING_THREADS: bool = !cfg!(target_arch = "x86_64");
 /// The number of ticks without a sample after which a running thread gets one without a stack.
 const MOST_UNSEEN: u8 = 16;
 
@@ -104,7 +108,7 @@ pub(super) fn step(target: &mut Target, cpu_ns: u64, tick: u64, may_ask: bool) -
     let may_ask = may_ask && target.left_alone == 0;
     if cpu_ns == 0 && target.has_sample {
         target.unseen = 0;
-        return if may_ask && is_worth_asking(target, tick) {
+        return if SIGNALS_WAITING_THREADS && may_ask && is_worth_asking(target, tick) {
             Step::Ask
         } else {
             Step::Idle
@@ -143,7 +147,7 @@ fn waiting(target: &mut Target, wait: Wait, cpu_ns: u64, tick: u64, may_ask: boo
         return Step::Repeat;
     }
     target.waits_since = tick;
-    if cpu_ns > 0 && bears_signals && may_ask && target.habit.is_calm() {
+    if SIGNALS_WAITING_THREADS && cpu_ns > 0 && bears_signals && may_ask && target.habit.is_calm() {
         target.wait = Some(wait);
         return Step::Ask;
     }
@@ -236,13 +240,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_waiting_thread_is_read_from_outside_and_signalled_only_once_settled() {
+    fn a_waiting_thread_is_read_from_outside_and_at_most_signalled_once_settled() {
         beside_a_waiting_thread(|tid, wait| {
             let mut target = target_of(tid);
             assert_eq!(step(&mut target, 100_000, 10, true), Step::Peek(wait));
             (target.wait, target.has_sample) = (Some(wait), true); // as after a sample
             assert_eq!(step(&mut target, 0, 9 + SETTLED, true), Step::Idle);
-            let asks = if signal::begins_calls_anew() {
+            let asks = if SIGNALS_WAITING_THREADS && signal::begins_calls_anew() {
                 Step::Ask
             } else {
                 Step::Idle

@@ -46,6 +46,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("recover", recover::measure),
     ("symbols", symbols::measure),
     ("sample", sample::measure),
+    ("waits", sample::measure_waits),
     ("open", open::measure),
     ("groups", groups::measure),
     ("observers", observe::measure),

@@ -16,7 +16,7 @@ mod waits;
 use integration_tests::figure::Report;
 
 pub(crate) use peers::work;
-pub(crate) use waits::ROLES;
+pub(crate) use waits::{ROLES, measure as measure_waits};
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {

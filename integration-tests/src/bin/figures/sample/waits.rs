@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex};
+use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -131,12 +132,11 @@ fn postgres(directory: &Path) -> Result<Command> {
     let output = as_user("initdb").arg("-D").arg(&data).output()?;
     ensure!(output.status.success(), "initdb failed");
     let mut command = as_user("postgres");
-    command.arg("-D").arg(&data).args([
-        "-c",
-        "listen_addresses=",
-        "-c",
-        "unix_socket_directories=",
-    ]);
+    command
+        .arg("-D")
+        .arg(&data)
+        .args(["-c", "listen_addresses=", "-c"])
+        .arg(format!("unix_socket_directories={}", directory.display()));
     Ok(command)
 }
 
@@ -163,13 +163,13 @@ fn wait_in_rust(_: &[String]) -> Result<()> {
     ];
     for wait in waits {
         let mut wait = Some(wait);
-        std::thread::spawn(move || at_depth(5, &mut || wait.take().map(|wait| wait())));
+        Builder::new().spawn(move || at_depth(5, &mut || wait.take().map(|wait| wait())))?;
     }
     std::thread::park();
     Ok(())
 }
 
-pub(super) fn measure(report: &mut Report) -> Result<()> {
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let library = preload()?;
     let mut all = Agreement::default();
     for program in PROGRAMS {
