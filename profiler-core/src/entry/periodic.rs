@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! counters  per counter: cell, value (signed), how often it was changed
-//! overhead  nanoseconds: waiting for locks, counters, threads, all
+//! overhead  nanoseconds of processor time: waiting for locks, counters, threads, all
 //! ```
 //!
 //! Values are absolute, so that an evicted entry does not affect later ones. An entry contains only
@@ -71,7 +71,7 @@ pub(crate) fn write_counter(room: &mut [u8; COUNTER_VALUE_BYTES], counter: Count
     }
 }
 
-/// The costs of one tick of the sampler, in nanoseconds.
+/// The costs of one tick of the sampler, in nanoseconds of its thread's processor time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadEntry {
     /// When the tick began.

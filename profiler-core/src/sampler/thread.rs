@@ -182,11 +182,11 @@ impl Ticker {
 
     fn tick(&mut self) {
         let at = Timestamp::now();
-        let begin = now();
+        let begin = tasks::own_cpu_ns();
         self.previous_at = std::mem::replace(&mut self.at, at);
         self.number += 1;
         self.read_counters(at);
-        let counted = now();
+        let counted = tasks::own_cpu_ns();
         if self.features.contains(Features::STACK_WALK) {
             self.recorder.refresh_if_due();
         }
@@ -204,13 +204,13 @@ impl Ticker {
         }
         self.sample_all();
         count(&self.shared.counts.ticks, 1);
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let end = tasks::own_cpu_ns();
         self.recorder.writer.overhead(&OverheadEntry {
             at,
             locking_ns: 0, // waits for no lock while others record
-            counters_ns: ns(counted.duration_since(begin)),
-            threads_ns: ns(counted.elapsed()),
-            total_ns: ns(begin.elapsed()),
+            counters_ns: counted.saturating_sub(begin),
+            threads_ns: end.saturating_sub(counted),
+            total_ns: end.saturating_sub(begin),
         });
     }
 

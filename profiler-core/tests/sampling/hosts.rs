@@ -8,7 +8,7 @@ use profiler_core::session;
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
-use super::read::{Session, samples_of, until};
+use super::read::{Session, overhead_ns, samples_of, until};
 
 /// The signal with which samples are taken.
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -102,6 +102,46 @@ fn a_tick_waits_once_for_all_threads_that_do_not_answer() {
             // A thread that did not answer is inspected before it is asked again.
             (deaf >= DEAF as u64).then_some(())
         });
+    });
+}
+
+/// The processor time of the sampler's thread so far, in nanoseconds.
+fn sampler_cpu_ns() -> u64 {
+    let is_sampler = |task: &std::path::PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "profiler-stacks\n")
+    };
+    let mut tasks = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| task.unwrap().path());
+    let sampler = tasks.find(is_sampler).expect("a sampler");
+    let statistics = std::fs::read_to_string(sampler.join("schedstat")).unwrap();
+    statistics.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_overhead_is_the_processor_time_of_the_sampler() {
+    own_process!();
+    let _session = Session::start(&[]);
+    let blocks = AtomicBool::new(false);
+    let work = |stop: &AtomicBool| {
+        innermost(&blocks);
+        block(); // after the sampler has received an answer from it
+        innermost(stop)
+    };
+    beside("blocks", work, |_| {
+        let _block_in_the_end = Stop(&blocks);
+        until(|| (session::sampling_stats()?.taken > 0).then_some(()));
+        blocks.store(true, Ordering::Relaxed);
+        // A tick waits for an answer to the time limit.
+        until(|| (session::sampling_stats()?.missed > 0).then_some(()));
+        let ticks = session::sampling_stats().unwrap().ticks;
+        until(|| (session::sampling_stats()?.ticks > ticks).then_some(()));
+        let overhead = overhead_ns();
+        let used = sampler_cpu_ns();
+        assert!(
+            0 < overhead && overhead <= used,
+            "{overhead} of {used} ns of processor time"
+        );
     });
 }
 

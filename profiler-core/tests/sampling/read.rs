@@ -107,6 +107,25 @@ pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
     (seen, snapshot)
 }
 
+/// The sum of the costs of all ticks, in nanoseconds.
+pub(crate) fn overhead_ns() -> u64 {
+    let reader = support::pool();
+    let snapshot = reader.snapshot().unwrap();
+    let mut buffer = ChunkBuffer::default();
+    let mut sum = 0;
+    for chunk in snapshot.chunks() {
+        if let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
+            sum += entries
+                .map(|entry| match entry {
+                    Entry::Overhead(overhead) => overhead.total_ns,
+                    _ => 0,
+                })
+                .sum::<u64>();
+        }
+    }
+    sum
+}
+
 /// Waits until there are at least `least` samples of one thread, and returns them.
 pub(crate) fn samples_of(thread: ThreadId, least: usize) -> Vec<Seen> {
     until(|| {

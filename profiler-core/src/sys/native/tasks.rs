@@ -120,7 +120,16 @@ const STATUS_BYTES: usize = 8192;
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
     // The kernel's number for a thread's clock: the complement of the thread's number, "per thread"
     // and "scheduler's".
-    let clock = (!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2;
+    clock_ns((!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2)
+}
+
+/// Processor time of the calling thread so far; 0 if the system does not report it.
+pub(crate) fn own_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+}
+
+/// The time of a clock; `None` if there is no such clock.
+fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -280,6 +289,7 @@ mod tests {
         assert!(!blocks_signal(own));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() == before {}
+        assert!((cpu_ns(own).unwrap()..).contains(&own_cpu_ns()));
         assert_eq!(cpu_ns(ThreadId::new(0x3f_fffe)), None);
     }
 }
