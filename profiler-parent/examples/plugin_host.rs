@@ -58,7 +58,7 @@ fn run_host(seconds: u64) -> Result<()> {
     drop(alerts);
     show(&session);
     session.capture().save("plugin_host.json.gz")?;
-    println!("\nwrote plugin_host.json.gz: everybody, all the time");
+    println!("\nwrote plugin_host.json.gz: all processes, the whole session");
     Ok(())
 }
 

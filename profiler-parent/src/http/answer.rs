@@ -118,6 +118,7 @@ pub(crate) fn with_type(body: Answer, media_type: &'static str) -> Response<Answ
 }
 
 /// A value as JSON.
+#[cfg(feature = "live")]
 pub(crate) fn json(value: &(impl serde::Serialize + ?Sized)) -> Response<Answer> {
     match serde_json::to_vec(value) {
         Ok(bytes) => with_type(Answer::from(bytes), "application/json"),

@@ -24,10 +24,10 @@ mod token;
 
 use hyper::{Request, Response};
 
-pub(crate) use answer::{
-    Answer, json, method_not_allowed, not_found, preflight, put, status, with_type,
-};
-pub(crate) use answer::{for_any_origin, of_file};
+#[cfg(feature = "live")]
+pub(crate) use answer::json;
+pub(crate) use answer::{Answer, method_not_allowed, not_found, put, status, with_type};
+pub(crate) use answer::{for_any_origin, of_file, preflight};
 pub(crate) use hosts::Hosts;
 pub(crate) use server::{HttpServer, ServerOptions};
 pub(crate) use token::is_same;
@@ -54,7 +54,8 @@ pub(crate) struct Answered {
 /// The reply to a client.
 pub(crate) enum Reply {
     Now(Response<Answer>),
-    /// The answer needs the body of the request.
+    /// The answer needs the body of the request. Used by the viewer's server only.
+    #[cfg_attr(not(feature = "view"), allow(dead_code))]
     AfterBody(BodyWork),
 }
 

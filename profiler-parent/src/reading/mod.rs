@@ -37,6 +37,7 @@ pub use text::text;
 pub use thread::RawThread;
 pub use walk::PartId;
 
+#[cfg(feature = "view")]
 pub(crate) use addresses::Lib;
 pub(crate) use markers::{RawMarker, RawMarkers};
 pub(crate) use meta::{Flow, TextField};
@@ -44,4 +45,5 @@ pub(crate) use stacks::{Frame, FrameId};
 #[cfg(test)]
 pub(crate) use stacks::{Func, Node, TextId};
 pub(crate) use table::as_index;
+#[cfg(feature = "view")]
 pub(crate) use walk::{Visit, walk};
