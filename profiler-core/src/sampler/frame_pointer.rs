@@ -15,12 +15,15 @@
 //! be a call (`calls`). A call of the function proves the value. A call through a register does not
 //! contradict it.
 //!
-//! | source | accepted value |
-//! |---|---|
-//! | first instructions, no alignment | the only value, if the call proves or does not contradict it |
-//! | the same, arguments pushed | the only proven value |
-//! | first instructions that align the stack pointer | the only proven value, if no call through a register leads to another; or the only value with a call, if that is through a register |
-//! | words of the stack | the only proven value, if no call through a register comes before it |
+//! One value is accepted:
+//!
+//! - The first instructions do not align the stack pointer: the one value, if the call proves or
+//!   does not contradict it. If the call is missing because the function has pushed arguments: the
+//!   only proven value.
+//! - The first instructions align the stack pointer: the only proven value, if no call through a
+//!   register leads to another value. Without a proven value: the only value with a call, if the
+//!   call is through a register.
+//! - Words of the stack: the only proven value, if no call through a register comes before it.
 //!
 //! A call of the function that has returned may have left its return address on the stack, so
 //! several values mean that none is accepted. Unwinding then ends at the function.

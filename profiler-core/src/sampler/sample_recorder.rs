@@ -1,7 +1,8 @@
 //! Turns a copied stack into a recorded sample: reads modules, unwinds, writes.
 //!
 //! Owned by the sampler's thread. Allocates nothing per sample once every thread has been sampled
-//! with its deepest stack and all modules are known.
+//! with its deepest stack and all modules are known. The exception is a waiting thread whose stack
+//! spoils the unwinder's cache, which is then made anew.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

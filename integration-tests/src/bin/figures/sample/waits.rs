@@ -31,7 +31,7 @@ use super::session::at_depth;
 use crate::roles::{Role, role};
 
 /// The user ID and the group ID of programs that refuse to run as root.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED: u32 = 65534;
 /// A thread that uses no processor time for this long is taken to wait.
 const QUIET: Duration = Duration::from_millis(300);
 /// After this time, a thread without a sample counts as one whose stack differs.
@@ -125,10 +125,13 @@ fn postgres(directory: &Path) -> Result<Command> {
     let data = directory.join("data");
     let as_user = |program: &str| {
         let mut command = Command::new(programs.join(program));
-        command.uid(NOBODY).gid(NOBODY).current_dir(directory);
+        command
+            .uid(UNPRIVILEGED)
+            .gid(UNPRIVILEGED)
+            .current_dir(directory);
         command
     };
-    std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))?;
+    std::os::unix::fs::chown(directory, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
     let output = as_user("initdb").arg("-D").arg(&data).output()?;
     ensure!(output.status.success(), "initdb failed");
     let mut command = as_user("postgres");
@@ -207,7 +210,7 @@ fn is_not_installed(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// The number of compared stacks, and of those that agree.
+/// The number of compared stacks and the number of equal stacks.
 #[derive(Debug, Default)]
 struct Agreement {
     threads: u32,
