@@ -16,6 +16,8 @@ pub enum Promise {
     Below(f64),
     /// It is at least this.
     AtLeast(f64),
+    /// It is between the two.
+    Between(f64, f64),
 }
 
 impl Promise {
@@ -23,6 +25,7 @@ impl Promise {
         match self {
             Self::None => true,
             Self::AtMost(bound) => value <= bound,
+            Self::Between(least, most) => (least..=most).contains(&value),
             Self::Below(bound) => value < bound,
             Self::AtLeast(bound) => value >= bound,
         }
@@ -34,6 +37,7 @@ impl fmt::Display for Promise {
         match self {
             Self::None => f.write_str("-"),
             Self::AtMost(bound) => write!(f, "<= {bound}"),
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
             Self::Below(bound) => write!(f, "< {bound}"),
             Self::AtLeast(bound) => write!(f, ">= {bound}"),
         }

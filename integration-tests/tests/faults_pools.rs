@@ -26,7 +26,8 @@ fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
     let build = |builder: profiler_parent::SessionBuilder| {
         builder
             .memory_limit(ByteLimit::new(LIMIT))
-            .duration(LONG)
+            // Longer than the test, also on a busy machine: a healthy process loses no entry.
+            .duration(30 * LONG)
             .progress_timeout(timeout)
     };
     let mut scene = Fixture::set(CHILD, build)?;

@@ -263,3 +263,83 @@ fn the_few_samples_of_a_sleeping_thread_weigh_as_much_as_its_ticks() -> anyhow::
     );
     Ok(())
 }
+
+/// The end of the last sample of a thread, its time from the first sample on, and the ticks of its
+/// samples. Times are in milliseconds.
+fn shown(thread: &Value) -> Option<(f64, f64, f64)> {
+    let deltas = thread["samples"]["timeDeltas"].as_array()?;
+    let first = deltas.first()?.as_f64()?;
+    let last: f64 = deltas.iter().filter_map(Value::as_f64).sum();
+    let weights = thread["samples"]["weight"].as_array()?;
+    let ticks: f64 = weights.iter().filter_map(Value::as_f64).sum();
+    Some((last, last - first, ticks))
+}
+
+/// The time of the last marker of a process.
+fn last_marker(profile: &Value, process: &str) -> f64 {
+    let times = threads(profile, process)
+        .filter_map(|thread| thread["markers"]["startTime"].as_array())
+        .flatten();
+    times.filter_map(Value::as_f64).fold(0.0, f64::max)
+}
+
+fn waits_to_the_end(profile: &Value) -> anyhow::Result<()> {
+    let thread = threads(profile, "child")
+        .find(|thread| thread["name"] == "worker-0")
+        .context("no thread")?;
+    let (end, length, ticks) = shown(thread).context("no samples")?;
+    let marker = last_marker(profile, "child");
+    ensure!(end >= marker, "its wait ends at {end}, before {marker}");
+    let interval = profile["meta"]["interval"]
+        .as_f64()
+        .context("no interval")?;
+    ensure!(
+        ticks * interval >= length * 0.8,
+        "{ticks} ticks of {interval} ms in {length} ms"
+    );
+    Ok(())
+}
+
+/// The sampler records a wait when it begins, and then nothing for minutes.
+#[test]
+fn the_waits_of_a_killed_child_are_shown_up_to_its_end() -> anyhow::Result<()> {
+    own_process!();
+    use profiler_parent::core::session::Features;
+    use std::os::unix::fs::PermissionsExt;
+    let base = tempfile::tempdir()?;
+    std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
+    let features = Features::STACK_WALK.with(Features::CPU);
+    let session = session::start(|b| b.features(features).pool_directory(base.path()))?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("hold 1 10")?; // its thread then waits
+    let target = session.path("waits.json");
+    let capture = || -> anyhow::Result<Value> {
+        session.session()?.capture().save(&target)?;
+        read(&target)
+    };
+    // The wait is known, and has lasted for a second.
+    let has_waited = || {
+        let profile = capture().unwrap_or_default();
+        let worker = threads(&profile, "child").find(|thread| thread["name"] == "worker-0");
+        worker
+            .and_then(shown)
+            .is_some_and(|(_, length, _)| length > 1000.0)
+    };
+    ensure!(integration_tests::patience::until(has_waited));
+    helper.ask("mark 1")?;
+    helper.signal(libc::SIGKILL);
+    let _ = helper.child.wait();
+    let profile = capture()?;
+    assert_eq!(rows(&profile)?["child"].0, KILLED);
+    waits_to_the_end(&profile)?;
+    let pools = base.path().to_string_lossy().into_owned();
+    let out = target.to_string_lossy().into_owned();
+    let said = tools::run(&["recover", &pools, "-o", &out])?;
+    ensure!(said.code == Some(0), "{said:?}");
+    let recovered = read(&target)?;
+    assert_eq!(
+        rows(&recovered)?["child"].0,
+        "recovered: ended, with unknown status"
+    );
+    waits_to_the_end(&recovered)
+}

@@ -113,3 +113,19 @@ fn no_thread_that_waits_is_interrupted_where_there_is_no_proc() -> Result<()> {
 fn no_thread_that_waits_is_interrupted_where_a_filter_refuses_to_open_files() -> Result<()> {
     no_wait_is_interrupted("seccomp")
 }
+
+/// The tracer is `src/bin/tracer.rs`.
+fn a_debugger_may_stop_all_threads(source: &str) -> Result<()> {
+    assert!(std::path::Path::new(env!("CARGO_BIN_EXE_tracer")).exists());
+    run_storm_with("traced", &[source])
+}
+
+#[test]
+fn a_process_that_a_debugger_stops_again_and_again_is_sampled_on_by_timers() -> Result<()> {
+    a_debugger_may_stop_all_threads("timer")
+}
+
+#[test]
+fn a_process_that_a_debugger_stops_again_and_again_is_sampled_on_by_signals() -> Result<()> {
+    a_debugger_may_stop_all_threads("signal")
+}

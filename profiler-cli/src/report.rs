@@ -37,6 +37,12 @@ pub(crate) struct Row {
 pub(crate) struct Samples {
     /// Samples of all threads.
     pub(crate) count: f64,
+    /// Milliseconds between two samples of a thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interval_ms: Option<f64>,
+    /// Where the samples come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<String>,
     /// The time by which the functions are ranked: `cpu` or `wall`.
     pub(crate) time: &'static str,
     /// The total time.
@@ -271,6 +277,9 @@ impl Samples {
             "\n{} sampling intervals, {:.1} ms of {time} in all processes",
             self.count, self.all_ms
         ));
+        if let (Some(interval), Some(source)) = (self.interval_ms, &self.source) {
+            say(&format!("sampled every {interval} ms, source: {source}"));
+        }
         for Nameless { library, why } in &self.nameless {
             say(&format!("no names for {library}: {why}"));
         }

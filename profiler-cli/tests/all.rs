@@ -21,6 +21,22 @@ const WRONG_ARGUMENTS: &[Case] = &[
     (&["fly"], "unrecognized subcommand 'fly'"),
     (&["record", "--interval", "-1", "--", "true"], "--interval"),
     (&["record", "--interval", "0", "--", "true"], "--interval"),
+    (
+        &["record", "--overhead-budget", "0", "--", "true"],
+        "--overhead-budget <PERCENT>': not a number above 0",
+    ),
+    (
+        &["record", "--overhead-budget", "-1", "--", "true"],
+        "--overhead-budget",
+    ),
+    (
+        &["record", "--overhead-budget", "101", "--", "true"],
+        "must be between 0.01 and 100 percent",
+    ),
+    (
+        &["record", "--overhead-budget", "much", "--", "true"],
+        "--overhead-budget",
+    ),
     (&["record", "--limit", "much", "--", "true"], "--limit"),
     (
         &["export", "profile.json", "--to", "paper"],

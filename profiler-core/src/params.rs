@@ -78,12 +78,115 @@ impl Features {
     }
 }
 
+/// Where the samples of running threads come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum SampleSource {
+    /// [`SampleSource::Timer`] where the system gives timers, otherwise [`SampleSource::Signal`].
+    #[default]
+    Automatic,
+    /// A timer on the processor time of each thread. Two samples are at least one tick of the
+    /// system (1 to 10 ms) apart. This source costs least, and never ends a wait.
+    Timer,
+    /// The sampler's thread signals each thread that runs. For systems that give neither timers nor
+    /// perf events. It takes about a tenth of a processor at 1 ms.
+    Signal,
+    /// A perf event of each thread, which sends it a `SIGTRAP`. For intervals below the system's
+    /// tick. Time that the system spends for the thread triggers no sample: it is in the next
+    /// sample. Each thread takes a descriptor, and a debugger stops at each sample. If the system
+    /// gives no perf events, or the program handles `SIGTRAP`, timers are used.
+    ///
+    /// The program must not change the action of `SIGTRAP` during the session: a handler of its own
+    /// receives the signals of the next samples, and without a handler they end the process.
+    Sigtrap,
+}
+
+impl SampleSource {
+    /// The source as a number, for the header of a pool; never 0.
+    pub(crate) const fn to_word(self) -> u64 {
+        match self {
+            Self::Automatic => 1,
+            Self::Timer => 2,
+            Self::Signal => 3,
+            Self::Sigtrap => 4,
+        }
+    }
+
+    /// The source of a number; `None` if no sampler has run, or if a newer profiler has written the
+    /// number.
+    pub(crate) const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            1 => Some(Self::Automatic),
+            2 => Some(Self::Timer),
+            3 => Some(Self::Signal),
+            4 => Some(Self::Sigtrap),
+            _ => None,
+        }
+    }
+
+    /// The name that profiles show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Automatic => "automatic",
+            Self::Timer => "timer",
+            Self::Signal => "signal",
+            Self::Sigtrap => "sigtrap",
+        }
+    }
+}
+
+/// The part of a process's processor time that the profiler may use in it for sampling, in
+/// hundredths of a percent of the time that the process itself uses.
+///
+/// To keep the budget, the profiler makes the interval between samples longer. This takes some
+/// seconds. The budget is exceeded if samples that are one second apart still cost more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OverheadBudget(u32);
+
+impl OverheadBudget {
+    /// The smallest budget: 0.01 %.
+    pub const MIN: Self = Self(1);
+    /// The largest budget: 100 %, as much as the process itself uses.
+    pub const MAX: Self = Self(10_000);
+
+    /// A budget of this many hundredths of a percent.
+    pub const fn new(hundredths: u32) -> Self {
+        Self(hundredths)
+    }
+
+    /// A budget of this many percent, rounded to hundredths, between [`Self::MIN`] and
+    /// [`Self::MAX`]. A value that is not a number gives [`Self::MIN`].
+    pub fn from_percent(percent: f64) -> Self {
+        let hundredths = (percent * 100.0).round();
+        // A float becomes the nearest integer of the type, and NaN becomes 0.
+        Self(hundredths as u32).normalized()
+    }
+
+    /// The budget in percent.
+    pub fn percent(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// The budget's part of this processor time.
+    pub fn part_of_ns(self, ns: u64) -> u64 {
+        let part = u128::from(ns) * u128::from(self.0) / 10_000;
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
+
+    /// The nearest budget within the bounds.
+    fn normalized(self) -> Self {
+        self.clamp(Self::MIN, Self::MAX)
+    }
+}
+
 /// All parameters of a session. The limit is that of the whole session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionParams {
     /// The bytes that all processes of the session may hold together.
     pub limit: ByteLimit,
-    /// Time between two samples of a thread, in nanoseconds.
+    /// Time between two samples of a thread, in nanoseconds. The source may allow only a longer
+    /// one.
     pub interval_ns: u64,
     /// The features that are recorded.
     pub features: Features,
@@ -91,6 +194,10 @@ pub struct SessionParams {
     pub filters: Vec<String>,
     /// The time window that is kept, in nanoseconds; 0 keeps everything that fits the limit.
     pub window_ns: u64,
+    /// Where the samples of running threads come from.
+    pub source: SampleSource,
+    /// The overhead budget of each process; `None` sets no limit.
+    pub overhead_budget: Option<OverheadBudget>,
 }
 
 impl SessionParams {
@@ -108,8 +215,8 @@ impl SessionParams {
     pub const MAX_FILTERS: usize = 128;
 
     /// Replaces values out of bounds: an interval of 0 by the default, an interval that is too long
-    /// by the longest one, and a limit that is too large by the largest one. Cuts filters that are
-    /// too long or too many.
+    /// by the longest one, a limit that is too large by the largest one, and an overhead budget by
+    /// the nearest one. Cuts filters that are too long or too many.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -118,6 +225,7 @@ impl SessionParams {
         }
         self.interval_ns = self.interval_ns.min(nanos(Self::MAX_INTERVAL));
         self.limit = self.limit.min(Self::MAX_LIMIT);
+        self.overhead_budget = self.overhead_budget.map(OverheadBudget::normalized);
         self.filters.truncate(Self::MAX_FILTERS);
         for filter in &mut self.filters {
             let mut end = filter.len().min(Self::MAX_FILTER_BYTES);
@@ -138,6 +246,8 @@ impl Default for SessionParams {
             features: Features::NONE,
             filters: Vec::new(),
             window_ns: 0,
+            source: SampleSource::Automatic,
+            overhead_budget: None,
         }
     }
 }
@@ -156,6 +266,29 @@ mod tests {
         let params = params.normalized();
         assert_eq!(params.interval_ns, 1_000_000);
         assert_eq!(params.limit, SessionParams::MAX_LIMIT);
+    }
+
+    #[test]
+    fn an_overhead_budget_out_of_bounds_is_replaced_by_the_nearest_one() {
+        let normalized = |hundredths| {
+            let params = SessionParams {
+                overhead_budget: Some(OverheadBudget::new(hundredths)),
+                ..SessionParams::default()
+            };
+            params.normalized().overhead_budget
+        };
+        assert_eq!(normalized(0), Some(OverheadBudget::MIN));
+        assert_eq!(normalized(250), Some(OverheadBudget::new(250)));
+        assert_eq!(normalized(u32::MAX), Some(OverheadBudget::MAX));
+    }
+
+    #[test]
+    fn percents_become_hundredths_within_the_bounds() {
+        let budgets = [0.1, 0.014, -1.0, f64::NAN, 1e300].map(OverheadBudget::from_percent);
+        let [min, max] = [OverheadBudget::MIN, OverheadBudget::MAX];
+        assert_eq!(budgets, [OverheadBudget::new(10), min, min, min, max]);
+        assert_eq!(OverheadBudget::new(250).percent(), 2.5);
+        assert_eq!(OverheadBudget::new(10).part_of_ns(1_000_000_000), 1_000_000);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Atomics for lock-free code: std in the shipped build, loom in the model-checked one.
 //!
 //! Lock-free code (`pool::{slot, budget, definitions}`, `manager::{ready, full_chunks}`,
-//! `record::biased_lock`, `sampler::event_count`) imports atomics from here only, so loom checks
-//! the shipped code. Statics need `const` constructors, which loom lacks; they use [`fixed`], and
-//! no model-checked code touches them.
+//! `record::biased_lock`, `sampler::slots`) imports atomics from here only, so loom
+//! checks the shipped code. Statics need `const` constructors, which loom lacks; they use
+//! [`fixed`], and no model-checked code touches them.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -34,8 +34,10 @@ fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
         Stacks::default(),
         ChunkBuffer::default(),
     );
+    let mut evicted = snapshot.counts().evicted;
     for chunk in snapshot.chunks() {
         let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            evicted += chunk.entries; // since the snapshot
             continue;
         };
         stacks.begin_chunk();
@@ -50,7 +52,7 @@ fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
                 .push((sample.at.raw(), sample.cpu_ns, frames));
         }
     }
-    (seen, snapshot.counts().evicted)
+    (seen, evicted)
 }
 
 /// Records `samples` samples of three threads, every fourth as "same as before", and from time to

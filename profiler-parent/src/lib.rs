@@ -57,7 +57,7 @@ pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(inline)]
 pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
-pub use profiler_core::session::Features;
+pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionError};

@@ -4,7 +4,7 @@ use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
-use profiler_core::session::{Features, SessionParams};
+use profiler_core::session::{Features, OverheadBudget, SampleSource, SessionParams};
 use profiler_core::time::{Anchor, MonotonicNs, Timestamp};
 use proptest::prelude::*;
 
@@ -17,9 +17,11 @@ fn params() -> impl Strategy<Value = SessionParams> {
         SessionParams {
             limit: ByteLimit::new(numbers[0]),
             interval_ns: numbers[1],
+            source: SampleSource::Timer,
             features: Features::from_bits(numbers[2]),
             filters,
             window_ns: numbers[3],
+            overhead_budget: (numbers[0] & 1 == 0).then(|| OverheadBudget::new(numbers[1] as u32)),
         }
     })
 }

@@ -160,6 +160,8 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
     let time = if by == Time::Cpu { "cpu" } else { "wall" };
     Samples {
         count: all.samples,
+        interval_ms: meta.interval,
+        source: meta.sample_source.clone(),
         time,
         all_ms: amount(all) * unit,
         top: costs.into_iter().map(row).collect(),

@@ -20,7 +20,9 @@ use clap::{Args, ValueEnum};
 use profiler_parent::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
-use profiler_parent::{CaptureReport, ProfiledChild, Session, SessionBuilder, Verdict};
+use profiler_parent::{
+    CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
+};
 
 use crate::signals::Signals;
 use stop::Stopping;
@@ -49,9 +51,18 @@ pub(crate) struct RecordArgs {
     /// 128M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     limit: Option<u64>,
-    /// Milliseconds between two samples of a thread [default: 1]
+    /// Milliseconds between two samples of a thread; with the source "timer" at least the tick of
+    /// the system, 1 to 10 ms [default: 1]
     #[arg(long, value_name = "MS", value_parser = units::milliseconds, allow_negative_numbers = true)]
     interval: Option<Duration>,
+    /// Where the samples of running threads come from: "timer" costs least; "sigtrap" and "signal"
+    /// allow shorter intervals [default: timer, if the system gives timers]
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    sample_source: Option<Source>,
+    /// The percentage of each process's processor time that sampling may use, 0.01 to 100; samples
+    /// become rarer if it uses more [default: no limit]
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, allow_negative_numbers = true)]
+    overhead_budget: Option<f64>,
     /// What to record besides markers, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = features::parse, help = features::help())]
     features: Vec<Features>,
@@ -74,6 +85,27 @@ pub(crate) struct RecordArgs {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// The source of the samples of running threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Source {
+    /// A timer of the system on the processor time of each thread
+    Timer,
+    /// A perf event of each thread, if the system allows it: for intervals below the system's tick
+    Sigtrap,
+    /// Signals that the profiler sends; uses about a tenth of a processor at 1 ms
+    Signal,
+}
+
+impl From<Source> for SampleSource {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Timer => Self::Timer,
+            Source::Sigtrap => Self::Sigtrap,
+            Source::Signal => Self::Signal,
+        }
+    }
 }
 
 /// The format of a profile.
@@ -138,6 +170,12 @@ impl RecordArgs {
         }
         if let Some(interval) = self.interval {
             builder = builder.interval(interval);
+        }
+        if let Some(source) = self.sample_source {
+            builder = builder.sample_source(source.into());
+        }
+        if let Some(percent) = self.overhead_budget {
+            builder = builder.overhead_budget(percent);
         }
         if let Some(window) = self.duration {
             builder = builder.duration(window);

@@ -1,4 +1,4 @@
-//! Parsers for sizes, times and addresses in arguments.
+//! Parsers for sizes, times, percentages and addresses in arguments.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -37,6 +37,15 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
         return Err("must be between 0.01 and 5000 milliseconds".to_owned());
     }
     Ok(Duration::from_secs_f64(millis / 1000.0))
+}
+
+/// Parses the percentage of an overhead budget, optionally with a fraction and with `%`.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let percent = positive(text.strip_suffix('%').unwrap_or(text))?;
+    if !(0.01..=100.0).contains(&percent) {
+        return Err("must be between 0.01 and 100 percent".to_owned());
+    }
+    Ok(percent)
 }
 
 /// Parses seconds, optionally with a fraction.
@@ -99,6 +108,15 @@ mod tests {
         );
         for wrong in ["", "localhost", "70000", "127.0.0.1"] {
             assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_percentage_with_bounds() {
+        assert_eq!(percent("0.1"), Ok(0.1));
+        assert_eq!(percent("2%"), Ok(2.0));
+        for wrong in ["", "0", "-1", "nan", "0.001", "101", "1 %", "x"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
         }
     }
 

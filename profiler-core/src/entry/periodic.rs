@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! counters  per counter: cell, value (signed), how often it was changed
-//! overhead  nanoseconds of processor time: waiting for locks, counters, threads, all
+//! overhead  nanoseconds of processor time: waiting for locks, counters, threads, all, signal
+//!           handlers; the interval in force
 //! ```
 //!
 //! Values are absolute, so that an evicted entry does not affect later ones. An entry contains only
@@ -71,12 +72,12 @@ pub(crate) fn write_counter(room: &mut [u8; COUNTER_VALUE_BYTES], counter: Count
     }
 }
 
-/// The costs of one tick of the sampler, in nanoseconds of its thread's processor time.
+/// The costs of sampling at one tick of the sampler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadEntry {
     /// When the tick began.
     pub at: Timestamp,
-    /// Waiting for locks.
+    /// Waiting for locks, in nanoseconds of the sampler's thread's processor time.
     pub locking_ns: u64,
     /// Reading counters.
     pub counters_ns: u64,
@@ -84,7 +85,15 @@ pub struct OverheadEntry {
     pub threads_ns: u64,
     /// The whole tick.
     pub total_ns: u64,
+    /// Time of the signal handlers that took samples since the previous tick, without the system's
+    /// part of a signal.
+    pub handlers_ns: u64,
+    /// The interval in force: processor time between two samples of a thread.
+    pub interval_ns: u64,
 }
+
+/// Bytes of the body of an overhead entry.
+const OVERHEAD_BYTES: usize = 48;
 
 impl OverheadEntry {
     pub(super) fn decode(at: Timestamp, body: &[u8]) -> Result<Self, DamagedEntry> {
@@ -96,18 +105,22 @@ impl OverheadEntry {
             counters_ns: next()?,
             threads_ns: next()?,
             total_ns: next()?,
+            handlers_ns: next()?,
+            interval_ns: next()?,
         })
     }
 
     /// Encodes the entry's body.
-    pub(crate) fn encode(&self) -> [u8; 32] {
+    pub(crate) fn encode(&self) -> [u8; OVERHEAD_BYTES] {
         let words = [
             self.locking_ns,
             self.counters_ns,
             self.threads_ns,
             self.total_ns,
+            self.handlers_ns,
+            self.interval_ns,
         ];
-        let mut body = [0; 32];
+        let mut body = [0; OVERHEAD_BYTES];
         for (place, word) in body.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -142,8 +155,10 @@ mod tests {
             counters_ns: 2,
             threads_ns: 3,
             total_ns: 6,
+            handlers_ns: 7,
+            interval_ns: 8,
         };
         assert_eq!(OverheadEntry::decode(at, &entry.encode()), Ok(entry));
-        assert!(OverheadEntry::decode(at, &[0; 31]).is_err());
+        assert!(OverheadEntry::decode(at, &[0; OVERHEAD_BYTES - 1]).is_err());
     }
 }

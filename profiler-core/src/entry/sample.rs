@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! sample      word 0  bits 0…15  frames shared with the thread's previous sample, outermost first
-//!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
-//!                     bits 24…55 further ticks that it stands for, all without processor time
+//!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed,
+//!                     4 the thread waits there until its next sample
+//!                     bits 24…55 further ticks that it stands for
 //!             word 1  processor time since the thread's previous sample, ns; all ones: unknown
 //!             word 2… stack: the frames that are not shared, see `stack`
 //! allocation  word 0  bytes; negative: freed
@@ -27,6 +28,7 @@ use crate::time::Timestamp;
 
 const CUT: u64 = 1 << 16;
 const FAILED: u64 = 1 << 17;
+const WAITS: u64 = 1 << 18;
 const NOT_MEASURED: u64 = u64::MAX;
 const TICKS_SHIFT: u32 = 24;
 
@@ -43,6 +45,9 @@ pub struct SampleEntry<'a> {
     pub cut: bool,
     /// Whether unwinding reached a frame that it could not leave.
     pub failed: bool,
+    /// Whether the thread waits there from then on, until its next sample or the end of the
+    /// recording.
+    pub waits: bool,
     /// The number of ticks that this sample stands for; the thread did the same at each of them.
     /// The last tick is the sample's own. At least 1.
     pub ticks: u64,
@@ -66,6 +71,7 @@ impl<'a> SampleEntry<'a> {
             cpu_ns: (cpu != NOT_MEASURED).then_some(cpu),
             cut: head & CUT != 0,
             failed: head & FAILED != 0,
+            waits: head & WAITS != 0,
             ticks: 1 + ((head >> TICKS_SHIFT) & u64::from(u32::MAX)),
             shared: u16::try_from(head & 0xffff).unwrap_or(0),
             own,
@@ -90,6 +96,7 @@ pub(crate) struct SampleHead {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) cut: bool,
     pub(crate) failed: bool,
+    pub(crate) waits: bool,
     /// The number of ticks that it stands for besides its own.
     pub(crate) more_ticks: u32,
 }
@@ -103,7 +110,8 @@ pub(crate) fn write_sample(
     own: impl ExactSizeIterator<Item = Frame>,
 ) -> Option<usize> {
     let (words, rest) = room.split_first_chunk_mut::<16>()?;
-    let flags = if head.cut { CUT } else { 0 } | if head.failed { FAILED } else { 0 };
+    let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+    let flags = flag(head.cut, CUT) | flag(head.failed, FAILED) | flag(head.waits, WAITS);
     let first =
         (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
@@ -251,14 +259,16 @@ mod tests {
             cpu_ns: Some(12),
             cut: true,
             failed: true,
+            waits: true,
             more_ticks: u32::MAX,
         };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
         assert_eq!(
-            (sample.cpu_ns, sample.cut, sample.failed),
-            (Some(12), true, true)
+            (sample.cpu_ns, sample.cut, sample.failed, sample.waits),
+            (Some(12), true, true, true)
         );
+        assert_eq!(sample.ticks, 1 + u64::from(u32::MAX));
         let unmeasured = body(0, &[], SampleHead::default());
         assert_eq!(
             SampleEntry::decode(Timestamp::ZERO, None, &unmeasured)

@@ -89,6 +89,12 @@ pub(crate) fn own() -> OpenLabels<'static> {
         .map_or_else(OpenLabels::none, |stack| stack.open(pool_tag()))
 }
 
+/// The label stack of the calling thread, if it has one. For signal handlers on threads that have
+/// recorded before.
+pub(crate) fn own_stack() -> Option<&'static LabelStack> {
+    OWN.get()
+}
+
 /// Takes a place for the calling thread.
 fn take_place() -> &'static LabelStack {
     let tid = sys::current_thread_id().get();
@@ -138,6 +144,11 @@ fn deref(place: *mut ThreadLabels) -> Option<&'static ThreadLabels> {
     // SAFETY: null, or added by `add`: initialised before, never freed, and changed only through
     // its atomics.
     unsafe { place.as_ref() }
+}
+
+/// A number that changes whenever a thread opens its first label in a session.
+pub(crate) fn changes() -> u64 {
+    TAKEN.load(Ordering::Acquire)
 }
 
 /// Finds the labels of threads for a sampler, which needs the same threads repeatedly.

@@ -13,7 +13,7 @@ use super::layout::{
 };
 use crate::codec;
 use crate::ids::{BootId, ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
-use crate::params::SessionParams;
+use crate::params::{SampleSource, SessionParams};
 use crate::time::{Anchor, ClockKind, LineAnchor, MonotonicNs, SessionClock, Timestamp, UnixNs};
 
 /// Why bytes are not a pool that this build can read.
@@ -70,6 +70,8 @@ pub struct Header {
     pub boot: BootId,
     /// Parameters, unless they are too long for a header.
     pub params: Option<SessionParams>,
+    /// The source of the samples; `None` if no sampler has run.
+    pub sample_source: Option<SampleSource>,
 }
 
 impl Header {
@@ -138,6 +140,7 @@ impl Header {
             name: String::from_utf8_lossy(counted_bytes(page, at::NAME, MAX_NAME_BYTES)?)
                 .into_owned(),
             params: parse_params(page)?,
+            sample_source: SampleSource::from_word(word(at::SAMPLE_SOURCE)?),
         })
     }
 }
@@ -318,6 +321,7 @@ mod tests {
             backing: Backing::File,
             boot: BootId::new(u128::MAX - 7),
             params: Some(SessionParams::default()),
+            sample_source: None,
         }
     }
 

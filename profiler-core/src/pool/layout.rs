@@ -24,7 +24,7 @@
 /// First word of a pool: "MPROFPOL" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
 /// Version of everything in this file. A reader refuses any other.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 /// Byte-order mark: a reader of the other byte order sees another number.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
 
@@ -102,6 +102,9 @@ pub mod header {
     pub const MADE_LINE: u64 = 192;
     /// The same instant in wall time, ns; 0 if the maker took no anchor.
     pub const MADE_UNIX: u64 = 200;
+    /// The source of the samples, see `params::SampleSource`; 0 if no sampler has run. Written by
+    /// the process.
+    pub const SAMPLE_SOURCE: u64 = 208;
     /// Seven pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
     /// Length of the process name in bytes, then the name, up to [`super::MAX_NAME_BYTES`].

@@ -124,6 +124,7 @@ fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
             BootId::default()
         },
         params: Some(spec.params.clone()),
+        sample_source: None,
     }
 }
 

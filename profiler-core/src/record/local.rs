@@ -37,6 +37,16 @@ pub(crate) struct ActiveSession {
 static CURRENT: RwLock<Option<Arc<ActiveSession>>> = RwLock::new(None);
 static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 
+/// See [`set_join_hook`].
+static JOIN_HOOK: OnceLock<fn(ThreadId)> = OnceLock::new();
+
+/// Sets a function that a thread which the session's filters select calls when it joins, before it
+/// has a row. The first function stays.
+#[cfg_attr(profiler_portable, allow(dead_code))] // no sampler on these systems
+pub(crate) fn set_join_hook(hook: fn(ThreadId)) {
+    let _ = JOIN_HOOK.set(hook);
+}
+
 thread_local! {
     /// From `Arc::into_raw`.
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
@@ -211,6 +221,14 @@ pub(super) fn join(
         (waiting.name, waiting.is_named_by_system)
     });
     let selected = was_selected || is_selected(&name);
+    let is_sampled =
+        |name: &str| !session.filter.excludes_process() && session.filter.selects(name);
+    if !was_selected
+        && let Some(hook) = JOIN_HOOK.get()
+        && is_sampled(&name)
+    {
+        hook(recorder.tid());
+    }
     let place = match selected {
         true => row_for(&session, recorder.tid(), &name),
         false => Ok((ThreadIndex::PROCESS, RowOwnership::None)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::schedule::now;
 use crate::manager::ChunkManager;
-use crate::params::Features;
+use crate::params::{Features, OverheadBudget, SampleSource};
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::thread_filter::ThreadFilter;
@@ -26,10 +26,10 @@ pub struct SamplingStats {
     pub peeked: u64,
     /// Samples that repeat the thread's previous one, for one or several ticks.
     pub repeated: u64,
-    /// Threads that did not answer in time.
+    /// Samples that found no free slot.
     pub missed: u64,
-    /// How often a thread was not signalled because it blocks the signal or has too small an
-    /// alternate stack.
+    /// How often a thread got no trigger because it blocks the signal or has too small an alternate
+    /// stack.
     pub deaf: u64,
     /// Samples without a stack, of threads whose state the system does not report.
     pub hidden: u64,
@@ -42,6 +42,8 @@ pub struct SamplingStats {
     pub frames: u64,
     /// Time spent unwinding these frames.
     pub unwinding_ns: u64,
+    /// Time spent in the signal handlers of the samples.
+    pub handlers_ns: u64,
 }
 
 /// The counts of [`SamplingStats`] while the sampler runs.
@@ -58,6 +60,7 @@ pub(super) struct Counts {
     pub(super) cut: AtomicU64,
     pub(super) frames: AtomicU64,
     pub(super) unwinding_ns: AtomicU64,
+    pub(super) handlers_ns: AtomicU64,
 }
 
 impl Counts {
@@ -75,6 +78,7 @@ impl Counts {
             cut: get(&self.cut),
             frames: get(&self.frames),
             unwinding_ns: get(&self.unwinding_ns),
+            handlers_ns: get(&self.handlers_ns),
         }
     }
 }
@@ -153,11 +157,6 @@ impl SamplerShared {
         (!state.is_ending()).then_some(runs)
     }
 
-    /// Whether the sampler must end.
-    pub(super) fn is_ending(&self) -> bool {
-        self.lock().is_ending()
-    }
-
     /// Whether a thread waits for this tick. Clears the flag, so it is true once per tick.
     pub(super) fn is_waited_for(&self) -> bool {
         std::mem::take(&mut self.lock().waited_for)
@@ -165,11 +164,6 @@ impl SamplerShared {
 
     pub(super) fn end_tick(&self) {
         self.change(|state| state.done = state.begun);
-    }
-
-    /// Sleeps; returns early if the sampler must end.
-    pub(super) fn sleep(&self, at_most: Duration) {
-        self.wait(at_most, |state| state.stop);
     }
 
     pub(super) fn has_ended(&self) {
@@ -183,6 +177,7 @@ impl SamplerShared {
             state.waited_for = true;
             state.begun + 1
         };
+        super::wake();
         let is_over = |state: &SamplerState| {
             state.done >= wanted || state.stop || state.ended || state.paused
         };
@@ -203,6 +198,9 @@ pub(crate) struct SamplerConfig {
     pub(crate) features: Features,
     /// The time between two ticks.
     pub(crate) interval: Duration,
+    pub(crate) source: SampleSource,
+    /// The most processor time that sampling may use.
+    pub(crate) budget: Option<OverheadBudget>,
     pub(crate) filter: ThreadFilter,
     /// Called at every tick before the counters are read: adds the amounts that other parts of the
     /// profiler have collected. It must not wait.
@@ -243,6 +241,10 @@ impl Sampler {
     /// Pauses or resumes periodic samples.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.shared.change(|state| state.paused = paused);
+        if paused {
+            super::suspend();
+        }
+        super::wake();
     }
 
     /// The shared state, for callers that wait without holding a lock.
@@ -250,9 +252,10 @@ impl Sampler {
         Arc::clone(&self.shared)
     }
 
-    /// Ends the sampler. Takes at most as long as a tick waits for threads that do not answer.
+    /// Ends the sampler, after its present pass.
     pub(crate) fn stop(mut self) {
         self.shared.change(|state| state.stop = true);
+        super::wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

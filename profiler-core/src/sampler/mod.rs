@@ -26,7 +26,13 @@ pub(crate) mod self_unwind;
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-use self_unwind::run;
+pub(crate) use self_unwind::effective_interval;
+#[cfg(not(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+use self_unwind::{run, suspend, wake};
 
 /// Items that only exist on systems with stack sampling.
 macro_rules! native {
@@ -41,25 +47,36 @@ macro_rules! native {
 }
 
 native! {
-    mod event_count;
+    mod armed;
+    mod arming;
+    mod asking;
     mod calls;
-    mod capture;
     mod elf;
     mod frame_pointer;
     mod function_starts;
+    mod sample_handler;
     mod sample_recorder;
     pub(crate) mod self_unwind;
+    mod looking;
     mod maps;
     mod modules;
     mod notices;
+    mod overhead_budget;
     mod prologue;
-    mod idle_period;
-    mod step;
+    mod slots;
+    mod source;
+    mod stack_copy;
     mod storage;
     mod targets;
     mod thread;
+    mod timer_rights;
+    mod trigger;
     mod unwind;
+    mod wait_period;
     use thread::run;
+    use armed::suspend;
+    use sample_handler::ring as wake;
+    pub(crate) use source::effective_interval;
 }
 
 #[doc(hidden)]

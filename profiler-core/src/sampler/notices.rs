@@ -23,6 +23,8 @@ pub(super) enum Notice {
     ManyFiles,
     /// A thread has an alternate signal stack that is too small for a signal.
     SmallStack,
+    /// The system gives no timers.
+    Timers,
 }
 
 /// Records each notice once.

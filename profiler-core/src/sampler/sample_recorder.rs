@@ -8,24 +8,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::calls::CodeReader;
-use super::capture::{Bounds, STACK_BYTES, Seen};
 use super::control::{SamplerShared, count};
-use super::idle_period::IdlePeriod;
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
+use super::stack_copy::{Bounds, STACK_BYTES, Seen};
 use super::targets::Target;
 use super::unwind::{Cache, Copied, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk};
-use super::writer::SampleWriter;
+use super::writer::{SampleSpan, SampleWriter};
 use super::{PlacedFrame, self_unwind};
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::ThreadId;
 use crate::label::merge::merge;
-use crate::label::registry::LabelFinder;
+use crate::label::registry::{self, LabelFinder};
 use crate::label::{LabelStack, MAX_LABELS};
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
 use crate::sample_types::Sample;
+use crate::sys::native::alternate_stack;
 use crate::sys::native::machine::Registers;
 use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::{self, Doing, Wait};
@@ -165,19 +165,64 @@ impl SampleRecorder {
         found.is_some() && target.bounds != known
     }
 
-    /// Records the stack that a handler copied.
-    pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
-        count(&self.shared.counts.taken, 1);
-        target.is_exact = true;
-        let walked = self.unwind(seen.registers, &seen.stack);
-        self.write(target, seen.at, cpu_ns, walked, seen.labels);
+    /// Records the stack that a handler copied, as a sample of `ticks`.
+    pub(super) fn record_seen(
+        &mut self,
+        target: &mut Target,
+        seen: &Seen<'_>,
+        cpu_ns: u64,
+        ticks: u64,
+    ) {
+        target.has_sample |= self.record_stray(target.tid, seen, cpu_ns, ticks);
     }
 
-    /// Records a waiting thread without disturbing it; false if it no longer waits there.
+    /// The same for a thread that is not a target: it began and ended between two lists, or is not
+    /// listed yet. False if the sample was dropped.
+    pub(super) fn record_stray(
+        &mut self,
+        thread: ThreadId,
+        seen: &Seen<'_>,
+        cpu_ns: u64,
+        ticks: u64,
+    ) -> bool {
+        count(&self.shared.counts.taken, 1);
+        let walked = self.unwind(seen.registers, &seen.stack);
+        let waits = false;
+        let span = SampleSpan { ticks, waits };
+        self.write(thread, (seen.at, cpu_ns, span), walked, seen.labels)
+    }
+
+    /// The bounds of the main thread's stack.
+    pub(super) fn main_stack(&self) -> Option<Bounds> {
+        let (lowest, end) = self.modules.snapshot().main_stack;
+        (end > lowest).then_some(Bounds {
+            lowest,
+            end,
+            thread_pointer: 0,
+        })
+    }
+
+    /// Records that a thread waited, as its last sample shows, for `ticks` up to `until`, and
+    /// whether it `goes_on` to wait.
+    pub(super) fn record_wait(
+        &mut self,
+        thread: ThreadId,
+        (ticks, until): (u64, Timestamp),
+        goes_on: bool,
+    ) {
+        let cpu_ns = self.measures_cpu.then_some(0);
+        let waits = goes_on;
+        let span = SampleSpan { ticks, waits };
+        if self.writer.repeat_for(thread, until, cpu_ns, span) {
+            count(&self.shared.counts.repeated, 1);
+        }
+    }
+
+    /// Records where a thread waits, without disturbing it; false if it no longer waits there.
     ///
     /// The system reports only two registers. If a function needs its frame pointer, the module
     /// `frame_pointer` finds it.
-    pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
+    pub(super) fn peek(&mut self, target: &mut Target, wait: Wait) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
         let known = target
@@ -211,53 +256,36 @@ impl SampleRecorder {
             };
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
-            self.write(target, at, cpu_ns, walked, labels.open());
-            (target.wait, target.is_exact) = (Some(wait), false);
+            let of = (at, 0, SampleSpan::WAIT);
+            target.has_sample |= self.write(target.tid, of, walked, labels.open());
         }
         self.words = words;
         is_whole
     }
 
-    /// Records the thread's last sample again, because the thread has not moved since.
-    pub(super) fn repeat(&mut self, target: &Target, cpu_ns: u64) {
-        let cpu_ns = self.measures_cpu.then_some(cpu_ns);
-        if self.writer.repeat(target.tid, Timestamp::now(), cpu_ns) {
-            count(&self.shared.counts.repeated, 1);
-        }
-    }
-
-    /// Records the unrecorded part of a thread's idle period.
-    pub(super) fn record_idle_period(&mut self, thread: ThreadId, idle: &mut IdlePeriod) {
-        let Some((ticks, until)) = idle.take() else {
-            return;
-        };
-        let cpu_ns = self.measures_cpu.then_some(0);
-        if self.writer.repeat_for(thread, until, cpu_ns, ticks) {
-            count(&self.shared.counts.repeated, 1);
-        }
-    }
-
     /// Records a sample without a stack: processor time and open labels.
     pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
-        if std::mem::take(&mut target.is_hidden) {
-            count(&self.shared.counts.hidden, 1);
-            self.record_why_hidden();
-        }
+        self.write_bare(target, cpu_ns, SampleSpan::TICK);
+    }
+
+    /// Records that a thread waits and that the system does not report where.
+    pub(super) fn record_hidden(&mut self, target: &mut Target) {
+        count(&self.shared.counts.hidden, 1);
+        self.record_why_hidden();
+        self.write_bare(target, 0, SampleSpan::WAIT);
+    }
+
+    fn write_bare(&mut self, target: &mut Target, cpu_ns: u64, span: SampleSpan) {
         let labels = self.open_labels(target.tid);
-        self.write(
-            target,
-            Timestamp::now(),
-            cpu_ns,
-            Walked::default(),
-            labels.open(),
-        );
+        let of = (Timestamp::now(), cpu_ns, span);
+        target.has_sample |= self.write(target.tid, of, Walked::default(), labels.open());
     }
 
     /// Records once why there are samples without stacks.
     fn record_why_hidden(&mut self) {
         match tasks::why_unknown() {
             Some(error) => self.notices.record(Notice::States, || {
-                format!("no thread is asked for its stack: the system does not say which threads run: {error}")
+                format!("waiting threads have no stacks, and no thread is asked for its stack: the system does not say which threads run: {error}")
             }),
             None => self.notices.record(Notice::Waits, || {
                 "threads that wait have no stacks: the system does not say where they wait".to_owned()
@@ -265,9 +293,22 @@ impl SampleRecorder {
         }
     }
 
+    /// Records once that there are threads with too small an alternate stack.
+    pub(super) fn record_small_stack(&mut self) {
+        self.notices.record(Notice::SmallStack, || {
+            let least = alternate_stack::least();
+            format!("threads with an alternate signal stack of less than {least} bytes are not asked for stacks")
+        });
+    }
+
     /// The label stack of a thread, if it has one.
     pub(super) fn labels_of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
         self.finder.of(thread)
+    }
+
+    /// A number that changes whenever a thread opens its first label.
+    pub(super) fn label_changes(&self) -> u64 {
+        registry::changes()
     }
 
     /// Reads a thread's open labels from this thread.
@@ -330,14 +371,14 @@ impl SampleRecorder {
         walked
     }
 
+    /// Writes a sample of this time, processor time and span; false if it was dropped.
     fn write(
         &mut self,
-        target: &mut Target,
-        at: Timestamp,
-        cpu_ns: u64,
+        thread: ThreadId,
+        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
         walked: Walked,
         labels: &[PlacedFrame],
-    ) {
+    ) -> bool {
         let native = self
             .frames
             .get(self.frames.len().saturating_sub(walked.len)..)
@@ -357,8 +398,7 @@ impl SampleRecorder {
             cut,
             failed,
         };
-        target.has_sample |= self.writer.sample(target.tid, &sample);
-        target.unseen = 0;
+        self.writer.sample_for(thread, &sample, span)
     }
 }
 

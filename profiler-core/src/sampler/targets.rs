@@ -11,25 +11,26 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::capture::Bounds;
-use super::idle_period::IdlePeriod;
+use super::armed::Armed;
+use super::asking::Habit;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
-use super::step::Habit;
+use super::stack_copy::Bounds;
+use super::wait_period::WaitPeriod;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::params::Features;
 use crate::pool::live::{NewThread, Occupant, ThreadRow};
 use crate::sys;
-use crate::sys::native::tasks::{self, Wait};
+use crate::sys::native::tasks;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
 /// The bounds of the time between two lists of all threads. Threads that live for some milliseconds
 /// are found, and a process with thousands of threads is not slowed down.
-const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// Within these bounds, the time between two lists is the cost of a list times this factor.
-const LISTING_SHARE: u64 = 100;
+const LISTING_SHARE: u64 = 200;
 /// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
 /// The number of ended threads that keep their rows for their samples.
@@ -46,30 +47,22 @@ pub(super) struct Target {
     pub(super) walk: bool,
     /// Processor time at the last check.
     pub(super) cpu: u64,
+    /// Processor time up to which a thread without a trigger has samples.
+    pub(super) recorded_cpu: u64,
     pub(super) bounds: Bounds,
-    /// Where it waited at its last sample, if it did.
-    pub(super) wait: Option<Wait>,
-    /// The tick at which it was first found in that wait.
-    pub(super) waits_since: u64,
+    /// Its waits, as far as threads are asked for samples.
     pub(super) habit: Habit,
-    /// Whether its registers in this wait are known or were requested.
-    pub(super) is_exact: bool,
+    /// The number of samples that it had begun when it was last asked for one.
+    pub(super) asked: Option<u64>,
     pub(super) has_sample: bool,
-    /// Whether the system does not report its state.
-    pub(super) is_hidden: bool,
-    /// The number of ticks in a row at which it ran and no sample was taken.
-    pub(super) unseen: u8,
-    pub(super) idle: IdlePeriod,
-    /// Whether it used no processor time between the last two checks.
-    pub(super) is_idle: bool,
-    /// The tick of the last check.
-    pub(super) looked: u64,
-    /// The number of signals in a row that it did not answer.
+    /// How often in a row it could not be armed or asked.
     pub(super) missed: u32,
-    /// The number of further ticks at which it is not signalled.
+    /// The number of further passes in which it is not armed or asked.
     pub(super) left_alone: u32,
-    /// Whether its signal mask must be checked before it is signalled.
-    pub(super) may_be_deaf: bool,
+    /// Its trigger, if it has one.
+    pub(super) armed: Option<Armed>,
+    /// What is known of its waits.
+    pub(super) waits: WaitPeriod,
     /// Whether it has ended, or another thread has its number.
     pub(super) is_gone: bool,
     /// When it was found; `None` if it joined, or once its name can no longer be its creator's.
@@ -93,30 +86,48 @@ impl Target {
             row,
             walk,
             cpu: 0,
+            recorded_cpu: 0,
             bounds,
-            wait: None,
-            waits_since: 0,
             habit: Habit::new(),
-            is_exact: false,
+            asked: None,
             has_sample: false,
-            is_hidden: false,
-            unseen: 0,
-            idle: IdlePeriod::new(),
-            is_idle: false,
-            looked: 0,
             missed: 0,
             left_alone: 0,
-            may_be_deaf: true,
+            armed: None,
+            waits: WaitPeriod::new(),
             is_gone: false,
             found,
         }
     }
 
-    /// Cancels its sample: the time used is recorded with its next sample, which also records where
-    /// it waits.
-    pub(super) const fn put_back(&mut self, cpu_before: u64) {
-        (self.cpu, self.wait) = (cpu_before, None);
+    /// Takes what stays when the thread gets another row.
+    fn keep(&mut self) -> KeptTarget {
+        KeptTarget {
+            armed: self.armed.take(),
+            waits: std::mem::replace(&mut self.waits, WaitPeriod::new()),
+            bounds: self.bounds,
+            recorded_cpu: self.recorded_cpu,
+            has_sample: self.has_sample,
+        }
     }
+
+    fn take_over(&mut self, kept: KeptTarget) {
+        self.armed = kept.armed;
+        self.waits = kept.waits;
+        self.bounds = kept.bounds;
+        self.recorded_cpu = kept.recorded_cpu;
+        self.has_sample = kept.has_sample;
+    }
+}
+
+/// What stays of a target when its thread gets another row.
+#[derive(Debug)]
+struct KeptTarget {
+    armed: Option<Armed>,
+    waits: WaitPeriod,
+    bounds: Bounds,
+    recorded_cpu: u64,
+    has_sample: bool,
 }
 
 /// The state of a thread that is not sampled.
@@ -132,6 +143,8 @@ enum Stranger {
 #[derive(Debug)]
 pub(super) struct Targets {
     all: Vec<Target>,
+    /// The index of each target in `all`.
+    places: HashMap<ThreadId, usize>,
     filter: ThreadFilter,
     features: Features,
     /// Threads that are not sampled: new threads, and threads whose name was not selected but may
@@ -139,24 +152,36 @@ pub(super) struct Targets {
     ignored: HashMap<ThreadId, Stranger>,
     gone: VecDeque<ThreadIndex>,
     listed: Vec<ThreadId>,
+    /// Whether the last list had threads that the next one decides about.
+    has_new: bool,
     seen_changes: Option<u64>,
     next_listing: Instant,
-    /// The unrecorded idle periods of threads that have ended or are no longer sampled.
-    unrecorded: Vec<(ThreadId, IdlePeriod)>,
+    /// The triggers and waits of threads that have ended or are no longer sampled.
+    removed: Vec<RemovedTarget>,
+}
+
+/// What is left of a thread that has ended or is no longer sampled.
+#[derive(Debug)]
+pub(super) struct RemovedTarget {
+    pub(super) tid: ThreadId,
+    pub(super) armed: Option<Armed>,
+    pub(super) waits: WaitPeriod,
 }
 
 impl Targets {
     pub(super) fn new(filter: ThreadFilter, features: Features) -> Self {
         Self {
             all: Vec::new(),
+            places: HashMap::new(),
             filter,
             features,
             ignored: HashMap::new(),
             gone: VecDeque::new(),
             listed: Vec::new(),
+            has_new: false,
             seen_changes: None,
             next_listing: now(),
-            unrecorded: Vec::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -169,21 +194,32 @@ impl Targets {
     }
 
     pub(super) fn contains(&self, tid: ThreadId) -> bool {
-        self.all.iter().any(|target| target.tid == tid)
+        self.places.contains_key(&tid)
+    }
+
+    /// The target with this number.
+    pub(super) fn with_number(&mut self, tid: ThreadId) -> Option<&mut Target> {
+        self.all.get_mut(*self.places.get(&tid)?)
+    }
+
+    /// Takes what is left of the targets that were removed since the last call.
+    pub(super) fn take_removed(&mut self) -> Vec<RemovedTarget> {
+        std::mem::take(&mut self.removed)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Target> {
         self.all.iter_mut()
     }
 
-    /// Takes one unrecorded idle period of a removed thread.
-    pub(super) fn take_unrecorded(&mut self) -> Option<(ThreadId, IdlePeriod)> {
-        self.unrecorded.pop()
-    }
-
     /// Finds new threads and removes ended ones; true if any were removed. Allocates only if
-    /// something changed or a listing is due.
-    pub(super) fn refresh(&mut self, manager: &ChunkManager, notices: &mut Notices) -> bool {
+    /// something changed or a listing is due. Lists no threads unless it `may_list`, or the last
+    /// list had new ones.
+    pub(super) fn refresh(
+        &mut self,
+        manager: &ChunkManager,
+        notices: &mut Notices,
+        may_list: bool,
+    ) -> bool {
         let before = self.all.len();
         self.forget_gone(manager);
         let forgot = self.all.len() < before;
@@ -193,7 +229,8 @@ impl Targets {
             self.add_joined(manager);
         }
         let moment = now();
-        if moment >= self.next_listing {
+        let may_list = may_list || self.has_new;
+        if may_list && moment >= self.next_listing {
             let cpu_ns = || tasks::cpu_ns(sys::current_thread_id()).unwrap_or(0);
             let before = cpu_ns();
             self.add_found(manager, notices);
@@ -223,18 +260,19 @@ impl Targets {
         let pool = manager.pool();
         let alive: Vec<_> = manager.threads.alive(pool).collect();
         for (row, Occupant { tid, is_kept, .. }) in alive {
-            let known = self.all.iter().position(|target| target.tid == tid);
+            let known = self.places.get(&tid).copied();
             let known_row = known
                 .and_then(|known| self.all.get(known))
                 .map(|target| target.row);
             if known_row == Some(row) || (known_row.is_some() && is_kept) {
                 continue;
             }
-            if let Some(known) = known {
-                // It joined while its row was being reserved, or it has a new row.
-                let old = self.all.swap_remove(known);
-                self.end(manager, &old);
-            }
+            // It joined while its row was being reserved, or it has a new row.
+            let before = known.and_then(|known| {
+                let kept = self.all.get_mut(known).map(Target::keep);
+                self.remove(manager, known);
+                kept
+            });
             let name = pool
                 .thread_row(row)
                 .map(ThreadRow::shown_name)
@@ -243,6 +281,15 @@ impl Targets {
             if let Some(walk) = self.choose(tid, &[&name, &system_name]) {
                 self.ignored.remove(&tid);
                 self.add(manager, tid, row, walk, None);
+                if let (Some(kept), Some(target)) = (before, self.with_number(tid)) {
+                    target.take_over(kept);
+                }
+            } else if let Some(kept) = before {
+                self.removed.push(RemovedTarget {
+                    tid,
+                    armed: kept.armed,
+                    waits: kept.waits,
+                });
             }
         }
     }
@@ -268,6 +315,10 @@ impl Targets {
         for tid in &listed {
             self.add_unless_known(manager, *tid);
         }
+        self.has_new = self
+            .ignored
+            .values()
+            .any(|stranger| *stranger == Stranger::New);
         self.listed = listed;
     }
 
@@ -332,10 +383,7 @@ impl Targets {
             }
             match self.choose(tid, &[&name]) {
                 Some(_) => row.rename(&name),
-                None => {
-                    let target = self.all.swap_remove(index);
-                    self.end(manager, &target);
-                }
+                None => self.remove(manager, index),
             }
         }
     }
@@ -350,23 +398,43 @@ impl Targets {
     ) {
         manager.lock().rows.hold(row);
         let cpu = tasks::cpu_ns(tid).unwrap_or(0);
+        self.places.insert(tid, self.all.len());
         self.all.push(Target {
             cpu,
+            recorded_cpu: cpu,
             ..Target::new(tid, row, walk, found)
         });
     }
 
     fn forget_gone(&mut self, manager: &ChunkManager) {
-        while let Some(index) = self.all.iter().position(|target| target.is_gone) {
-            let target = self.all.swap_remove(index);
-            self.end(manager, &target);
+        // From the end, because a removal moves the last target to the index of the removed one.
+        for index in (0..self.all.len()).rev() {
+            if self.all.get(index).is_some_and(|target| target.is_gone) {
+                self.remove(manager, index);
+            }
         }
+    }
+
+    /// Removes the target with this index, and puts the last one in its place.
+    fn remove(&mut self, manager: &ChunkManager, index: usize) {
+        let target = self.all.swap_remove(index);
+        self.places.remove(&target.tid);
+        if let Some(moved) = self.all.get(index) {
+            self.places.insert(moved.tid, index);
+        }
+        self.end(manager, &target);
     }
 
     /// Ends the sampling of a thread. If it has samples, its row is kept until [`MOST_GONE`]
     /// further such threads have ended.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
-        self.unrecorded.push((target.tid, target.idle));
+        if target.armed.is_some() || target.waits.is_open() {
+            self.removed.push(RemovedTarget {
+                tid: target.tid,
+                armed: target.armed,
+                waits: target.waits,
+            });
+        }
         let pool = manager.pool();
         let threads = &manager.threads;
         let found = pool.thread_row(target.row).and_then(ThreadRow::thread);

@@ -1,56 +1,61 @@
-//! The sampler's thread, which runs the ticks.
+//! The sampler's thread.
 //!
-//! A tick finds new threads, reads counters, and records one sample of every thread that used
-//! processor time since its last one. `step` chooses the method that disturbs the thread least.
+//! A trigger makes its thread take a sample of itself while the thread runs (`trigger`,
+//! `sample_handler`). The sampler's thread makes passes:
 //!
-//! Up to [`SLOTS`] threads are asked at once, so the waits for threads without a processor overlap.
-//! A thread that does not answer within [`ANSWER`] is counted as missed and skipped for some ticks.
-//! That limit covers all threads of a tick together: threads that were not reached come first in
-//! the next tick.
+//! ```text
+//! counters ─▶ new and ended threads, their triggers ─▶ samples of the slots ─▶ looks at threads
+//! ```
 //!
-//! A thread that blocks the signal is not asked, so no signal stays pending in it. This is checked
-//! before its first signal and after every idle period. The processor time of a thread without a
-//! sample is recorded with its next one.
+//! If the triggers are timers or perf events, two passes are [`BUSY`] to [`IDLE`] apart, or less if
+//! a handler wakes the sampler's thread. With the source `signal`, and in sessions without stacks,
+//! there is a pass at each interval while threads run: it asks threads for samples (`asking`), or
+//! records their processor time. In a session without periodic samples, the sampler's thread only
+//! keeps the modules up to date, for the stacks of markers.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::capture::{Captures, SLOTS, Ticket};
+use super::armed;
+use super::arming::Arming;
 use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
-use super::idle_period::{CHECKS_PER_TICK, most_unrecorded};
-use super::notices::Notice;
+use super::looking::{Looking, end_wait};
+use super::overhead_budget::{Clocks, OverheadControl};
+use super::sample_handler::{self, Published, SlotReader};
 use super::sample_recorder::SampleRecorder;
 use super::schedule::{Schedule, now};
-use super::step::{Step, may_be_signalled, step, unless_unseen_for_long};
-use super::targets::{Target, Targets};
+use super::source;
+use super::targets::{RemovedTarget, Targets};
 use crate::entry::periodic::OverheadEntry;
-use crate::params::Features;
+use crate::params::{Features, SampleSource};
 use crate::record::{local, session_state};
+use crate::sync::fixed::Ordering;
 use crate::sys;
-use crate::sys::native::{alternate_stack, signal, tasks};
-use crate::time::Timestamp;
+use crate::sys::native::{tasks, timer};
+use crate::time::{Anchor, Timestamp};
 
-/// How long a tick waits for answers. A thread that gets no processor for longer counts as missed.
-const ANSWER: Duration = Duration::from_millis(100);
-/// The maximum number of ticks for which a thread that does not answer is skipped.
-const LONGEST_REST: u32 = 512;
-/// Time between refreshes of the modules without periodic samples, for the stacks of markers.
-const IDLE: Duration = Duration::from_millis(250);
+/// The time between two passes while threads run.
+const BUSY: Duration = Duration::from_millis(20);
+/// The time between two passes while no thread runs.
+const IDLE: Duration = Duration::from_millis(200);
+/// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
+/// of passes in which no thread ran.
+const MOST_IDLE: u32 = 16;
+/// Processor time in nanoseconds that does not count as running. Reading two clocks takes less.
+const MOMENT: u64 = 50_000;
 
 /// Starts the thread. `None` if the system cannot create one.
 pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
     let body = move || {
         let _last = Ending(Arc::clone(&shared));
-        let interval = config.interval;
-        let mut ticker = Ticker::new(shared, config);
-        ticker.run(interval);
+        SamplerThread::new(shared, config).run();
     };
     sys::spawn_quiet("profiler-stacks", body).ok()
 }
 
-/// Reports the end of the sampler, also by a panic, so no thread keeps waiting for it.
+/// Reports the end of the sampler, also after a panic, so that no thread continues to wait for it.
 struct Ending(Arc<SamplerShared>);
 
 impl Drop for Ending {
@@ -59,507 +64,382 @@ impl Drop for Ending {
     }
 }
 
-/// A thread that was asked for its stack.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    target: usize,
-    ticket: Ticket,
-    cpu_ns: u64,
-    /// Processor time at its last sample.
-    cpu_before: u64,
-}
-
-/// The result of asking a thread.
-#[derive(Clone, Copy, Debug)]
-enum Asking {
-    Sent(Ticket),
-    /// All slots have pending tickets or are unusable: a thread may have lost the processor in its
-    /// handler.
-    NoSlot,
-    /// The time limit of this tick has passed.
-    Late,
-    /// It has ended or blocks the signal, or no thread may be asked any more.
-    No,
-    /// The signal could not be sent.
-    Failed,
+/// When the next pass is due.
+#[derive(Debug)]
+enum Cadence {
+    /// The triggers are timers or perf events: passes only collect the samples.
+    Collecting { pause: Duration },
+    /// Each pass asks threads for samples, or records processor time.
+    Sampling { schedule: Schedule, idle: u32 },
 }
 
 #[derive(Debug)]
-struct Ticker {
+struct SamplerThread {
     shared: Arc<SamplerShared>,
     recorder: SampleRecorder,
     targets: Targets,
-    captures: Option<Captures>,
-    asked: Vec<Asked>,
-    /// The time limit of this tick's waits.
-    until: Instant,
-    /// The first thread that this tick did not reach.
-    left_over: Option<usize>,
-    features: Features,
+    slots: SlotReader,
     counters: CounterSampler,
-    /// The start time of this tick.
-    at: Timestamp,
-    /// The start time of the previous tick.
-    previous_at: Timestamp,
-    /// The number of this tick.
-    number: u64,
-    /// The position at which the checks of idle threads continue.
-    next_at_rest: usize,
-    /// The number of idle ticks after which an entry is due.
-    most_unrecorded: u64,
-    /// Whether all idle periods are recorded.
-    is_all_told: bool,
+    arming: Arming,
+    looking: Looking,
+    cadence: Cadence,
+    /// The interval in force, at least that of the session.
+    control: OverheadControl,
+    features: Features,
+    /// The session's interval.
+    interval: Duration,
+    begun: Instant,
+    is_paused: bool,
+    /// Processor time of all threads but this one, at the last pass.
+    others_cpu: u64,
 }
 
-/// Stops captures with this ticker's modules, also after a panic.
-impl Drop for Ticker {
+/// Deletes all triggers, also after a panic.
+impl Drop for SamplerThread {
     fn drop(&mut self) {
+        armed::close();
         self.recorder.close();
+        armed::release_all();
     }
 }
 
-impl Ticker {
+impl SamplerThread {
     fn new(shared: Arc<SamplerShared>, config: SamplerConfig) -> Self {
+        let source = source::choose(&config);
         let SamplerConfig {
             manager,
             features,
             interval,
             filter,
             flush_counters,
+            budget,
+            source: _,
         } = config;
         local::select_always();
         let measures_cpu =
             features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
+        let clock = manager.pool().clock().converter(Anchor::take());
+        let tick = clock.ticks_in(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
         let counters = CounterSampler::new(Arc::clone(&manager), features, flush_counters);
         let mut recorder = SampleRecorder::new(manager, Arc::clone(&shared), measures_cpu);
-        if features.contains(Features::STACK_WALK) {
+        let walks = features.contains(Features::STACK_WALK);
+        if walks {
             recorder.refresh();
         }
-        let asks = features.contains(Features::STACK_WALK) && is_periodic(features);
-        let captures = if asks { Captures::new() } else { None };
-        shared.is_ready();
-        let asked = Vec::with_capacity(SLOTS);
-        let targets = Targets::new(filter, features);
-        let until = now();
-        let left_over = None;
-        Self {
-            shared,
-            recorder,
-            targets,
-            captures,
-            asked,
-            until,
-            left_over,
-            features,
-            counters,
-            at: Timestamp::ZERO,
-            previous_at: Timestamp::ZERO,
-            number: 0,
-            next_at_rest: 0,
-            most_unrecorded: most_unrecorded(interval),
-            is_all_told: true,
+        let collects = walks && source != SampleSource::Signal;
+        if walks && is_periodic(features) {
+            // Without our handler, no thread has a trigger: see `Arming::must_stop`.
+            let _ = sample_handler::install();
+            local::set_join_hook(armed::arm_own);
         }
+        let sampler = Self {
+            shared: Arc::clone(&shared),
+            recorder,
+            targets: Targets::new(filter, features),
+            slots: SlotReader::new(),
+            counters,
+            arming: Arming::new(source, interval, walks),
+            looking: Looking::new(source, interval, tick.max(1), walks),
+            cadence: Cadence::new(collects || !is_periodic(features), interval),
+            control: OverheadControl::new(budget, interval, tick).with_finest(timer::tick()),
+            features,
+            interval,
+            begun: now(),
+            is_paused: true,
+            others_cpu: 0,
+        };
+        shared.is_ready();
+        sampler
     }
 
-    fn run(&mut self, interval: Duration) {
-        let is_periodic = is_periodic(self.features);
-        let mut schedule = Schedule::new(if is_periodic { interval } else { IDLE }, now());
-        while let Some(is_running) = self.shared.begin_tick() {
-            // No entry may be written between the two halves of a fork. While the session is paused
-            // every entry is refused: idle periods are recorded after it.
-            if session_state::word() & session_state::PAUSED == 0 && !session_state::is_forking() {
-                match (is_running, is_periodic) {
-                    (true, true) => self.tick(),
-                    (true, false) => self.recorder.refresh_if_due(),
-                    (false, _) => self.record_all_idle_periods(),
-                }
+    fn run(&mut self) {
+        loop {
+            let bell = sample_handler::bell();
+            let Some(is_running) = self.shared.begin_tick() else {
+                break;
+            };
+            if session_state::word() & session_state::PAUSED != 0 {
+                // Every entry is refused, so the samples in the slots are lost.
+                self.stop_triggers();
+                self.slots.drain(|_| {});
+                self.is_paused = true;
+                self.cadence.rest();
+            } else if !session_state::is_forking() {
+                // No entry may be written while the process forks.
+                self.run_or_pause(is_running);
             }
             self.shared.end_tick();
-            self.shared.sleep(schedule.after_tick(now()));
+            sample_handler::sleep(bell, self.cadence.next());
         }
-        self.record_all_idle_periods();
+        self.suspend();
     }
 
-    fn tick(&mut self) {
+    fn run_or_pause(&mut self, is_running: bool) {
+        if !is_periodic(self.features) {
+            self.recorder.refresh_if_due();
+        } else if is_running {
+            self.resume_if_paused();
+            self.pass();
+        } else {
+            if !std::mem::replace(&mut self.is_paused, true) {
+                self.suspend();
+            }
+            self.cadence.rest();
+        }
+    }
+
+    /// Deletes all triggers. Records the samples in the slots, unless the session is paused.
+    fn stop_triggers(&mut self) {
+        let Self {
+            arming,
+            targets,
+            slots,
+            recorder,
+            looking,
+            control,
+            ..
+        } = self;
+        arming.stop(targets, |targets| {
+            if session_state::word() & session_state::PAUSED == 0 {
+                drain(slots, recorder, targets, (looking.tick, control));
+            }
+        });
+    }
+
+    /// Deletes all triggers, and records the samples in the slots and the ends of all waits.
+    fn suspend(&mut self) {
+        self.stop_triggers();
+        for target in self.targets.iter_mut() {
+            let tick = self.looking.tick;
+            end_wait(&mut self.recorder, target.tid, &mut target.waits, tick);
+        }
+    }
+
+    /// Begins to take samples after a pause. No sample contains the processor time of the pause.
+    fn resume_if_paused(&mut self) {
+        if std::mem::replace(&mut self.is_paused, false) {
+            for target in self.targets.iter_mut() {
+                target.cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
+                target.recorded_cpu = target.cpu;
+                target.waits.has_run(false);
+            }
+            self.control.begin_anew();
+        }
+    }
+
+    /// Whether any other thread of the process has run since the last pass, sampled or not.
+    fn others_have_run(&mut self) -> bool {
+        // The process's clock takes long to read if there are many threads: the time of this thread
+        // that it contains lies between the other two.
+        let before = tasks::own_cpu_ns();
+        let all = sys::process_cpu_ns().unwrap_or(0);
+        let after = tasks::own_cpu_ns();
+        let at_least = all.saturating_sub(after);
+        let at_most = all.saturating_sub(before);
+        let last = std::mem::replace(&mut self.others_cpu, at_most);
+        at_least.saturating_sub(last) > MOMENT
+    }
+
+    fn pass(&mut self) {
         let at = Timestamp::now();
         let begin = tasks::own_cpu_ns();
-        self.previous_at = std::mem::replace(&mut self.at, at);
-        self.number += 1;
-        self.read_counters(at);
+        let is_waited_for = self.shared.is_waited_for();
+        self.counters.tick(&mut self.recorder.writer, at);
         let counted = tasks::own_cpu_ns();
-        if self.features.contains(Features::STACK_WALK) {
+        // Without a thread that has run, there are no new modules and no new threads.
+        let has_run = self.others_have_run() || is_waited_for;
+        if has_run && self.features.contains(Features::STACK_WALK) {
             self.recorder.refresh_if_due();
         }
-        let has_changed = self
-            .targets
-            .refresh(&self.recorder.manager, &mut self.recorder.notices);
-        while let Some((thread, mut idle)) = self.targets.take_unrecorded() {
-            self.recorder.record_idle_period(thread, &mut idle);
+        if self.arming.must_stop() {
+            self.stop_triggers();
         }
-        if has_changed {
-            let targets = &self.targets;
-            self.recorder
-                .writer
-                .keep_only(|thread| targets.contains(thread));
-        }
-        self.sample_all();
-        count(&self.shared.counts.ticks, 1);
+        self.update_targets(has_run);
+        let has_work = self.collect_and_look(is_waited_for);
+        let pause = self.control.pause(BUSY, IDLE);
+        self.cadence
+            .has_passed((has_work, has_run), pause, &self.slots);
+        self.count_ticks();
         let end = tasks::own_cpu_ns();
+        let handlers_ns = self.control.take_handlers_ns();
+        count(&self.shared.counts.handlers_ns, handlers_ns);
         self.recorder.writer.overhead(&OverheadEntry {
             at,
             locking_ns: 0, // waits for no lock while others record
             counters_ns: counted.saturating_sub(begin),
             threads_ns: end.saturating_sub(counted),
             total_ns: end.saturating_sub(begin),
+            handlers_ns,
+            interval_ns: self.control.interval_ns(),
         });
+        self.keep_budget(end);
     }
 
-    /// Reads counters of the process, once per tick.
-    fn read_counters(&mut self, at: Timestamp) {
-        self.counters.tick(&mut self.recorder.writer, at);
-    }
-
-    fn sample_all(&mut self) {
-        let may_ask = self.captures.is_some() && signal::is_ours();
-        self.until = now() + ANSWER;
-        let first = self.left_over.take().unwrap_or(0);
-        let all = self.targets.len();
-        for turn in 0..all {
-            let index = (first + turn) % all;
-            if self
-                .targets
-                .get_mut(index)
-                .is_some_and(|target| !target.is_idle)
-                && !self.go_on(index, may_ask)
-            {
-                break;
-            }
-        }
-        let is_waited_for = self.shared.is_waited_for();
-        self.sample_idle_threads(
-            if is_waited_for {
-                usize::MAX
-            } else {
-                CHECKS_PER_TICK
-            },
-            may_ask,
-        );
-        self.collect();
-        if is_waited_for {
-            self.record_all_idle_periods();
-        }
-    }
-
-    /// Checks at most `checks` of the idle threads.
-    fn sample_idle_threads(&mut self, checks: usize, may_ask: bool) {
-        let first = self.next_at_rest;
-        let all = self.targets.len();
-        let mut left = checks;
-        for turn in 0..all {
-            let index = (first + turn) % all;
-            let number = self.number;
-            let is_due = |target: &mut Target| target.is_idle && target.looked < number;
-            if self.targets.get_mut(index).is_some_and(is_due) {
-                if left == 0 || !self.go_on(index, may_ask) {
-                    break;
-                }
-                left -= 1;
-            }
-            self.next_at_rest = index + 1;
-        }
-    }
-
-    /// Samples a thread. Returns false if the sampler must end: a stop waits only for threads that
-    /// were signalled already.
-    fn go_on(&mut self, index: usize, may_ask: bool) -> bool {
-        let goes_on = !self.shared.is_ending();
-        if goes_on {
-            self.sample(index, may_ask);
-        }
-        goes_on
-    }
-
-    fn sample(&mut self, index: usize, may_ask: bool) {
-        let at = self.at;
-        let number = self.number;
-        let most_unrecorded = self.most_unrecorded;
-        let Some(target) = self.targets.get_mut(index).filter(|target| !target.is_gone) else {
-            return;
+    /// Gives all triggers another interval, if the overhead budget requires it.
+    fn keep_budget(&mut self, own_cpu_ns: u64) {
+        let clocks = Clocks {
+            at: self.begun.elapsed(),
+            sampler_ns: own_cpu_ns,
+            others_ns: self.others_cpu,
         };
-        let ticks = number.saturating_sub(std::mem::replace(&mut target.looked, number));
-        let now = tasks::cpu_ns(target.tid);
-        let Some(cpu_ns) = now.and_then(|now| now.checked_sub(target.cpu)) else {
-            target.is_gone = true; // or another thread has its number
-            return;
-        };
-        target.left_alone = target.left_alone.saturating_sub(1);
-        let before = target.cpu;
-        target.cpu = target.cpu.saturating_add(cpu_ns);
-        let step = step(target, cpu_ns, number, may_ask);
-        let was_idle = std::mem::replace(&mut target.is_idle, step == Step::Idle);
-        if was_idle && step != Step::Idle && ticks > 1 {
-            // The thread was not checked at every tick, and woke after the last check: count it as
-            // idle until the previous tick.
-            target.idle.go_on(ticks - 1, self.previous_at);
+        // A new filter of system calls may not allow another interval.
+        let may_change = self.control.has_budget() && self.arming.may_make_triggers();
+        if may_change && self.control.decide(clocks) {
+            let interval = self.control.interval();
+            self.looking.interval = interval;
+            self.arming.set_interval(interval);
         }
-        if step == Step::Idle {
-            target.idle.go_on(ticks, at);
-            self.is_all_told = false;
+    }
+
+    /// Records the samples in the slots and looks at threads. Returns whether there was a sample or
+    /// a thread that has run.
+    fn collect_and_look(&mut self, is_waited_for: bool) -> bool {
+        let Self {
+            recorder,
+            targets,
+            slots,
+            arming,
+            looking,
+            control,
+            ..
+        } = self;
+        let drained = drain(slots, recorder, targets, (looking.tick, control));
+        let removed = targets.take_removed();
+        arming.release(removed.iter().filter_map(|removed| removed.armed));
+        for RemovedTarget { tid, mut waits, .. } in removed {
+            end_wait(recorder, tid, &mut waits, looking.tick);
         }
-        if step == Step::Idle && !target.idle.is_long(most_unrecorded) {
-            return;
+        let woken = looking.look_at_all(recorder, targets, arming, is_waited_for);
+        looking.record_waits(recorder, targets, is_waited_for);
+        drained + woken > 0
+    }
+
+    fn count_ticks(&self) {
+        let interval = self.interval.as_nanos().max(1);
+        let ticks = u64::try_from(self.begun.elapsed().as_nanos() / interval).unwrap_or(u64::MAX);
+        self.shared.counts.ticks.store(ticks, Ordering::Relaxed);
+    }
+
+    /// Finds new threads and arms them; forgets ended ones.
+    fn update_targets(&mut self, may_list: bool) {
+        let recorder = &mut self.recorder;
+        let has_changed = self
+            .targets
+            .refresh(&recorder.manager, &mut recorder.notices, may_list);
+        if has_changed {
+            let targets = &self.targets;
+            recorder.writer.keep_only(|thread| targets.contains(thread));
         }
-        self.recorder
-            .record_idle_period(target.tid, &mut target.idle);
-        match step {
-            Step::Idle => {}
-            Step::Nothing => target.cpu = before,
-            Step::Repeat => self.recorder.repeat(target, cpu_ns),
-            Step::Cpu => self.recorder.record_cpu(target, cpu_ns),
-            Step::Peek(wait) => {
-                if !self.recorder.peek(target, wait, cpu_ns) {
-                    self.not_now(index, before); // it runs again: left for the next tick
+        self.arming.update(recorder, &mut self.targets);
+    }
+}
+
+impl Cadence {
+    fn new(collects: bool, interval: Duration) -> Self {
+        if collects {
+            Self::Collecting { pause: IDLE }
+        } else {
+            let schedule = Schedule::new(interval, now());
+            Self::Sampling { schedule, idle: 0 }
+        }
+    }
+
+    /// Notes a pass. `has_work`: the pass found samples, or sampled threads that have run.
+    /// `has_run`: any thread has run. `least` is the time until the next pass if `has_work`.
+    fn has_passed(
+        &mut self,
+        (has_work, has_run): (bool, bool),
+        least: Duration,
+        slots: &SlotReader,
+    ) {
+        match self {
+            Self::Collecting { pause } => {
+                *pause = if has_work {
+                    least
+                } else {
+                    (*pause * 2).min(IDLE)
+                };
+                slots.wake_at_next(!has_work);
+                if !has_work && slots.has_waiting() {
+                    *pause = BUSY; // published before `wake_at_next`
                 }
             }
-            Step::Ask => self.ask(index, cpu_ns, before),
+            Self::Sampling { idle, .. } => *idle = if has_run { 0 } else { idle.saturating_add(1) },
         }
     }
 
-    /// Records all idle periods so far, so that a reader of the pool sees them.
-    fn record_all_idle_periods(&mut self) {
-        if std::mem::replace(&mut self.is_all_told, true) {
-            return;
-        }
-        for target in self.targets.iter_mut() {
-            self.recorder
-                .record_idle_period(target.tid, &mut target.idle);
+    /// Notes that there was no pass, because sampling is paused.
+    const fn rest(&mut self) {
+        match self {
+            Self::Collecting { pause } => *pause = IDLE,
+            Self::Sampling { idle, .. } => *idle = idle.saturating_add(1),
         }
     }
 
-    /// Leaves a thread without a sample at this tick, unless it had none for many ticks.
-    fn not_now(&mut self, index: usize, cpu_before: u64) {
-        let Some(target) = self.targets.get_mut(index) else {
-            return;
-        };
-        let cpu_ns = target.cpu.saturating_sub(cpu_before);
-        match unless_unseen_for_long(target, Step::Nothing) {
-            Step::Cpu => self.recorder.record_cpu(target, cpu_ns),
-            _ => target.cpu = cpu_before,
-        }
-    }
-
-    fn ask(&mut self, index: usize, cpu_ns: u64, cpu_before: u64) {
-        if self.asked.len() == SLOTS {
-            self.collect();
-        }
-        let mut asking = self.send(index);
-        if matches!(asking, Asking::NoSlot) {
-            self.collect();
-            asking = self.send(index);
-        }
-        let Some(target) = self.targets.get_mut(index) else {
-            return;
-        };
-        match asking {
-            Asking::Sent(ticket) => self.asked.push(Asked {
-                target: index,
-                ticket,
-                cpu_ns,
-                cpu_before,
-            }),
-            Asking::NoSlot | Asking::Late => {
-                self.left_over.get_or_insert(index);
-                target.put_back(cpu_before);
+    /// The time until the next pass.
+    fn next(&mut self) -> Duration {
+        match self {
+            Self::Collecting { pause } => *pause,
+            Self::Sampling { schedule, idle } => {
+                let next = schedule.after_tick(now());
+                if *idle > MOST_IDLE {
+                    next.max(BUSY)
+                } else {
+                    next
+                }
             }
-            Asking::No => {
-                target.wait = None; // so that its next sample records where it waits
-                self.not_now(index, cpu_before);
-            }
-            Asking::Failed => missed(&self.shared, target, cpu_before),
-        }
-    }
-
-    fn send(&mut self, index: usize) -> Asking {
-        let is_late = now() >= self.until;
-        let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures)
-        else {
-            return Asking::No;
-        };
-        if is_late {
-            return Asking::Late;
-        }
-        if is_deaf(&self.shared, target)
-            || is_cramped(&mut self.recorder, target)
-            || !may_be_asked(&self.shared, target)
-        {
-            return Asking::No;
-        }
-        match captures.ask(
-            target.tid,
-            target.bounds,
-            self.recorder.labels_of(target.tid),
-        ) {
-            Some(Ok(ticket)) => Asking::Sent(ticket),
-            Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => {
-                target.is_gone = true;
-                Asking::No
-            }
-            Some(Err(_)) => Asking::Failed,
-            None => Asking::NoSlot,
-        }
-    }
-
-    /// Waits for all pending answers and records them.
-    fn collect(&mut self) {
-        let until = self.until;
-        while let Some(asked) = self.asked.pop() {
-            let (Some(target), Some(captures)) =
-                (self.targets.get_mut(asked.target), &mut self.captures)
-            else {
-                continue;
-            };
-            take_in(captures, &mut self.recorder, target, asked, until);
         }
     }
 }
 
-/// Waits for one thread and records its answer. If its stack was not known yet, asks it once more.
-fn take_in(
-    captures: &mut Captures,
+/// Records the samples that the handlers have published; returns their number.
+fn drain(
+    slots: &mut SlotReader,
     recorder: &mut SampleRecorder,
-    target: &mut Target,
-    asked: Asked,
-    until: Instant,
+    targets: &mut Targets,
+    (tick, control): (u64, &mut OverheadControl),
+) -> usize {
+    let drained = slots.drain(|published| {
+        control.count_handler(published.held);
+        let ticks = control.ticks_of(published.cpu_ns);
+        record(recorder, targets, (tick, ticks), &published);
+    });
+    count(&recorder.shared.counts.missed, slots.take_lost());
+    drained
+}
+
+/// Records a sample that stands for `ticks` ticks of the length `tick`. If the sample ends a wait,
+/// the wait is recorded first.
+fn record(
+    recorder: &mut SampleRecorder,
+    targets: &mut Targets,
+    (tick, ticks): (u64, u64),
+    published: &Published<'_>,
 ) {
-    let Some(seen) = captures.wait(asked.ticket, until) else {
-        return missed(&recorder.shared, target, asked.cpu_before);
+    let Published {
+        seen, word, cpu_ns, ..
+    } = published;
+    let Some(armed) = armed::armed_of(*word) else {
+        return;
     };
-    if !seen.stack.words.is_empty() {
-        target.missed = 0;
-        return recorder.record_seen(target, &seen, asked.cpu_ns);
-    }
-    let sp = seen.registers.sp;
-    let thread_pointer = seen.thread_pointer;
-    let has_learned = seen.is_at_home && recorder.learn(target, sp, thread_pointer);
-    if !has_learned || now() >= until || !may_be_asked(&recorder.shared, target) {
-        target.missed = 0;
-        // The thread ran on a stack other than its own.
-        return recorder.record_seen(target, &seen, asked.cpu_ns);
-    }
-    let labels = recorder.labels_of(target.tid);
-    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else {
-        return missed(&recorder.shared, target, asked.cpu_before);
+    armed.thread.end_sample();
+    let tid = armed.tid();
+    let Some(target) = targets.with_number(tid) else {
+        recorder.record_stray(tid, seen, *cpu_ns, ticks);
+        return;
     };
-    match captures.wait(ticket, until) {
-        Some(seen) => {
-            target.missed = 0;
-            recorder.record_seen(target, &seen, asked.cpu_ns);
+    let before = tick.saturating_mul(ticks);
+    let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(before));
+    if let Some(unrecorded) = target.waits.end(Some(ran), tick) {
+        recorder.record_wait(tid, unrecorded, false);
+    }
+    target.waits.has_run(false);
+    if seen.stack.words.is_empty() && seen.is_at_home {
+        recorder.learn(target, seen.registers.sp, seen.thread_pointer);
+        if armed.thread.bounds() != target.bounds {
+            armed.thread.set_bounds(target.bounds);
         }
-        None => missed(&recorder.shared, target, asked.cpu_before),
     }
-}
-
-/// Whether a signal may be sent. Called right before every signal: the tick may have waited for
-/// other threads since.
-fn may_be_asked(shared: &SamplerShared, target: &mut Target) -> bool {
-    // A thread that took over the number has used less time.
-    let is_there = tasks::cpu_ns(target.tid).is_some_and(|now| now >= target.cpu);
-    target.is_gone |= !is_there;
-    // A program that replaced our handler would get signals it did not ask for.
-    let may_ask =
-        is_there && !shared.is_ending() && !session_state::is_forking() && signal::is_ours();
-    may_ask && may_be_signalled(target)
-}
-
-/// Whether a signal would overflow a thread's alternate stack: the system would then end the
-/// process.
-fn is_cramped(recorder: &mut SampleRecorder, target: &mut Target) -> bool {
-    let is_cramped = alternate_stack::is_small(target.tid);
-    if is_cramped {
-        count(&recorder.shared.counts.deaf, 1);
-        leave_alone(target);
-        recorder.notices.record(Notice::SmallStack, || {
-            let least = alternate_stack::least();
-            format!("threads with an alternate signal stack of less than {least} bytes are not asked for stacks")
-        });
-    }
-    is_cramped
-}
-
-/// Whether a thread blocks the signal. A pending signal could be consumed by a `sigwait` or a
-/// `signalfd` for any signal.
-fn is_deaf(shared: &SamplerShared, target: &mut Target) -> bool {
-    target.may_be_deaf = target.may_be_deaf && tasks::blocks_signal(target.tid);
-    if target.may_be_deaf {
-        count(&shared.counts.deaf, 1);
-        leave_alone(target);
-    }
-    target.may_be_deaf
-}
-
-fn missed(shared: &SamplerShared, target: &mut Target, cpu_before: u64) {
-    count(&shared.counts.missed, 1);
-    target.put_back(cpu_before);
-    target.may_be_deaf = true;
-    leave_alone(target);
-}
-
-/// Skips a thread for some ticks, more each time.
-fn leave_alone(target: &mut Target) {
-    target.missed = target.missed.saturating_add(1);
-    target.left_alone = (1 << target.missed.min(9)).min(LONGEST_REST);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::step::tests::beside_a_waiting_thread;
-    use super::*;
-    use crate::ids::{ThreadId, ThreadIndex};
-
-    fn target_of(tid: ThreadId) -> Target {
-        Target::new(tid, ThreadIndex::PROCESS, true, None)
-    }
-
-    #[test]
-    fn a_missed_thread_keeps_its_time_and_its_last_sample_is_not_repeated() {
-        beside_a_waiting_thread(|tid, wait| {
-            let mut target = target_of(tid);
-            (target.cpu, target.wait, target.has_sample) = (500_000, Some(wait), true);
-            assert_eq!(
-                step(&mut target, 100_000, 1, true),
-                Step::Repeat,
-                "it waits where it waited"
-            );
-            let shared = SamplerShared::default();
-            missed(&shared, &mut target, 400_000);
-            assert_eq!((target.cpu, shared.stats().missed), (400_000, 1));
-            assert!(target.left_alone > 0 && target.may_be_deaf);
-            assert_eq!(
-                step(&mut target, 100_000, 1, true),
-                Step::Peek(wait),
-                "not signalled, but read from outside"
-            );
-        });
-    }
-
-    #[test]
-    fn a_thread_that_blocks_the_signal_is_found_before_it_is_asked() {
-        let shared = SamplerShared::default();
-        let mut hears = target_of(sys::current_thread_id());
-        assert!(
-            !is_deaf(&shared, &mut hears) && !hears.may_be_deaf,
-            "once is enough"
-        );
-        assert_eq!((hears.left_alone, shared.stats().deaf), (0, 0));
-        let body = || {
-            signal::tests::block();
-            let mut deaf = target_of(sys::current_thread_id());
-            assert!(
-                is_deaf(&shared, &mut deaf) && is_deaf(&shared, &mut deaf),
-                "each time"
-            );
-            assert_eq!((deaf.left_alone, shared.stats().deaf), (4, 2));
-        };
-        std::thread::scope(|scope| scope.spawn(body).join().unwrap());
-    }
+    (target.missed, target.left_alone) = (0, 0);
+    recorder.record_seen(target, seen, *cpu_ns, ticks);
 }

@@ -4,13 +4,26 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::control::{SamplerConfig, SamplerShared};
 use super::{Captured, PlacedFrame};
+use crate::params::SessionParams;
 
 /// Starts nothing: there is no sampler on these systems.
 pub(super) fn run(_shared: Arc<SamplerShared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
     None
+}
+
+/// Wakes nothing: there is no sampler on these systems.
+pub(super) const fn wake() {}
+
+/// Suspends nothing: there is no sampler on these systems.
+pub(super) const fn suspend() {}
+
+/// The interval of the parameters: no source changes it on these systems.
+pub(crate) const fn effective_interval(params: &SessionParams) -> Duration {
+    Duration::from_nanos(params.interval_ns)
 }
 
 /// Captures nothing: stacks are not walked on these systems.

@@ -77,13 +77,20 @@ impl Snapshot {
             .filter(|module| address < module.end)
     }
 
-    fn frame(&self, address: u64) -> Frame {
-        match self.module(address) {
-            Some(module) if !module.id.is_none() => {
-                Frame::Code(module.id, address.wrapping_sub(module.bias))
-            }
-            _ => Frame::Unknown(address),
+    /// Like [`Self::module`]; faster if `last` contains the address, as for most callers on a stack.
+    fn module_near<'a>(&'a self, last: Option<&'a Placed>, address: u64) -> Option<&'a Placed> {
+        last.filter(|last| (last.start..last.end).contains(&address))
+            .or_else(|| self.module(address))
+    }
+}
+
+/// The frame of an address in this module.
+fn frame_in(module: Option<&Placed>, address: u64) -> Frame {
+    match module {
+        Some(module) if !module.id.is_none() => {
+            Frame::Code(module.id, address.wrapping_sub(module.bias))
         }
+        _ => Frame::Unknown(address),
     }
 }
 
@@ -223,9 +230,12 @@ fn walk_unguarded<S: StackWords>(
 ) {
     let beyond = std::cell::Cell::new(false);
     let read = |address: u64| {
-        beyond.set(stack.words.is_beyond(address));
-        stack.words.word(address).ok_or(())
+        stack
+            .words
+            .word(address)
+            .ok_or_else(|| beyond.set(stack.words.is_beyond(address)))
     };
+    let mut module = None;
     let mut regs = native(stack.registers);
     let mut at = FrameAddress::from_instruction_pointer(stack.registers.pc);
     loop {
@@ -237,9 +247,13 @@ fn walk_unguarded<S: StackWords>(
             walked.cut = true;
             return;
         };
-        *place = (snapshot.frame(at.address()), stack_pointer(&regs));
+        module = snapshot.module_near(module, at.address());
+        *place = (frame_in(module, at.address()), stack_pointer(&regs));
         walked.len += 1;
-        if snapshot.module(at.address_for_lookup()).is_none() {
+        if snapshot
+            .module_near(module, at.address_for_lookup())
+            .is_none()
+        {
             walked.unknown = walked.unknown.or(Some(at.address()));
         }
         beyond.set(false);

@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
+use crate::entry::periodic::{
+    COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter,
+};
 use crate::entry::sample::{SampleHead, write_sample};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
@@ -21,6 +23,33 @@ use crate::time::Timestamp;
 pub struct SampleWriter {
     place: Place,
     threads: HashMap<ThreadId, LastStack>,
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SampleSpan {
+    /// The number of ticks, at least 1; the sample's own is the last one.
+    pub(crate) ticks: u64,
+    /// Whether the thread waits there until its next sample.
+    pub(crate) waits: bool,
+}
+
+impl SampleSpan {
+    /// A sample of one tick.
+    pub(crate) const TICK: Self = Self {
+        ticks: 1,
+        waits: false,
+    };
+    /// The begin of a wait.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
+    pub(crate) const WAIT: Self = Self {
+        ticks: 1,
+        waits: true,
+    };
+
+    fn more_ticks(self) -> u32 {
+        u32::try_from(self.ticks.saturating_sub(1)).unwrap_or(u32::MAX)
+    }
 }
 
 /// The destination of the next entry.
@@ -53,6 +82,16 @@ impl SampleWriter {
 
     /// Records a sample; false if it was dropped, which is counted.
     pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
+        self.sample_for(thread, sample, SampleSpan::TICK)
+    }
+
+    /// Like [`Self::sample`], for a sample that stands for `span`.
+    pub(crate) fn sample_for(
+        &mut self,
+        thread: ThreadId,
+        sample: &Sample<'_>,
+        span: SampleSpan,
+    ) -> bool {
         let frames = sample
             .frames
             .get(sample.frames.len().saturating_sub(MAX_FRAMES)..)
@@ -62,7 +101,8 @@ impl SampleWriter {
             cpu_ns: sample.cpu_ns,
             cut,
             failed: sample.failed,
-            more_ticks: 0,
+            waits: span.waits,
+            more_ticks: span.more_ticks(),
         };
         let last = self.threads.entry(thread).or_default();
         let written = self
@@ -89,26 +129,26 @@ impl SampleWriter {
     /// Records that a thread still has the stack of its last sample, with the processor time used
     /// since.
     pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
-        self.repeat_for(thread, at, cpu_ns, 1)
+        self.repeat_for(thread, at, cpu_ns, SampleSpan::TICK)
     }
 
-    /// Like [`Self::repeat`], for several ticks; `at` is the last one.
+    /// Like [`Self::repeat`], for a sample that stands for `span`.
     pub(crate) fn repeat_for(
         &mut self,
         thread: ThreadId,
         at: Timestamp,
         cpu_ns: Option<u64>,
-        ticks: u64,
+        span: SampleSpan,
     ) -> bool {
         let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else {
             return false;
         };
-        let more_ticks = u32::try_from(ticks.saturating_sub(1)).unwrap_or(u32::MAX);
         let head = SampleHead {
             cpu_ns,
             cut: last.cut,
             failed: last.failed,
-            more_ticks,
+            waits: span.waits,
+            more_ticks: span.more_ticks(),
         };
         let written = self
             .place

@@ -9,7 +9,7 @@ mod control;
 mod exit;
 mod pauses;
 
-pub use crate::params::{Features, SessionParams};
+pub use crate::params::{Features, OverheadBudget, SampleSource, SessionParams};
 #[doc(inline)]
 pub use crate::record::is_active;
 #[doc(hidden)]
@@ -35,8 +35,8 @@ use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::record::session_state;
-use crate::sampler::SamplingStats;
 use crate::sampler::control::{Sampler, SamplerConfig};
+use crate::sampler::{SamplingStats, effective_interval};
 use crate::sync::Ordering;
 use crate::sys;
 use crate::thread_filter::ThreadFilter;
@@ -134,8 +134,20 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
     with_runtime(|runtime| {
         runtime.check_open()?;
         runtime.stop();
-        runtime.start(params.normalized(), options)
+        runtime.start(effective_params(params), options)
     })
+}
+
+/// The parameters that a session with these has: [`SessionParams::normalized`], and an interval that
+/// the source of its samples allows.
+#[doc(hidden)]
+pub fn effective_params(params: SessionParams) -> SessionParams {
+    let params = params.normalized();
+    let interval = effective_interval(&params).as_nanos();
+    SessionParams {
+        interval_ns: u64::try_from(interval).unwrap_or(u64::MAX),
+        ..params
+    }
 }
 
 /// Starts a session, unless one with equal parameters already runs, whose data is then kept.
@@ -148,7 +160,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
         return Err(StartError::Forked);
     }
     session_state::set_up();
-    let params = params.normalized();
+    let params = effective_params(params);
     with_runtime(|runtime| {
         runtime.check_open()?;
         if runtime
@@ -304,6 +316,8 @@ impl Runtime {
             manager: Arc::clone(&manager),
             features: params.features,
             interval: Duration::from_nanos(params.interval_ns),
+            source: params.source,
+            budget: params.overhead_budget,
             filter,
             flush_counters: crate::alloc::flush_counters,
         });

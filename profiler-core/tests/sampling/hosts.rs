@@ -4,11 +4,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use profiler_core::session;
+use profiler_core::ids::ThreadId;
+use profiler_core::session::{self, SampleSource};
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
-use super::read::{Session, overhead_ns, samples_of, until};
+use super::read::{SOURCES, Seen, Session, overhead_ns, samples, samples_of, until};
 
 /// The signal with which samples are taken.
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -19,31 +20,36 @@ extern "C" fn on_own(_signal: libc::c_int) {
     RAISED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Blocks the signal with which samples are taken.
-fn block() {
+/// The signals with which samples are taken by any source.
+const ALL: [libc::c_int; 2] = [SIGNAL, libc::SIGTRAP];
+
+/// Blocks the signals with which samples are taken.
+pub(super) fn block() {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: `set` is a live variable, which the call initializes.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: the set is initialized.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
+    for signal in ALL {
+        // SAFETY: the set is initialized.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
     // SAFETY: the set is initialized and lives through the call.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Whether the signal is pending in the calling thread.
+/// Whether any of the signals is pending in the calling thread.
 fn is_pending() -> bool {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: `set` is a live variable, which the call writes.
     unsafe { libc::sigpending(set.as_mut_ptr()) };
     // SAFETY: the set is initialized: zeros are a valid set, and the call above wrote it.
-    unsafe { libc::sigismember(set.as_ptr(), SIGNAL) == 1 }
+    ALL.iter()
+        .any(|signal| unsafe { libc::sigismember(set.as_ptr(), *signal) == 1 })
 }
 
 #[test]
-fn a_thread_that_blocks_the_signal_is_not_asked_and_the_others_are() {
+fn a_thread_that_blocks_the_signal_is_not_armed_and_the_others_are() {
     own_process!();
-    let _session = Session::start(&[]);
-    // The thread that computes inherits the blocked signal, so it never accepts it.
+    // The thread that computes inherits the blocked signals, so it never accepts them.
     let deaf = |stop: &AtomicBool| {
         block();
         let compute = || {
@@ -56,52 +62,161 @@ fn a_thread_that_blocks_the_signal_is_not_asked_and_the_others_are() {
         std::thread::scope(|scope| scope.spawn(compute).join().unwrap());
         0
     };
-    beside("deaf", deaf, |_| {
-        beside("hears", innermost, |hears| {
-            samples_of(hears, 300);
-            until(|| (session::sampling_stats()?.deaf > 0).then_some(()));
-            let before = samples_of(hears, 1).len();
-            samples_of(hears, before + 300);
+    for source in SOURCES {
+        let _session = Session::by(source);
+        beside("deaf", deaf, |_| {
+            beside("hears", innermost, |hears| {
+                samples_of(hears, 100);
+                until(|| (session::sampling_stats()?.deaf > 0).then_some(()));
+                let before = samples_of(hears, 1).len();
+                samples_of(hears, before + 100);
+            });
         });
-    });
+    }
 }
 
 #[test]
-fn a_tick_waits_once_for_all_threads_that_do_not_answer() {
+fn threads_that_block_the_signal_later_are_found_and_have_samples_without_stacks() {
     own_process!();
-    const DEAF: usize = 32;
-    let _session = Session::start(&[]);
-    let stop = AtomicBool::new(false);
-    let blocks = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _stop_in_the_end = Stop(&stop);
-        for _ in 0..DEAF {
-            scope.spawn(|| {
-                innermost(&blocks);
-                block(); // after the sampler has received answers from it
-                innermost(&stop)
+    const DEAF: usize = 8;
+    for source in SOURCES {
+        let _session = Session::by(source);
+        let stop = AtomicBool::new(false);
+        let blocks = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stop_in_the_end = Stop(&stop);
+            for _ in 0..DEAF {
+                scope.spawn(|| {
+                    innermost(&blocks);
+                    block(); // after the sampler has read samples of it
+                    innermost(&stop)
+                });
+            }
+            let _block_in_the_end = Stop(&blocks);
+            until(|| (session::sampling_stats()?.taken >= 4 * DEAF as u64).then_some(()));
+            blocks.store(true, Ordering::Relaxed);
+            until(|| (session::sampling_stats()?.deaf >= DEAF as u64).then_some(()));
+            let without_stack = |seen: &Seen| seen.addresses.is_empty() && seen.cpu_ns > Some(0);
+            until(|| {
+                let (all, _) = samples();
+                let deaf = all.values().filter(|all| all.iter().any(without_stack));
+                (deaf.count() >= DEAF).then_some(())
             });
-        }
-        let _block_in_the_end = Stop(&blocks);
-        until(|| (session::sampling_stats()?.taken >= 4 * DEAF as u64).then_some(()));
-        // In this order, the difference of ticks may be too large, but not too small.
-        let ticks_before = session::sampling_stats().unwrap().ticks;
-        let before = session::sampling_stats().unwrap();
-        blocks.store(true, Ordering::Relaxed);
-        until(|| {
-            let now = session::sampling_stats()?;
-            let missed = now.missed - before.missed;
-            let deaf = now.deaf - before.deaf;
-            let ticks = session::sampling_stats()?.ticks - ticks_before;
-            // Four threads are asked at the same time, and all waits of a tick share one time
-            // limit.
-            assert!(
-                missed <= 4 * (ticks + 1),
-                "{missed} missed in {ticks} ticks"
-            );
-            // A thread that did not answer is inspected before it is asked again.
-            (deaf >= DEAF as u64).then_some(())
         });
+    }
+}
+
+/// A thread that registers gets its timer at once, before it blocks the signal.
+#[test]
+fn a_thread_that_registers_and_blocks_the_signal_at_once_has_samples_without_stacks() {
+    own_process!();
+    for source in SOURCES {
+        let _session = Session::by(source);
+        let work = |stop: &AtomicBool| {
+            profiler_core::thread::register("blocks at once");
+            block();
+            innermost(stop)
+        };
+        beside("blocks at once", work, |thread| {
+            let is_bare = |seen: &Seen| seen.addresses.is_empty() && seen.cpu_ns > Some(0);
+            until(|| {
+                let samples = samples().0.remove(&thread.get())?;
+                (samples.iter().filter(|seen| is_bare(seen)).count() >= 3).then_some(())
+            });
+        });
+    }
+}
+
+/// The processor time of a thread is in its samples exactly once, also if its trigger is taken away.
+#[test]
+fn a_thread_that_loses_its_trigger_is_not_weighed_twice() {
+    own_process!();
+    for source in SOURCES {
+        let _session = Session::by(source);
+        let blocks = AtomicBool::new(false);
+        let work = |stop: &AtomicBool| {
+            innermost(&blocks);
+            block();
+            innermost(stop)
+        };
+        beside("blocks", work, |thread| {
+            let _block_in_the_end = Stop(&blocks);
+            let weight = || -> u64 {
+                until(|| session::wait_one_periodic_sampling().then_some(()));
+                let samples = samples().0.remove(&thread.get()).unwrap_or_default();
+                samples.iter().filter_map(|seen| seen.cpu_ns).sum()
+            };
+            until(|| (weight() > 300_000_000).then_some(()));
+            blocks.store(true, Ordering::Relaxed);
+            until(|| (session::sampling_stats()?.deaf > 0).then_some(()));
+            let before = weight();
+            until(|| (weight() > before + 50_000_000).then_some(()));
+            let weight = weight();
+            let used = cpu_ns_of(thread);
+            assert!(weight <= used + 20_000_000, "{weight} of {used} ns");
+        });
+    }
+}
+
+/// The processor time that a thread of this process has used.
+fn cpu_ns_of(thread: ThreadId) -> u64 {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    let times = std::fs::read_to_string(path).unwrap();
+    times.split(' ').next().unwrap().parse().unwrap()
+}
+
+extern "C" fn on_trap(_signal: libc::c_int) {
+    RAISED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_program_that_handles_sigtrap_is_sampled_by_timers() {
+    own_process!();
+    // SAFETY: the handler is a static function that only counts.
+    unsafe { libc::signal(libc::SIGTRAP, on_trap as *const () as usize) };
+    let _session = Session::by(SampleSource::Sigtrap);
+    beside("cruncher", innermost, |thread| {
+        samples_of(thread, 20);
+        let source = samples().1.header.sample_source;
+        assert_eq!(source, Some(SampleSource::Timer));
+    });
+    assert_eq!(RAISED.load(Ordering::Relaxed), 0);
+    // SAFETY: the handler above receives it.
+    unsafe { libc::raise(libc::SIGTRAP) };
+    assert_eq!(RAISED.load(Ordering::Relaxed), 1);
+}
+
+/// Meets a breakpoint in a forked child; returns the signal that ended it.
+fn end_of_a_child_that_meets_a_breakpoint() -> libc::c_int {
+    // SAFETY: the child only meets a breakpoint and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a breakpoint, without a debugger.
+        unsafe {
+            std::arch::asm!("int3")
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        // SAFETY: sends a signal to itself.
+        unsafe {
+            libc::raise(libc::SIGTRAP)
+        };
+        // SAFETY: as above.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    libc::WTERMSIG(status)
+}
+
+#[test]
+fn a_breakpoint_without_a_debugger_ends_the_process_as_without_us() {
+    own_process!();
+    let _session = Session::by(SampleSource::Sigtrap);
+    beside("cruncher", innermost, |thread| {
+        samples_of(thread, 20);
+        assert_eq!(end_of_a_child_that_meets_a_breakpoint(), libc::SIGTRAP);
     });
 }
 
@@ -119,30 +234,20 @@ fn sampler_cpu_ns() -> u64 {
 }
 
 #[test]
-fn the_overhead_is_the_processor_time_of_the_sampler() {
+fn the_overhead_is_at_most_the_processor_time_of_the_sampler() {
     own_process!();
-    let _session = Session::start(&[]);
-    let blocks = AtomicBool::new(false);
-    let work = |stop: &AtomicBool| {
-        innermost(&blocks);
-        block(); // after the sampler has received an answer from it
-        innermost(stop)
-    };
-    beside("blocks", work, |_| {
-        let _block_in_the_end = Stop(&blocks);
-        until(|| (session::sampling_stats()?.taken > 0).then_some(()));
-        blocks.store(true, Ordering::Relaxed);
-        // A tick waits for an answer to the time limit.
-        until(|| (session::sampling_stats()?.missed > 0).then_some(()));
-        let ticks = session::sampling_stats().unwrap().ticks;
-        until(|| (session::sampling_stats()?.ticks > ticks).then_some(()));
-        let overhead = overhead_ns();
-        let used = sampler_cpu_ns();
-        assert!(
-            0 < overhead && overhead <= used,
-            "{overhead} of {used} ns of processor time"
-        );
-    });
+    for source in SOURCES {
+        let _session = Session::by(source);
+        beside("cruncher", innermost, |thread| {
+            samples_of(thread, 20);
+            let overhead = overhead_ns();
+            let used = sampler_cpu_ns();
+            assert!(
+                0 < overhead && overhead <= used,
+                "{overhead} of {used} ns of processor time"
+            );
+        });
+    }
 }
 
 #[test]
@@ -187,9 +292,13 @@ fn a_program_that_takes_over_the_signal_gets_no_further_signals_of_the_sampler()
         for _ in 0..100 {
             assert!(session::wait_one_periodic_sampling());
         }
-        // Signals may still be pending: at most as many as threads are asked at the same time.
+        // Timers run until the sampler has noticed it.
         let raised = RAISED.load(Ordering::Relaxed);
-        assert!(raised <= 4, "{raised} signals");
+        for _ in 0..100 {
+            assert!(session::wait_one_periodic_sampling());
+        }
+        let further = RAISED.load(Ordering::Relaxed) - raised;
+        assert_eq!(further, 0, "signals after the first {raised}");
         // SAFETY: restores the action that the system returned; it lives through the call.
         unsafe { libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) };
     });

@@ -10,10 +10,14 @@
 ))]
 
 mod busy;
+mod crowds;
+mod filters;
 mod hosts;
 mod labels;
 mod read;
 mod rests;
 mod sleepers;
 mod threads;
+mod timers;
+mod users;
 mod waiting_stacks;

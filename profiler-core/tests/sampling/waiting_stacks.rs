@@ -12,7 +12,8 @@ use std::time::Duration;
 use profiler_core::ids::ThreadId;
 use test_support::own_process;
 
-use super::read::{Seen, Session, samples, until};
+use super::read::{SOURCES, Seen, Session, samples, until};
+use profiler_core::session::{self, SampleSource};
 
 /// Waits until the end of the process.
 type Wait = Box<dyn Fn() + Send>;
@@ -133,6 +134,7 @@ fn waiting_thread(name: &str, wait: Wait) -> ThreadId {
 /// A later sample of the same wait may be taken by a signal, with all registers.
 fn settled(thread: ThreadId) -> Seen {
     until(|| {
+        session::wait_one_periodic_sampling();
         let samples = samples().0.remove(&thread.get())?;
         let is_idle = |sample: &Seen| sample.cpu_ns == Some(0);
         let has_come_to_wait = |sample: &&Seen| {
@@ -141,8 +143,8 @@ fn settled(thread: ThreadId) -> Seen {
         };
         let idle = (0..samples.len()).filter(|index| samples.get(*index).is_some_and(is_idle));
         let mut found = idle.filter_map(|index| {
-            let before = samples.get(..index)?;
-            before.iter().rfind(|sample| !sample.is_repeat)
+            let up_to_it = samples.get(..=index)?;
+            up_to_it.iter().rfind(|sample| !sample.is_repeat)
         });
         found.find(has_come_to_wait).cloned()
     })
@@ -151,7 +153,13 @@ fn settled(thread: ThreadId) -> Seen {
 #[test]
 fn the_stack_of_a_waiting_thread_is_complete() {
     own_process!();
-    let _session = Session::start(&[]);
+    for source in SOURCES {
+        waiting_stacks_are_complete(source);
+    }
+}
+
+fn waiting_stacks_are_complete(source: SampleSource) {
+    let _session = Session::by(source);
     let threads: Vec<_> = waits()
         .into_iter()
         .map(|(name, wait)| (name, waiting_thread(name, wait)))
@@ -174,7 +182,7 @@ fn the_stack_of_a_waiting_thread_is_complete() {
     }
     assert!(
         incomplete.is_empty(),
-        "{} stacks are not complete: {incomplete:#x?}",
+        "{source:?}: {} stacks are not complete: {incomplete:#x?}",
         incomplete.len()
     );
 }

@@ -26,6 +26,7 @@ use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::profile::CategoryRow;
 use profiler_core::internal::profile::model::{Place, ThreadOwners};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::time::Timestamp;
 
 use super::frames::{AddressKind, Frames, Known, Translation};
 use super::libs::Libs;
@@ -90,13 +91,15 @@ pub(super) struct SortedThread {
     pub(super) marker_chunks: Vec<usize>,
     /// Markers that other threads recorded for this thread.
     pub(super) reassigned_markers: ReassignedMarkers,
-    pub(super) markers: u64,
+    pub(super) markers: u32,
     /// Nanoseconds of processor time in all samples but the first.
     pub(super) cpu_ns: u64,
     /// Whether some samples stand for more than one tick.
     pub(super) has_rests: bool,
+    /// The wait that the last sample shows, if the thread has waited since.
+    open_wait: OpenWait,
     /// Number of samples with a stack, without those in which no processor time was used.
-    pub(super) busy_samples: u64,
+    pub(super) busy_samples: u32,
     /// Number of entries that the thread recorded and that are in the profile, without its own
     /// markers.
     pub(super) delivered: u64,
@@ -109,6 +112,29 @@ impl SortedThread {
             && self.samples.is_empty()
             && self.allocations.is_empty()
             && self.markers == 0
+    }
+}
+
+/// A wait without an end: the thread has no later sample.
+#[derive(Clone, Copy, Debug, Default)]
+struct OpenWait {
+    since: Timestamp,
+    /// Node plus one, as in the rows of samples.
+    node: u32,
+    is_open: bool,
+    /// Whether processor time is measured.
+    has_cpu: bool,
+}
+
+impl OpenWait {
+    /// The wait that a sample begins, if it does.
+    fn of(sample: &SampleEntry<'_>, node: Option<NodeId>) -> Self {
+        Self {
+            since: sample.at,
+            node: u32::try_from(plus_one(node)).unwrap_or(0),
+            is_open: sample.waits,
+            has_cpu: sample.cpu_ns.is_some(),
+        }
     }
 }
 
@@ -125,7 +151,8 @@ pub(super) struct SortedProcess {
     /// entries in the pool may name other cells.
     pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
     /// Rows of time, and the durations of locking, counters, threads, and the whole tick.
-    pub(super) overhead: Rows<5>,
+    /// Time, waiting for locks, counters, threads, all, handlers, interval.
+    pub(super) overhead: Rows<7>,
 }
 
 /// The parameters of the first pass. Only the tick differs between processes.
@@ -135,6 +162,8 @@ pub(super) struct FirstPassTerms<'a> {
     pub(super) categories: &'a [CategoryRow],
     /// Time between two ticks of the sampler, in timestamps; 0 if it is not known.
     pub(super) tick: u64,
+    /// The end of the process, or of the recording.
+    pub(super) end: Timestamp,
 }
 
 /// Runs the first pass over a pool and its `snapshot`.
@@ -201,7 +230,37 @@ pub(super) fn sort_process<S: ByteSource>(
         }
     }
     sorted.snapshot.threads = threads;
+    end_open_waits(&mut sorted, terms, shared)?;
     Ok(sorted)
+}
+
+/// Adds a sample for each thread that waits since its last one: it stands for all ticks up to the
+/// end. The sampler records nothing while a thread waits.
+fn end_open_waits(
+    sorted: &mut SortedProcess,
+    terms: FirstPassTerms<'_>,
+    shared: &mut ProfileTables,
+) -> io::Result<()> {
+    let end = terms
+        .window
+        .until
+        .map_or(terms.end, |until| until.min(terms.end));
+    for thread in &mut sorted.threads {
+        let wait = std::mem::take(&mut thread.open_wait);
+        if !wait.is_open {
+            continue;
+        }
+        let waited = end.raw().saturating_sub(wait.since.raw());
+        let ticks = waited.checked_div(terms.tick).unwrap_or(0);
+        if ticks > 0 {
+            let (at, ticks) = terms.window.clip(end, ticks, terms.tick);
+            thread.has_rests |= ticks > 1;
+            let cpu = u64::from(wait.has_cpu);
+            let row = [at.raw(), cpu, u64::from(wait.node), ticks];
+            thread.samples.push(&mut shared.rows, row)?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps at most one main thread. A pool may mark any number of threads as main, and each of them
@@ -236,6 +295,15 @@ impl Pass<'_, '_> {
             &[]
         };
         if !self.terms.window.has_entry(entry, self.terms.tick) {
+            if let Entry::Sample(sample) = entry
+                && self
+                    .terms
+                    .window
+                    .since
+                    .is_some_and(|since| sample.at < since)
+            {
+                self.wait_before_window(sample, stack);
+            }
             return Ok(());
         }
         let is_there = match entry {
@@ -258,8 +326,18 @@ impl Pass<'_, '_> {
                     counters_ns,
                     threads_ns,
                     total_ns,
+                    handlers_ns,
+                    interval_ns,
                 } = *overhead;
-                let row = [at.raw(), locking_ns, counters_ns, threads_ns, total_ns];
+                let row = [
+                    at.raw(),
+                    locking_ns,
+                    counters_ns,
+                    threads_ns,
+                    total_ns.saturating_add(handlers_ns),
+                    handlers_ns,
+                    interval_ns,
+                ];
                 self.sorted.overhead.push(&mut self.shared.rows, row)?;
                 true
             }
@@ -291,7 +369,7 @@ impl Pass<'_, '_> {
         let Some(thread) = self.sorted.threads.get_mut(owner) else {
             return Ok(false);
         };
-        thread.markers += 1;
+        thread.markers = thread.markers.saturating_add(1);
         if owner != recorder {
             thread
                 .reassigned_markers
@@ -332,12 +410,41 @@ impl Pass<'_, '_> {
             .window
             .clip(sample.at, sample.ticks, self.terms.tick);
         thread.has_rests |= ticks > 1;
-        thread.busy_samples += u64::from(node.is_some() && sample.cpu_ns != Some(0));
+        thread.busy_samples += u32::from(node.is_some() && sample.cpu_ns != Some(0));
         thread.samples.push(
             &mut self.shared.rows,
             [at.raw(), cpu, plus_one(node), ticks],
         )?;
+        thread.open_wait = OpenWait::of(sample, node);
         Ok(true)
+    }
+
+    /// Notes a wait that may reach into the range.
+    fn wait_before_window(&mut self, sample: &SampleEntry<'_>, stack: &[Frame]) {
+        let cap = &mut self.shared.thread_cap;
+        let owner = if sample.waits {
+            self.sorted
+                .owners
+                .note_sample(self.at.0, sample, || cap.one_more())
+        } else {
+            self.sorted.owners.of_sample(self.at.0, sample)
+        };
+        let Some(owner) = owner else { return };
+        if owner == self.sorted.threads.len() {
+            self.sorted.threads.push(SortedThread::default());
+        }
+        let kind = StackKind {
+            innermost: AddressKind::Instruction,
+            is_cut: sample.cut || sample.failed,
+        };
+        let node = if sample.waits {
+            self.node(owner, stack.iter().copied(), kind)
+        } else {
+            None
+        };
+        if let Some(thread) = self.sorted.threads.get_mut(owner) {
+            thread.open_wait = OpenWait::of(sample, node);
+        }
     }
 
     fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {

@@ -8,7 +8,7 @@ use profiler_core::internal::profile::model::{
 };
 use profiler_core::internal::profile::{JsonWriter, ProfileSpec, ShownRange};
 use profiler_core::internal::reader::Definitions;
-use profiler_core::session::{Features, SessionParams};
+use profiler_core::session::{Features, SampleSource, SessionParams};
 use profiler_core::time::SessionClock;
 
 use super::PROCESSED_VERSION;
@@ -25,6 +25,8 @@ pub(super) struct Meta<'a> {
     pub(super) definitions: Vec<&'a Definitions>,
     pub(super) visible: &'a Visible,
     pub(super) is_symbolicated: bool,
+    /// The source of the samples, of the first process that has any.
+    pub(super) sample_source: Option<SampleSource>,
 }
 
 impl Meta<'_> {
@@ -56,6 +58,9 @@ impl Meta<'_> {
             "stackwalk",
             u64::from(params.features.contains(Features::STACK_WALK)),
         );
+        if let Some(source) = self.sample_source {
+            out.entry_str("sampleSource", source.name());
+        }
         out.entry_bool("debug", false);
         out.entry_bool("symbolicated", self.is_symbolicated);
         // Otherwise viewers search Firefox's sources for the names.

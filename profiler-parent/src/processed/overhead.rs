@@ -1,5 +1,7 @@
 //! Writes the cost of the sampler, for each tick and as statistics. Times are in microseconds, as
-//! viewers expect.
+//! viewers expect. The columns `handlers` and `interval` are the time of the signal handlers since
+//! the previous tick, and the interval in force. Viewers show the handlers as
+//! a part of the overhead, and ignore the interval.
 
 use std::io::{self, Write};
 
@@ -68,10 +70,16 @@ pub(super) fn write<W: Write>(
         out.f64(micros(counters))
     })?;
     ticks.write_column(rows, "expiredMarkerCleaning", out, |_, out| out.u64(0))?;
+    ticks.write_column(rows, "handlers", out, |[.., handlers, _], out| {
+        out.f64(micros(handlers))
+    })?;
+    ticks.write_column(rows, "interval", out, |[.., interval], out| {
+        out.f64(micros(interval))
+    })?;
     ticks.write_column(rows, "locking", out, |[_, locking, ..], out| {
         out.f64(micros(locking))
     })?;
-    ticks.write_column(rows, "threads", out, |[_, _, _, threads, _], out| {
+    ticks.write_column(rows, "threads", out, |[_, _, _, threads, ..], out| {
         out.f64(micros(threads))
     })?;
     ticks.write_column(rows, "time", out, |[at, ..], out| {
@@ -88,7 +96,7 @@ pub(super) fn write<W: Write>(
 
 fn write_statistics<W: Write>(
     process: &Process<'_>,
-    ticks: &Rows<5>,
+    ticks: &Rows<7>,
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
@@ -97,7 +105,7 @@ fn write_statistics<W: Write>(
     ];
     let mut statistics = [Statistic::default(); NAMES.len()];
     let mut times: Option<(i64, i64)> = None;
-    ticks.for_each(rows, |[at, costs @ ..]| {
+    ticks.for_each(rows, |[at, costs @ .., _, _]| {
         let at = process.ns_of_raw(at);
         let interval = times.and_then(|(_, last)| u64::try_from(at.saturating_sub(last)).ok());
         times = Some((times.map_or(at, |(first, _)| first), at));

@@ -100,6 +100,7 @@ impl<'a> ProcessedProfile<'a> {
             window: self.window,
             categories: &self.spec.categories,
             tick,
+            end: ended.unwrap_or(self.spec.later.ticks),
         };
         let sorted = sort_process(&reader, snapshot, terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
@@ -307,6 +308,10 @@ impl<'a> ProcessedProfile<'a> {
                 .map(|member| &member.sorted.snapshot.definitions)
                 .collect(),
             visible: &self.visible(),
+            sample_source: self
+                .members
+                .iter()
+                .find_map(|member| member.sorted.snapshot.header.sample_source),
             // A profile without code addresses counts as symbolicated.
             is_symbolicated: named.addresses == 0 || named.named_addresses > 0,
         };
@@ -327,8 +332,8 @@ impl<'a> ProcessedProfile<'a> {
                 process: number,
                 is_main,
                 cpu_ns: sorted.cpu_ns,
-                busy_samples: sorted.busy_samples,
-                markers: sorted.markers,
+                busy_samples: sorted.busy_samples.into(),
+                markers: sorted.markers.into(),
             };
             threads.extend(
                 process

@@ -125,6 +125,7 @@ impl Forged {
                 window: Window::default(),
                 categories: &[],
                 tick: 0,
+                end: profiler_core::time::Timestamp::ZERO,
             },
             shared,
         )
@@ -210,6 +211,7 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         window: Window::default(),
         categories: &[],
         tick: 0,
+        end: profiler_core::time::Timestamp::ZERO,
     };
     let sorted = sort_process(&reader, snapshot, terms, &mut shared).unwrap();
     let spec = forged.spec();

@@ -16,6 +16,8 @@ pub struct Meta {
     pub product: Option<String>,
     /// Milliseconds between two samples.
     pub interval: Option<f64>,
+    /// Where the samples come from, see [`SampleSource`](profiler_core::session::SampleSource).
+    pub sample_source: Option<String>,
     /// Milliseconds since 1970.
     pub(crate) start_time: Option<f64>,
     #[serde(rename = "startTimeAsClockMonotonicNanosecondsSinceBoot")]

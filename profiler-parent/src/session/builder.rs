@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ipc_protocol::transport::ipc_channel::stale_sockets;
 use profiler_core::ids::ByteLimit;
-use profiler_core::session::{Features, SessionParams, StartError};
+use profiler_core::session::{
+    Features, OverheadBudget, SampleSource, SessionParams, StartError, effective_params,
+};
 use profiler_core::time::{ClockKind, best_clock, use_clock};
 
 use super::{Session, SessionConfig};
@@ -112,9 +114,40 @@ impl SessionBuilder {
         self
     }
 
-    /// Time between two samples of a thread. Default: 1 ms.
+    /// Time between two samples of a thread. Default: 1 ms, or the system's tick if that is longer
+    /// (1 to 10 ms; usually 4): see [`SessionBuilder::sample_source`].
     pub fn interval(mut self, interval: Duration) -> Self {
         self.params.interval_ns = nanos(interval);
+        self
+    }
+
+    /// Where the samples of running threads come from. Default: [`SampleSource::Automatic`], timers
+    /// on the processor time of each thread, which are only as fine as the system's tick. For a
+    /// shorter interval, choose [`SampleSource::Sigtrap`], which costs more.
+    pub fn sample_source(mut self, source: SampleSource) -> Self {
+        self.params.source = source;
+        self
+    }
+
+    /// The part of each process's processor time that the profiler may use in it for sampling, in
+    /// percent of the time that the process itself uses: 0.01 to 100. A value outside is replaced
+    /// by the nearest one. Default: no limit.
+    ///
+    /// The cost is the time of the sampler's thread and of the signal handlers, without the
+    /// system's part of a signal (some microseconds per sample). About once a second, each process
+    /// compares the cost with the budget. If the cost is above the budget, the interval becomes a
+    /// multiple of [`SessionBuilder::interval`], up to one second of processor time. It becomes
+    /// shorter again when the cost has fallen below 70 % of the budget. The comparison itself costs
+    /// nothing. A sample still has the processor time since the thread's previous sample, so a
+    /// profile shows all of the time used, with fewer stacks. The profile also shows the interval
+    /// in force over time (`profilerOverhead`).
+    ///
+    /// The budget is a goal, not a limit: it is exceeded for some seconds after the load changes,
+    /// and if samples that are one second apart still cost more. A process that is almost idle
+    /// keeps its interval. With [`SampleSource::Signal`], samples become rarer, but the sampler's
+    /// thread looks at the threads as often as before.
+    pub fn overhead_budget(mut self, percent: f64) -> Self {
+        self.params.overhead_budget = Some(OverheadBudget::from_percent(percent));
         self
     }
 
@@ -220,7 +253,7 @@ impl SessionBuilder {
         stale_sockets::sweep();
         // Also without a requested clock: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
-        let params = self.params.normalized();
+        let params = effective_params(self.params);
         let most = self.most.min(SessionParams::MAX_LIMIT);
         let config = SessionConfig {
             name: self.name.unwrap_or_else(program_name),

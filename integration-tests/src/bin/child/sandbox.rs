@@ -2,9 +2,12 @@
 //! system call that is not allowed kills it.
 //!
 //! `sandbox` is sent after the profiler has begun. [`RECORDER`] lists what the recorder needs on
-//! all its threads. `docs/security.md` contains the same list.
+//! all its threads. `sandbox sampled` also allows what samples need, [`SAMPLER`]; it then opens files
+//! as well. `docs/security.md` contains the same lists.
+//!
+//! `compute NAME` starts a thread with this name that computes until the process ends.
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 
 use crate::Words;
 
@@ -24,6 +27,7 @@ const RECORDER: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_recvmsg,
     libc::SYS_getpid,
+    libc::SYS_shutdown, // at the end of the session
     // A part of a profile: reading the pool and writing the part file, which are open.
     libc::SYS_fcntl,
     libc::SYS_statx,
@@ -44,6 +48,23 @@ const RECORDER: &[i64] = &[
     libc::SYS_exit,
 ];
 
+/// Further system calls for samples: files about threads and modules, clocks, the memory of threads
+/// that wait, and signal handlers. No call for a timer: timers that exist are kept.
+const SAMPLER: &[i64] = &[
+    #[cfg(target_arch = "x86_64")] // other architectures do not have it
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_read,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_getdents64,
+    libc::SYS_prlimit64,
+    libc::SYS_process_vm_readv,
+    libc::SYS_clock_gettime,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigreturn,
+];
+
 /// System calls that fail but do not kill the process. A part also describes the machine, and
 /// leaves out what the process cannot find out.
 const REFUSED: &[i64] = &[
@@ -62,12 +83,32 @@ const HOST: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-pub(crate) fn obey(name: &str, _: Words<'_>) -> Option<anyhow::Result<String>> {
-    (name == "sandbox").then(close)
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    match (name, words) {
+        ("sandbox", []) => Some(close(&[])),
+        ("sandbox", ["sampled"]) => Some(close(SAMPLER)),
+        ("compute", _) => Some(compute(words)),
+        _ => None,
+    }
 }
 
-fn close() -> anyhow::Result<String> {
-    let mut program = filter(&[RECORDER, HOST].concat(), REFUSED)?;
+fn compute(words: Words<'_>) -> anyhow::Result<String> {
+    let name = words.first().context("which name?")?;
+    let endlessly = || {
+        loop {
+            std::hint::black_box(0_u64);
+        }
+    };
+    std::thread::Builder::new()
+        .name((*name).to_owned())
+        .spawn(endlessly)?;
+    Ok("ok".to_owned())
+}
+
+/// Closes the sandbox, which also allows `more`.
+fn close(more: &[i64]) -> anyhow::Result<String> {
+    // The first matching step of a filter decides.
+    let mut program = filter(&[RECORDER, HOST, more].concat(), REFUSED)?;
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len())?,
         filter: program.as_mut_ptr(),

@@ -9,6 +9,7 @@
 //! stderr names it. 2: invalid arguments. A group is one module with a function that takes the
 //! [`Report`], and one row in [`GROUPS`].
 
+mod always_on;
 mod export;
 mod faults;
 mod flood;
@@ -46,7 +47,10 @@ const GROUPS: &[(&str, Group)] = &[
     ("recover", recover::measure),
     ("symbols", symbols::measure),
     ("sample", sample::measure),
+    ("truth", sample::measure_truth),
+    ("idle", sample::measure_idle),
     ("waits", sample::measure_waits),
+    ("always_on", always_on::measure),
     ("open", open::measure),
     ("groups", groups::measure),
     ("observers", observe::measure),

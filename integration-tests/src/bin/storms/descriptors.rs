@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use integration_tests::patience::{LONG, until};
 use profiler_core::marker;
-use profiler_core::session::{self, Features};
+use profiler_core::session::{self, Features, SampleSource};
 use profiler_parent::Session;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,9 +20,9 @@ const REMARKS: [&str; 2] = [
     "threads that record nothing are not sampled",
 ];
 
-/// The number of ticks, in the first attempt, at which the sampler cannot ask about a running
-/// thread. The number doubles with each further attempt.
-const FIRST_HIDDEN: u64 = 20;
+/// The number of ticks, in the first attempt, at which the table is full and a thread runs. The
+/// number doubles with each further attempt.
+const FIRST_TICKS: u64 = 20;
 
 pub(crate) fn full() -> Result<()> {
     let most = Rlimit {
@@ -33,20 +33,21 @@ pub(crate) fn full() -> Result<()> {
     let features = Features::STACK_WALK.with(Features::CPU);
     let session = Session::builder()
         .features(features)
+        .sample_source(SampleSource::Signal)
         .name("parent")
         .start()?;
     // An attempt may end before the sampler lists the threads.
     let deadline = Instant::now() + LONG;
-    let mut hidden = FIRST_HIDDEN;
+    let mut ticks = FIRST_TICKS;
     let left_out = loop {
-        compute_with_full_table(hidden)?;
+        compute_with_full_table(ticks)?;
         let left_out = remarks_of_profile(&session)?;
         let says = |text: &str| left_out.iter().any(|remark| remark.contains(text));
         if REMARKS.into_iter().all(says) {
             break left_out;
         }
         ensure!(Instant::now() < deadline, "{left_out:?}");
-        hidden *= 2;
+        ticks *= 2;
     };
     println!("ok {left_out:?}");
     Ok(())
@@ -66,31 +67,30 @@ fn remarks_of_profile(session: &Session) -> Result<Vec<String>> {
     Ok(report.left_out)
 }
 
-/// Fills the descriptor table and computes on a new thread until the sampler has missed it at
-/// `missed` further ticks. The sampler may have opened what it needs for the older threads before
-/// the table was full.
-fn compute_with_full_table(missed: u64) -> Result<()> {
-    let hidden = || session::sampling_stats().map_or(0, |stats| stats.hidden);
+/// Fills the descriptor table and computes on a new thread for this number of ticks. The sampler may
+/// have opened what it needs for the older threads before the table was full.
+fn compute_with_full_table(ticks: u64) -> Result<()> {
+    let now = || session::sampling_stats().map_or(0, |stats| stats.ticks);
     let open = || std::iter::from_fn(|| File::open("/dev/null").ok());
     let mut files: Vec<File> = open().collect();
     ensure!(!files.is_empty(), "the table was already full");
-    let until_hidden = hidden() + missed;
+    let end = now() + ticks;
     let is_done = AtomicBool::new(false);
-    let was_hidden = std::thread::scope(|scope| {
+    let has_ended = std::thread::scope(|scope| {
         scope.spawn(|| {
             marker!("started with a full descriptor table");
             while !is_done.load(Ordering::Relaxed) {
                 (0..50_000_u64).for_each(|number| _ = black_box(number));
             }
         });
-        let was_hidden = until(|| {
+        let has_ended = until(|| {
             // Another thread may have closed a descriptor after the table was filled.
             files.extend(open());
-            hidden() >= until_hidden
+            now() >= end
         });
         is_done.store(true, Ordering::Relaxed);
-        was_hidden
+        has_ended
     });
-    ensure!(was_hidden, "{:?}", session::sampling_stats());
+    ensure!(has_ended, "{:?}", session::sampling_stats());
     Ok(())
 }

@@ -15,6 +15,7 @@ mod rests;
 mod signals;
 mod sleeps;
 mod stacks;
+mod traced;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -63,6 +64,7 @@ fn main() -> Result<()> {
             start()?;
             return rests::measure(seconds, words.next().context("how many threads?")?.parse()?);
         }
+        "traced" => return traced::run(seconds, &words.next().context("which source?")?),
         "full_descriptor_table" => return descriptors::full(),
         _ => {}
     }

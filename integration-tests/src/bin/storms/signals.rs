@@ -114,29 +114,33 @@ const fn sent_by_sampler(stats: profiler_core::sampler::SamplingStats) -> u64 {
     2 * (stats.taken + stats.missed) + 8
 }
 
-/// Replaces the profiler's handler and restores it. Meanwhile the sampler sends no signals, and
-/// only those that it has sent before can arrive.
+/// Replaces the profiler's handler and restores it. Once the sampler has made a pass, it and its
+/// timers send no signals meanwhile; only those that were sent before can arrive.
 pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
     static ROUNDS: Mutex<u64> = Mutex::new(0);
     while goes_on(stop) {
         (0..50_000_u64).for_each(|number| _ = black_box(number));
         let mut rounds = ROUNDS.lock().unwrap_or_else(PoisonError::into_inner);
         *rounds += 1;
-        let heard = STRAY.load(Ordering::SeqCst);
         let previous = take_the_signal(hear_stray as *const () as usize, 0);
         (0..20_000_u64).for_each(|number| _ = black_box(number));
         let is_long = rounds.is_multiple_of(512);
-        if is_long {
+        let mut stray = 0;
+        if is_long && session::wait_one_periodic_sampling() {
+            let heard = STRAY.load(Ordering::SeqCst);
             // A sampler that ignored the replaced handler would send signals in each tick.
             compute_for_ticks(30)?;
+            stray = STRAY.load(Ordering::SeqCst) - heard;
         }
         // SAFETY: restores the previous action, as the system has returned it.
         let result = unsafe { libc::sigaction(libc::SIGURG, &raw const previous, ptr::null_mut()) };
         ensure!(result == 0, "the handler was not restored");
         // One signal may be pending in each of the three threads, and the sampler may have been
         // about to send one.
-        let stray = STRAY.load(Ordering::SeqCst) - heard;
         ensure!(stray <= 4, "{stray} signals while the handler was replaced");
+        if is_long {
+            compute_for_ticks(30)?; // with the profiler's handler: samples are taken again
+        }
         drop(rounds);
     }
     // A thread whose signals went to the other handler is counted as missed, and is not signalled

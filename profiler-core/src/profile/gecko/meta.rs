@@ -36,6 +36,9 @@ pub(super) fn write<W: Write>(
         "stackwalk",
         u64::from(params.features.contains(Features::STACK_WALK)),
     );
+    if let Some(source) = process.snapshot.header.sample_source {
+        out.entry_str("sampleSource", source.name());
+    }
     for unused in ["debug", "gcpoison", "asyncstack"] {
         out.entry_u64(unused, 0);
     }

@@ -1,6 +1,8 @@
 //! The costs of the sampler: the key `profilerOverhead`, one row per tick.
 //!
-//! Called by [`super::process_tables`]. Unlike all other times, these are in microseconds.
+//! Called by [`super::process_tables`]. Unlike all other times, these are in microseconds. A row
+//! also has the time of the signal handlers since the previous row and the interval in force, if
+//! the process measured them. Viewers ignore both.
 
 use std::io::Write;
 
@@ -8,7 +10,7 @@ use super::table;
 use crate::entry::periodic::OverheadEntry;
 use crate::profile::json::JsonWriter;
 
-const SCHEMA: &str = r#"{"time":0,"locking":1,"expiredMarkerCleaning":2,"counters":3,"threads":4}"#;
+const SCHEMA: &str = r#"{"time":0,"locking":1,"expiredMarkerCleaning":2,"counters":3,"threads":4,"handlers":5,"interval":6}"#;
 
 /// Begins the table.
 pub(super) fn begin<W: Write>(out: &mut JsonWriter<W>) {
@@ -19,14 +21,16 @@ pub(super) fn begin<W: Write>(out: &mut JsonWriter<W>) {
 
 /// Writes the row of a tick that began at `at_ns`. The cleaning of expired markers takes no time,
 /// because markers do not expire.
-pub(super) fn write_row<W: Write>(at_ns: i64, overhead: &OverheadEntry, out: &mut JsonWriter<W>) {
+pub(super) fn write_row<W: Write>(at_ns: i64, tick: &OverheadEntry, out: &mut JsonWriter<W>) {
     out.begin_array();
     write_micros(at_ns, out);
     for ns in [
-        overhead.locking_ns,
+        tick.locking_ns,
         0,
-        overhead.counters_ns,
-        overhead.threads_ns,
+        tick.counters_ns,
+        tick.threads_ns,
+        tick.handlers_ns,
+        tick.interval_ns,
     ] {
         write_micros(i64::try_from(ns).unwrap_or(i64::MAX), out);
     }

@@ -75,6 +75,10 @@ fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>
     });
     out.entry_list("threads", &params.filters, |filter, out| out.string(filter));
     out.entry_millis_ns("interval", i64::try_from(params.interval_ns).ok());
+    if let Some(budget) = params.overhead_budget {
+        out.key("overheadBudget"); // in percent of the processor time of each process
+        out.f64(budget.percent());
+    }
     // As in Gecko, counted in entries of 8 bytes.
     out.entry_u64("capacity", params.limit.get() / 8);
     if params.window_ns > 0 {

@@ -41,13 +41,33 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
         return Ok(is_ours());
     }
     // Stored before the first signal can arrive.
-    let before = current()?;
+    let before = current(SIGNAL)?;
     if BEFORE.set((before, answer)).is_err() {
         return Ok(is_ours());
     }
-    let mut action: libc::sigaction = before;
-    action.sa_sigaction = on_signal as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | restart_flag(&before);
+    let action = action(&before, on_signal, restart_flag(&before));
+    // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
+    let failed = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
+    if failed == 0 {
+        Ok(true)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The type of a handler of three arguments.
+pub(super) type Handler =
+    unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// An action of one of our handlers, with these flags in addition to those that all of them have.
+pub(super) fn action(
+    before: &libc::sigaction,
+    handler: Handler,
+    flags: libc::c_int,
+) -> libc::sigaction {
+    let mut action = *before;
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
     // All other signals are blocked, so that no other handler leaves ours by a long jump. Faults
     // are not blocked, because the program must still be able to report them.
     // SAFETY: initialises the set, which is ours.
@@ -65,13 +85,7 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
         // SAFETY: removes a valid signal from an initialised set.
         unsafe { libc::sigdelset(&raw mut action.sa_mask, fault) };
     }
-    // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
-    let failed = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
-    if failed == 0 {
-        Ok(true)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    action
 }
 
 /// `SA_RESTART` or 0: whether the system restarts a system call that the signal interrupts.
@@ -87,14 +101,15 @@ fn restart_flag(before: &libc::sigaction) -> libc::c_int {
     }
 }
 
-fn is_handler(handler: libc::sighandler_t) -> bool {
+pub(super) fn is_handler(handler: libc::sighandler_t) -> bool {
     handler != libc::SIG_DFL && handler != libc::SIG_IGN
 }
 
-fn current() -> io::Result<libc::sigaction> {
+/// The present action of a signal.
+pub(super) fn current(signal: libc::c_int) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action only the present one is written, into memory of its type.
-    let failed = unsafe { libc::sigaction(SIGNAL, std::ptr::null(), action.as_mut_ptr()) };
+    let failed = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -109,13 +124,23 @@ pub(crate) fn is_ours() -> bool {
         action.sa_sigaction == on_signal as *const () as usize
             && action.sa_flags & libc::SA_SIGINFO != 0
     };
-    current().is_ok_and(is_ours)
+    current(SIGNAL).is_ok_and(is_ours)
+}
+
+/// Whether the calling thread blocks this signal.
+pub(crate) fn is_blocked_here(signal: libc::c_int) -> bool {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: without a new mask the call only writes the present one, into memory of its type.
+    let failed =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()) };
+    // SAFETY: written by the call; zeroed before it.
+    failed != 0 || unsafe { libc::sigismember(set.as_ptr(), signal) } == 1
 }
 
 /// Whether the system restarts calls that the signal interrupts, where it can. It does not if the
 /// program wants its own signals to end them.
 pub(crate) fn begins_calls_anew() -> bool {
-    current().is_ok_and(|action| action.sa_flags & libc::SA_RESTART != 0)
+    current(SIGNAL).is_ok_and(|action| action.sa_flags & libc::SA_RESTART != 0)
 }
 
 /// Sends the signal with a word to a thread of this process.
@@ -155,17 +180,12 @@ fn with_word(pid: libc::pid_t, word: u64) -> Info {
     info
 }
 
-/// Turns a signal of ours into one that the thread sent to itself: the sender stays, the word is
-/// removed.
-///
-/// # Safety
-/// `info` is the one that the kernel passed to a handler that still runs.
-unsafe fn merged(info: *const libc::siginfo_t) -> Info {
-    // SAFETY: the caller's promise; the kernel writes 128 bytes of whole words.
-    let mut merged = unsafe { info.cast::<Info>().read() };
-    let [_, code, _, value, ..] = &mut merged;
-    (*code, *value) = (halves(libc::SI_TKILL, 0), 0);
-    merged
+/// The data of a signal that this process sends to one of its threads, as `tgkill(2)` does.
+fn sent_to_self() -> Info {
+    let mut info = with_word(std::process::id().cast_signed(), 0);
+    let [_, code, ..] = &mut info;
+    *code = halves(libc::SI_TKILL, 0);
+    info
 }
 
 /// The signal handler. The functions that it calls allocate nothing, take no lock, and cannot
@@ -183,13 +203,12 @@ unsafe extern "C" fn on_signal(
         // SAFETY: the kernel passed both to us, and they live until we return.
         let is_answered = unsafe { word_in(info) }
             .is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
-        if is_answered {
-            // SAFETY: the kernel passed it to us, and it lives until we return.
-            let mut merged = unsafe { merged(info) };
+        if is_answered && is_handler(before.sa_sigaction) {
+            let mut merged = sent_to_self();
             // SAFETY: the layout that the kernel uses for a signal of the program; it lives until
             // the handler returns.
             unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
-        } else {
+        } else if !is_answered {
             // SAFETY: the arguments that the kernel passed to us go to the previous handler.
             unsafe { chain(before, signal, info, context) };
         }
@@ -198,17 +217,20 @@ unsafe extern "C" fn on_signal(
     unsafe { *errno = saved };
 }
 
-/// The word of a signal that this process sent to itself; `None` for any other signal.
+/// The word of a signal that this process, or a timer, sent; `None` for any other signal.
 ///
 /// # Safety
 /// `info` is the one that the kernel passed to a handler that still runs.
 unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
     // SAFETY: the caller's promise.
-    if unsafe { (*info).si_code } != libc::SI_QUEUE {
+    let info = unsafe { &*info };
+    if info.si_code == libc::SI_TIMER {
+        // SAFETY: a timer's signal has a value. Only timers of this process send it.
+        return Some(unsafe { info.si_value() }.sival_ptr as u64);
+    }
+    if info.si_code != libc::SI_QUEUE {
         return None;
     }
-    // SAFETY: the caller's promise.
-    let info = unsafe { &*info };
     // SAFETY: a queued signal has a sender.
     let sender = unsafe { info.si_pid() };
     // In the child of a vfork, which shares our memory and our handler, the sender is another
@@ -309,8 +331,7 @@ pub(crate) mod tests {
         // SAFETY: has the kernel's layout, and lives through the call.
         let word = unsafe { word_in(ours.as_ptr().cast()) };
         assert_eq!(word, Some(0x9f0f_0000_0000_0012));
-        // SAFETY: as above.
-        let merged = unsafe { merged(ours.as_ptr().cast()) };
+        let merged = sent_to_self();
         // SAFETY: of the same layout and size.
         let info = unsafe { &*merged.as_ptr().cast::<libc::siginfo_t>() };
         // SAFETY: a signal of a thread to itself has a sender.

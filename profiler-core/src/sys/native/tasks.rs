@@ -83,13 +83,13 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Whether a thread blocks the sampler's signal. True if the system does not report it.
-pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
+/// Whether a thread blocks this signal. `None` if the system does not report it.
+pub(crate) fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<bool> {
     let mut path = [0; 64];
     let mut text = [0; STATUS_BYTES];
-    let status = read(&mut path, thread, "status", &mut text).unwrap_or_default();
-    let mask = field(status, "SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    mask.is_none_or(|mask| mask & (1 << (super::signal::SIGNAL - 1)) != 0)
+    let status = read(&mut path, thread, "status", &mut text)?;
+    let mask = u64::from_str_radix(field(status, "SigBlk:")?, 16).ok()?;
+    Some(mask & (1 << (signal - 1)) != 0)
 }
 
 /// The number of times a thread has waited so far, if it runs or is ready to run at the moment.
@@ -102,6 +102,20 @@ pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
     let status = read(&mut path, thread, "status", &mut text)?;
     let waits = field(status, "voluntary_ctxt_switches:")?.parse().ok()?;
     field(status, "State:")?.starts_with('R').then_some(waits)
+}
+
+/// The number of filters of the calling thread's system calls. `None` if the system does not report
+/// it, as before Linux 5.9.
+pub(crate) fn own_filters() -> Option<u32> {
+    let mut path = [0; 64];
+    let mut text = [0; STATUS_BYTES];
+    let status = read(
+        &mut path,
+        crate::sys::current_thread_id(),
+        "status",
+        &mut text,
+    )?;
+    field(status, "Seccomp_filters:")?.parse().ok()
 }
 
 /// The value of a line of a `status` file.
@@ -286,7 +300,17 @@ mod tests {
             matches!(doing(own), Doing::Waiting(_)),
             "in the call that reads this"
         );
-        assert!(!blocks_signal(own));
+        assert_eq!(blocks_signal(own, libc::SIGURG), Some(false));
+        let deaf = || {
+            super::super::signal::tests::block();
+            let own = crate::sys::current_thread_id();
+            (
+                blocks_signal(own, libc::SIGURG),
+                blocks_signal(own, libc::SIGTRAP),
+            )
+        };
+        let deaf = std::thread::scope(|scope| scope.spawn(deaf).join().unwrap());
+        assert_eq!(deaf, (Some(true), Some(false)));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() == before {}
         assert!((cpu_ns(own).unwrap()..).contains(&own_cpu_ns()));

@@ -1,7 +1,8 @@
 //! Counts blocking calls that end with `EINTR`, per 10,000 calls, in processes that can read all,
 //! some or none of the system's information about their threads.
 //!
-//! The promise is at most one in each of these setups.
+//! The promise is at most one in each of these setups. The group `sample` reports the calls of a
+//! plain process once more, with the promise of its default session: none.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,25 +17,35 @@ use integration_tests::figure::{Figure, Promise, Report};
 const CALLS: u64 = 30_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The figure of the default session, in a process that can read all information: no call ends with
+/// `EINTR`, because a timer fires only while its thread runs.
+pub(crate) fn measure_default(report: &mut Report) -> Result<()> {
+    report.put(in_setup("sample.eintr_per_10000", "plain", None, 0.0)?);
+    Ok(())
+}
+
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    for (name, scene) in HostSetup::ALL {
-        let missing = scene.missing();
-        let (calls, interrupted) = if missing.is_some() {
-            (0, 0)
-        } else {
-            in_scene(name)?
-        };
-        let per_10_000 = interrupted as f64 * 1e4 / (calls.max(1) as f64);
-        let few = (calls < 10_000).then(|| format!("only {calls} calls"));
-        let figure = Figure::new(format!("host.eintr_per_10000.{name}"), per_10_000, "calls");
-        report.put(
-            figure
-                .promised(Promise::AtMost(1.0))
-                .unless(few)
-                .or_left_out(missing),
-        );
+    for (name, setup) in HostSetup::ALL {
+        let figure = format!("host.eintr_per_10000.{name}");
+        report.put(in_setup(&figure, name, setup.missing(), 1.0)?);
     }
     Ok(())
+}
+
+/// Measures a figure in this setup, of which at most `most` is promised. Leaves it out if the setup
+/// is `missing` something.
+fn in_setup(figure: &str, name: &str, missing: Option<String>, most: f64) -> Result<Figure> {
+    let (calls, interrupted) = if missing.is_some() {
+        (0, 0)
+    } else {
+        in_scene(name)?
+    };
+    let per_10_000 = interrupted as f64 * 1e4 / (calls.max(1) as f64);
+    let few = (calls < 10_000).then(|| format!("only {calls} calls"));
+    Ok(Figure::new(figure, per_10_000, "calls")
+        .promised(Promise::AtMost(most))
+        .unless(few)
+        .or_left_out(missing))
 }
 
 /// Counts all calls and the interrupted calls of a scene, in a separate process.

@@ -15,6 +15,8 @@ use anyhow::Result;
 use crate::roles::Role;
 use integration_tests::figure::Report;
 
+pub(crate) use interrupted::measure_default as measure_interrupted;
+
 pub(crate) const ROLES: &[(&str, Role)] = &[
     ("exiter", exits::play),
     ("idle-child", locks::play_idle),

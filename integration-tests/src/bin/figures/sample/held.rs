@@ -39,7 +39,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     }
     let [p50, p99] = quantiles(&mut held)?;
     let [bare_p50, bare_p99] = quantiles(&mut bare)?;
-    let few = (held.len() < 500).then(|| format!("only {} samples", held.len()));
+    let few = (held.len() < 200).then(|| format!("only {} samples", held.len()));
     let noisy = (bare_p99 > PROMISED_US / 2.0 && p99 > PROMISED_US)
         .then(|| format!("a handler that does nothing holds a thread for {bare_p99:.0} µs here"));
     report.put(Figure::new("sample.held_us.p50", p50, "µs").unless(few.clone()));

@@ -35,7 +35,7 @@ fn put(
     let samples = samples_of(thread)?;
     let right = samples.iter().filter(|sample| !sample.failed).count();
     let percent = right as f64 * 100.0 / samples.len().max(1) as f64;
-    let few = (samples.len() < 500).then(|| format!("only {} samples", samples.len()));
+    let few = (samples.len() < 200).then(|| format!("only {} samples", samples.len()));
     let figure = Figure::new(format!("sample.unwind_ok_pct.{name}"), percent, "%");
     report.put(figure.promised(Promise::AtLeast(promise)).unless(few));
     Ok(())

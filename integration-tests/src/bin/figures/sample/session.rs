@@ -1,4 +1,4 @@
-//! A session that samples at 1 kHz, a thread that runs beside the sampler, and the samples of that
+//! A session that samples, a thread that runs beside the sampler, and the samples of that
 //! thread.
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
@@ -12,7 +12,7 @@ use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::sampler::SamplingStats;
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session::{self, Features, SampleSource, SessionParams, StartOptions};
 
 /// How long a thread is sampled for one figure.
 pub(super) const LONG: Duration = Duration::from_secs(3);
@@ -21,11 +21,17 @@ pub(super) const LONG: Duration = Duration::from_secs(3);
 pub(super) struct Sampling;
 
 impl Sampling {
+    /// Starts a session with the default source of samples.
     pub(super) fn start() -> Result<Self> {
+        Self::by(SampleSource::Automatic)
+    }
+
+    pub(super) fn by(source: SampleSource) -> Result<Self> {
         let features = Features::STACK_WALK.with(Features::CPU);
         session::start(
             SessionParams {
                 features,
+                source,
                 ..SessionParams::default()
             },
             StartOptions::default(),

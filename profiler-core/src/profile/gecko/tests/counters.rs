@@ -73,6 +73,8 @@ fn a_counter_has_a_row_per_change_and_ends_with_its_total() {
             counters_ns: 2_000,
             threads_ns: 30,
             total_ns: 9_999,
+            handlers_ns: 4_000,
+            interval_ns: 8_000_000,
         });
         record::counters(session.ms(102), &[value(rate, 14, 3)]);
     });
@@ -94,7 +96,7 @@ fn a_counter_has_a_row_per_change_and_ends_with_its_total() {
     assert_eq!(counter_rows(&profile, "Quiet").1, 5);
     assert_eq!(
         rows(&profile["profilerOverhead"]["samples"]),
-        [json!([101_000, 1.5, 0, 2, 0.03])]
+        [json!([101_000, 1.5, 0, 2, 0.03, 4, 8_000])]
     );
     assert_eq!((counts.delivered, counts.recorded()), (4, 4));
     assert_eq!(thread_names(&profile), ["GeckoMain"]);

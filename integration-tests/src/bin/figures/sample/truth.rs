@@ -1,0 +1,325 @@
+//! Whether samples tell the truth: compared with what the threads themselves measured.
+//!
+//! `weighted_ratio` is the processor time that samples carry, divided by the time used.
+//! `taken_ratio` is the number of samples, divided by the number of intervals in that time.
+//! `share_error_pct` is the largest difference, in percentage points, between a function's share of
+//! the processor time in samples and its share by the thread's clock, read before and after.
+
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use profiler_core::ids::ThreadId;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::sampler::Frame;
+use profiler_core::session::{self, SampleSource};
+use profiler_core::thread;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::session::{Sampling, goes_on};
+use integration_tests::figure::{Figure, Promise, Report};
+
+const TIME: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(10);
+const SOURCES: [SampleSource; 3] = [
+    SampleSource::Timer,
+    SampleSource::Sigtrap,
+    SampleSource::Signal,
+];
+/// Bytes of a function's code in which a sample may be.
+const CODE: u64 = 400;
+
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
+    for source in SOURCES {
+        for threads in [1, 2, 6, 64] {
+            weights(report, source, threads)?;
+        }
+    }
+    let rounds: [(&str, Work); 3] = [
+        ("busy_6", busy_6),
+        ("bursts_20us", bursts),
+        ("short_threads", short_threads),
+    ];
+    for (name, work) in rounds {
+        shares(report, name, work)?;
+    }
+    Ok(())
+}
+
+/// Runs threads until the flag is set, and enters their processor time by function.
+type Work = fn(&Ledger, &AtomicBool) -> Result<()>;
+
+/// A sample that carries processor time.
+struct Weighed {
+    thread: ThreadId,
+    cpu_ns: u64,
+    /// The function that ran, one of [`FUNCTIONS`].
+    function: Option<usize>,
+}
+
+/// Returns all samples with processor time.
+fn weighed() -> Result<Vec<Weighed>> {
+    session::wait_one_periodic_sampling();
+    let reader = PoolReader::open(session::pool_file()?)?;
+    let snapshot = reader.snapshot()?;
+    let mut all = Vec::new();
+    let mut stacks = Stacks::default();
+    let mut buffer = ChunkBuffer::default();
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+            continue;
+        };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
+            let frames = stacks.of(&sample);
+            let function = frames.iter().rev().find_map(|frame| {
+                let Frame::Code(module, relative) = frame else {
+                    return None;
+                };
+                let module = snapshot.definitions.module(*module)?;
+                function_at(module.base.wrapping_add(*relative))
+            });
+            if let (Some(thread), Some(cpu_ns)) = (sample.foreign, sample.cpu_ns)
+                && cpu_ns > 0
+            {
+                all.push(Weighed {
+                    thread,
+                    cpu_ns,
+                    function,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn interval_ns() -> Result<u64> {
+    let reader = PoolReader::open(session::pool_file()?)?;
+    let params = reader.snapshot()?.header.params.context("no parameters")?;
+    Ok(params.interval_ns)
+}
+
+fn own_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Measures the weights and numbers of samples of `threads` busy threads.
+fn weights(report: &mut Report, source: SampleSource, threads: usize) -> Result<()> {
+    let _sampling = Sampling::by(source)?;
+    let stop = AtomicBool::new(false);
+    let used: Vec<(ThreadId, u64)> = std::thread::scope(|scope| {
+        let busy = || {
+            thread::register("busy");
+            let before = own_cpu_ns();
+            while goes_on(&stop) {
+                first(20_000);
+            }
+            (thread::current(), own_cpu_ns() - before)
+        };
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(busy)).collect();
+        std::thread::sleep(TIME);
+        stop.store(true, Ordering::Relaxed);
+        all.into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
+            .collect::<Result<_>>()
+    })?;
+    let samples = weighed()?;
+    let of_threads: Vec<_> = samples
+        .iter()
+        .filter(|sample| used.iter().any(|(tid, _)| *tid == sample.thread))
+        .collect();
+    let carried: u64 = of_threads.iter().map(|sample| sample.cpu_ns).sum();
+    let used: u64 = used.iter().map(|(_, ns)| ns).sum();
+    let due = used as f64 / interval_ns()? as f64;
+    let name = source.name();
+    let figure = |kind, value| {
+        Figure::new(
+            format!("sample.{kind}.{name}.busy_{threads}_on_2"),
+            value,
+            "of the processor time used",
+        )
+    };
+    let ratio = figure("weighted_ratio", carried as f64 / used as f64);
+    let taken = figure("taken_ratio", of_threads.len() as f64 / due);
+    let header = PoolReader::open(session::pool_file()?)?.snapshot()?.header;
+    let other = (header.sample_source != Some(source))
+        .then(|| format!("the system gives no samples by {name}"));
+    report.put(
+        ratio
+            .promised(Promise::Between(0.98, 1.02))
+            .unless(other.clone()),
+    );
+    let taken = match source {
+        SampleSource::Signal => taken, // needs a core for each signal
+        _ => taken.promised(Promise::AtLeast(0.95)),
+    };
+    report.put(taken.unless(other));
+    Ok(())
+}
+
+macro_rules! functions {
+    ($($name:ident $salt:literal),*) => {
+        $(#[inline(never)]
+        fn $name(steps: u64) -> u64 {
+            let mut x = black_box($salt);
+            for _ in 0..steps {
+                x ^= x << 13_u32;
+                x ^= x >> 7_u32;
+                x ^= x << 17_u32;
+            }
+            black_box(x)
+        })*
+        /// Functions that do the same work.
+        const FUNCTIONS: [fn(u64) -> u64; 3] = [$($name),*];
+    };
+}
+
+functions!(first 3_u64, second 5_u64, third 7_u64);
+
+/// The function with the highest start below the address, if that is near.
+fn function_at(address: u64) -> Option<usize> {
+    let starts = FUNCTIONS.map(|function| function as *const () as u64);
+    let below = starts
+        .iter()
+        .enumerate()
+        .filter(|(_, start)| **start <= address);
+    below
+        .max_by_key(|(_, start)| **start)
+        .filter(|(_, start)| address - **start < CODE)
+        .map(|(function, _)| function)
+}
+
+/// Processor time by function, as the threads measured it.
+type Ledger = Mutex<[u64; 3]>;
+
+/// Runs a function and returns its processor time.
+fn timed(function: usize, steps: u64) -> u64 {
+    let before = own_cpu_ns();
+    if let Some(function) = FUNCTIONS.get(function) {
+        function(steps);
+    }
+    own_cpu_ns() - before
+}
+
+fn enter(ledger: &Ledger, own: [u64; 3]) -> Result<()> {
+    let mut all = ledger.lock().map_err(|_| anyhow!("a thread panicked"))?;
+    all.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+    Ok(())
+}
+
+/// Measures the largest error of a function's share.
+fn shares(report: &mut Report, name: &str, work: Work) -> Result<()> {
+    let _sampling = Sampling::by(SampleSource::Timer)?;
+    let ledger = Ledger::default();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| work(&ledger, &stop));
+        std::thread::sleep(LONG);
+        stop.store(true, Ordering::Relaxed);
+        work.join().map_err(|_| anyhow!("a thread panicked"))?
+    })?;
+    let exact = ledger
+        .into_inner()
+        .map_err(|_| anyhow!("a thread panicked"))?;
+    let mut sampled = [0; 3];
+    let mut samples = 0;
+    for sample in weighed()? {
+        if let Some(sum) = sample
+            .function
+            .and_then(|function| sampled.get_mut(function))
+        {
+            *sum += sample.cpu_ns;
+            samples += 1;
+        }
+    }
+    let share = |all: [u64; 3], of: u64| of as f64 * 100.0 / all.iter().sum::<u64>().max(1) as f64;
+    let error = exact
+        .into_iter()
+        .zip(sampled)
+        .map(|(is, seen)| (share(exact, is) - share(sampled, seen)).abs())
+        .fold(0.0, f64::max);
+    let few = (samples < 200).then(|| format!("only {samples} samples"));
+    let figure = Figure::new(
+        format!("sample.share_error_pct.{name}"),
+        error,
+        "percentage points",
+    );
+    report.put(figure.promised(Promise::AtMost(2.0)).unless(few));
+    Ok(())
+}
+
+/// Steps of the three functions: shares of 50, 30 and 20 %.
+const STEPS: [u64; 3] = [50, 30, 20];
+
+/// Runs the functions in turn, about `unit` steps per hundredth, until the flag is set. The lengths
+/// vary at random: a fixed rhythm could fall into step with the system's ticks.
+fn in_turn(ledger: &Ledger, stop: &AtomicBool, unit: u64, pause: Option<Duration>) -> Result<()> {
+    thread::register("in turn");
+    let mut own = [0; 3];
+    let mut random = thread::current().get() | 1;
+    while goes_on(stop) {
+        for (function, (sum, steps)) in own.iter_mut().zip(STEPS).enumerate() {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            *sum += timed(function, steps * (unit / 2 + random % unit));
+            if let Some(pause) = pause {
+                std::thread::sleep(pause);
+            }
+        }
+    }
+    enter(ledger, own)
+}
+
+fn busy_6(ledger: &Ledger, stop: &AtomicBool) -> Result<()> {
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6)
+            .map(|_| scope.spawn(|| in_turn(ledger, stop, 2000, None)))
+            .collect();
+        all.into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })
+}
+
+/// Bursts of about 20 µs, with pauses.
+fn bursts(ledger: &Ledger, stop: &AtomicBool) -> Result<()> {
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| in_turn(ledger, stop, 600, Some(Duration::from_micros(100)))))
+            .collect();
+        all.into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })
+}
+
+/// Threads that live for about 0.2 ms; each runs one function.
+fn short_threads(ledger: &Ledger, stop: &AtomicBool) -> Result<()> {
+    const TURNS: [usize; 10] = [0, 1, 0, 2, 0, 1, 0, 2, 0, 1];
+    for function in TURNS.into_iter().cycle() {
+        if !goes_on(stop) {
+            break;
+        }
+        let short = move || {
+            thread::register("short");
+            timed(function, 200_000)
+        };
+        let ns = std::thread::Builder::new()
+            .spawn(short)?
+            .join()
+            .map_err(|_| anyhow!("a thread panicked"))?;
+        let mut own = [0; 3];
+        if let Some(sum) = own.get_mut(function) {
+            *sum = ns;
+        }
+        enter(ledger, own)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! Looks at threads: finds which threads have run and where the others wait, and records it.
+//!
+//! Called by `thread` at each pass. A look reads the thread's clock. If the thread has run since
+//! the previous look, the look also reads its state. If the thread waits, the look records where,
+//! without processor time. The processor time is in the thread's next sample, so that a profile
+//! shows bursts between two waits where they ran. A thread whose handler has begun a sample is left
+//! out until the sample is read, so its samples are in order of time.
+//!
+//! A thread without a trigger has samples without stacks while it runs. A thread that its trigger
+//! does not reach has them, too: see [`MOST_UNTAKEN`].
+
+use std::time::{Duration, Instant};
+
+use super::arming::{Arming, leave_alone};
+use super::asking;
+use super::control::count;
+use super::sample_recorder::SampleRecorder;
+use super::schedule::now;
+use super::targets::{Target, Targets};
+use super::wait_period::{WaitPeriod, WaitPlace};
+use crate::ids::ThreadId;
+use crate::params::SampleSource;
+use crate::sys::native::tasks::{self, Doing};
+use crate::time::Timestamp;
+
+/// If a thread uses this number of intervals of processor time without a sample of its trigger, it
+/// gets a sample without a stack, and its signal mask is checked.
+const MOST_UNTAKEN: u64 = 10;
+/// The same for perf events, which take no sample while the system works for the thread.
+const MOST_UNTAKEN_BY_EVENTS: u64 = 100;
+/// The maximum number of idle threads that a pass looks at, if it looks at them in turn.
+const IDLE_PER_PASS: usize = 32;
+
+/// Which threads are looked at, and how.
+#[derive(Debug)]
+pub(super) struct Looking {
+    pub(super) interval: Duration,
+    /// The interval in units of timestamps.
+    pub(super) tick: u64,
+    /// [`MOST_UNTAKEN`] of the source.
+    most_untaken: u64,
+    /// Whether threads that run are asked for samples.
+    asks: bool,
+    /// Whether each pass looks at all threads that ran before, and at some idle ones in turn.
+    /// Otherwise looks at an idle thread become rarer.
+    in_turn: bool,
+    next_in_turn: usize,
+}
+
+impl Looking {
+    /// For a source of samples; `walks` if the session has stacks.
+    pub(super) fn new(source: SampleSource, interval: Duration, tick: u64, walks: bool) -> Self {
+        let (asks, in_turn) = match source {
+            SampleSource::Signal => (walks, true),
+            _ => (false, !walks),
+        };
+        let most_untaken = match source {
+            SampleSource::Sigtrap => MOST_UNTAKEN_BY_EVENTS,
+            _ => MOST_UNTAKEN,
+        };
+        Self {
+            interval,
+            tick,
+            most_untaken,
+            asks,
+            in_turn,
+            next_in_turn: 0,
+        }
+    }
+
+    /// Looks at all threads that are due; returns how many have run.
+    pub(super) fn look_at_all(
+        &mut self,
+        recorder: &mut SampleRecorder,
+        targets: &mut Targets,
+        arming: &mut Arming,
+        is_asked: bool,
+    ) -> usize {
+        let moment = now();
+        let mut woken = 0;
+        let mut idle = IDLE_PER_PASS;
+        let first = self.next_in_turn;
+        let all = targets.len();
+        for index in (0..all).map(|turn| (first + turn) % all) {
+            let Some(target) = targets.get_mut(index) else {
+                continue;
+            };
+            if target.is_gone || !is_asked && !self.is_due(target, moment, &mut idle) {
+                continue;
+            }
+            if self.in_turn && target.waits.is_idle() {
+                self.next_in_turn = index + 1;
+            }
+            woken += usize::from(self.look_at(recorder, target, arming, moment));
+        }
+        woken
+    }
+
+    fn is_due(&self, target: &Target, moment: Instant, idle: &mut usize) -> bool {
+        if !self.in_turn {
+            return target.waits.is_due(moment);
+        }
+        if !target.waits.is_idle() {
+            return true;
+        }
+        let is_next = *idle > 0;
+        *idle = idle.saturating_sub(1);
+        is_next
+    }
+
+    /// Looks at a thread; returns whether it has run.
+    fn look_at(
+        &self,
+        recorder: &mut SampleRecorder,
+        target: &mut Target,
+        arming: &mut Arming,
+        moment: Instant,
+    ) -> bool {
+        let cpu = tasks::cpu_ns(target.tid).filter(|cpu| *cpu >= target.cpu);
+        let Some(cpu) = cpu else {
+            target.is_gone = true; // or another thread has its number
+            return false;
+        };
+        let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu;
+        if !has_run && target.waits.is_settled() {
+            target.waits.goes_on(Timestamp::now(), moment);
+        } else if target.walk {
+            self.examine(recorder, target, arming);
+        } else {
+            let used = target.cpu.saturating_sub(target.recorded_cpu);
+            target.recorded_cpu = target.cpu;
+            if has_run || !target.has_sample {
+                recorder.record_cpu(target, used);
+            }
+            target.waits.has_run(true);
+        }
+        has_run
+    }
+
+    /// Records the state of a thread that has run since its last look, or whose state is not
+    /// recorded yet.
+    fn examine(&self, recorder: &mut SampleRecorder, target: &mut Target, arming: &mut Arming) {
+        self.record_untaken(recorder, target, arming);
+        let place = match tasks::doing(target.tid) {
+            Doing::Running => {
+                if self.asks {
+                    asking::ask_if_due(target, self.interval);
+                }
+                return target.waits.has_run(false);
+            }
+            Doing::Waiting(wait) => WaitPlace::Known(wait),
+            Doing::WaitingSomewhere | Doing::Unknown => WaitPlace::Unknown,
+        };
+        if self.asks {
+            let wait = match place {
+                WaitPlace::Known(wait) => Some(wait),
+                WaitPlace::Unknown => None,
+            };
+            target.habit.note(wait);
+        }
+        if target
+            .armed
+            .is_some_and(|armed| armed.thread.has_unread_samples())
+        {
+            return target.waits.has_run(false);
+        }
+        if target.waits.is_recorded(place) {
+            // It has run, and waits again where it waited before. Only a trigger shows what it did
+            // in between.
+            target.waits.has_run(true);
+            return target.waits.goes_on(Timestamp::now(), now());
+        }
+        self.record_new_wait(recorder, target, place);
+    }
+
+    /// Ends the recorded wait of a thread, and records the place where it waits now.
+    fn record_new_wait(
+        &self,
+        recorder: &mut SampleRecorder,
+        target: &mut Target,
+        place: WaitPlace,
+    ) {
+        if let Some(unrecorded) = target.waits.end(None, self.tick) {
+            recorder.record_wait(target.tid, unrecorded, false);
+        }
+        let at = Timestamp::now();
+        let is_recorded = match place {
+            WaitPlace::Known(wait) => recorder.peek(target, wait),
+            WaitPlace::Unknown => {
+                recorder.record_hidden(target);
+                true
+            }
+        };
+        if is_recorded {
+            target.waits.begin(place, at, now());
+        } else {
+            target.waits.has_run(false);
+        }
+    }
+
+    /// Records the processor time of a thread in a sample without a stack, if it has no trigger, or
+    /// if its trigger takes no samples ([`MOST_UNTAKEN`]). If the thread blocks the signal, takes
+    /// the trigger from it.
+    fn record_untaken(
+        &self,
+        recorder: &mut SampleRecorder,
+        target: &mut Target,
+        arming: &mut Arming,
+    ) {
+        let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        let Some(armed) = target.armed else {
+            let used = target.cpu.saturating_sub(target.recorded_cpu);
+            if used >= interval {
+                target.recorded_cpu = target.cpu;
+                recorder.record_cpu(target, used);
+            }
+            return;
+        };
+        let since_found = target.cpu.saturating_sub(target.recorded_cpu);
+        let untaken = armed.thread.untaken_cpu(target.cpu, since_found);
+        let most = interval.saturating_mul(self.most_untaken);
+        if untaken < most || armed.thread.has_unread_samples() {
+            return;
+        }
+        let used = armed.thread.take_cpu(target.cpu, since_found);
+        recorder.record_cpu(target, used);
+        target.asked = None; // the signal may have been lost
+        if armed.has_lost_trigger() {
+            return arming.take_from(target);
+        }
+        // If the system does not report the mask, the signal may only be late.
+        if arming.is_deaf(target.tid) == Some(true) {
+            count(&recorder.shared.counts.deaf, 1);
+            leave_alone(target);
+            arming.take_from(target);
+        }
+    }
+
+    /// Records the waits so far: those for which an entry is due, or all if `is_asked`.
+    pub(super) fn record_waits(
+        &self,
+        recorder: &mut SampleRecorder,
+        targets: &mut Targets,
+        is_asked: bool,
+    ) {
+        let moment = now();
+        for target in targets.iter_mut() {
+            let unrecorded = target.waits.take_unrecorded(is_asked, moment, self.tick);
+            if let Some(unrecorded) = unrecorded {
+                recorder.record_wait(target.tid, unrecorded, true);
+            }
+        }
+    }
+}
+
+/// Records that a thread is no longer known to wait.
+pub(super) fn end_wait(
+    recorder: &mut SampleRecorder,
+    tid: ThreadId,
+    waits: &mut WaitPeriod,
+    tick: u64,
+) {
+    if waits.is_open() {
+        let unrecorded = waits.end(None, tick).unwrap_or((1, Timestamp::now()));
+        recorder.record_wait(tid, unrecorded, false);
+    }
+}

@@ -1,0 +1,211 @@
+//! What is known of a thread's wait.
+//!
+//! A thread that waits takes no samples. The sampler looks at it from time to time: only if it used
+//! processor time since the last look, its state is read anew. One entry says where it waits, and
+//! one, when it runs again, for how long. While nothing changes there is no entry, except one every
+//! [`LONGEST_UNRECORDED`]; so a profile of a process that was killed contains the thread. Looks at
+//! a thread that stays idle become rarer, up to [`RAREST_LOOK`].
+
+use std::time::{Duration, Instant};
+
+use crate::sys::native::tasks::Wait;
+use crate::time::Timestamp;
+
+/// The longest wait without an entry.
+const LONGEST_UNRECORDED: Duration = Duration::from_secs(300);
+/// The times between two looks at a thread that is idle: at first, and at most.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const RAREST_LOOK: Duration = Duration::from_millis(400);
+
+/// The place of a recorded wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitPlace {
+    /// A system call or a page fault.
+    Known(Wait),
+    /// The system does not report it.
+    Unknown,
+}
+
+/// The present wait of a thread, if its last entry shows it.
+#[derive(Clone, Copy, Debug)]
+struct RecordedWait {
+    place: WaitPlace,
+    /// The time up to which it is recorded.
+    since: Timestamp,
+    /// The last look at which it was the same.
+    until: Timestamp,
+    recorded: Instant,
+}
+
+/// The waits of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitPeriod {
+    now: Option<RecordedWait>,
+    /// Whether the thread's state at the last look is recorded.
+    is_settled: bool,
+    next_look: Option<Instant>,
+    pause: Duration,
+}
+
+impl WaitPeriod {
+    /// A thread that has not been looked at.
+    pub(super) const fn new() -> Self {
+        Self {
+            now: None,
+            is_settled: false,
+            next_look: None,
+            pause: FIRST_LOOK,
+        }
+    }
+
+    /// Whether a look is due.
+    pub(super) fn is_due(&self, moment: Instant) -> bool {
+        self.next_look.is_none_or(|next| next <= moment)
+    }
+
+    /// Whether the last look found the state of the look before.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.next_look.is_some()
+    }
+
+    /// Whether the thread's state needs no new look, if it has not run since the last one.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// Whether the thread's last entry shows that it waits.
+    pub(super) const fn is_open(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Whether the thread's last entry shows that it waits at this place.
+    pub(super) fn is_recorded(&self, place: WaitPlace) -> bool {
+        self.now.is_some_and(|now| now.place == place)
+    }
+
+    /// Notes a look that found the same state: the next one comes later.
+    pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
+        if let Some(now) = &mut self.now {
+            now.until = at;
+        }
+        self.next_look = Some(moment + self.pause);
+        self.pause = (self.pause * 2).min(RAREST_LOOK);
+    }
+
+    /// Notes a look at a thread that has run.
+    pub(super) fn has_run(&mut self, is_settled: bool) {
+        (self.is_settled, self.next_look, self.pause) = (is_settled, None, FIRST_LOOK);
+    }
+
+    /// Notes an entry that shows where the thread waits.
+    pub(super) fn begin(&mut self, place: WaitPlace, at: Timestamp, moment: Instant) {
+        self.now = Some(RecordedWait {
+            place,
+            since: at,
+            until: at,
+            recorded: moment,
+        });
+        self.has_run(true);
+    }
+
+    /// Ends the wait; returns the ticks of `tick` that are not recorded yet, and the time of the
+    /// last one. The thread ran from `ran` on, as far as known; otherwise the last look counts.
+    pub(super) fn end(&mut self, ran: Option<Timestamp>, tick: u64) -> Option<(u64, Timestamp)> {
+        let mut now = self.now.take()?;
+        self.has_run(false);
+        if let Some(ran) = ran {
+            now.until = ran;
+        }
+        now.take_ticks(tick)
+    }
+
+    /// The ticks of the present wait that are not recorded yet, and the time of the last one, if an
+    /// entry is due or `is_asked`.
+    pub(super) fn take_unrecorded(
+        &mut self,
+        is_asked: bool,
+        moment: Instant,
+        tick: u64,
+    ) -> Option<(u64, Timestamp)> {
+        let now = self.now.as_mut()?;
+        let is_due = moment.saturating_duration_since(now.recorded) >= LONGEST_UNRECORDED;
+        if !is_due && !is_asked {
+            return None;
+        }
+        now.recorded = moment;
+        now.take_ticks(tick)
+    }
+}
+
+impl RecordedWait {
+    fn take_ticks(&mut self, tick: u64) -> Option<(u64, Timestamp)> {
+        let ticks = self.until.raw().checked_sub(self.since.raw())? / tick.max(1);
+        self.since = self.until;
+        (ticks > 0).then_some((ticks, self.until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::now;
+    use super::*;
+
+    const TICK: u64 = 10;
+
+    fn at(raw: u64) -> Timestamp {
+        Timestamp::from_raw(raw)
+    }
+
+    #[test]
+    fn a_wait_is_recorded_once_and_up_to_the_time_at_which_the_thread_ran() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        assert_eq!(waits.end(Some(at(5)), TICK), None);
+        waits.begin(WaitPlace::Unknown, at(100), moment);
+        assert!(waits.is_recorded(WaitPlace::Unknown) && waits.is_settled());
+        waits.goes_on(at(200), moment);
+        assert_eq!(waits.take_unrecorded(false, moment, TICK), None);
+        assert_eq!(
+            waits.take_unrecorded(true, moment, TICK),
+            Some((10, at(200)))
+        );
+        assert_eq!(waits.take_unrecorded(true, moment, TICK), None, "once");
+        assert_eq!(waits.end(Some(at(250)), TICK), Some((5, at(250))));
+        assert_eq!(waits.end(Some(at(300)), TICK), None);
+    }
+
+    #[test]
+    fn a_thread_that_ran_before_its_wait_was_recorded_has_no_ticks() {
+        let mut waits = WaitPeriod::new();
+        waits.begin(WaitPlace::Unknown, at(100), now());
+        assert_eq!(waits.end(Some(at(90)), TICK), None);
+    }
+
+    #[test]
+    fn a_long_wait_gets_an_entry_from_time_to_time() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        waits.begin(WaitPlace::Unknown, at(0), moment);
+        waits.goes_on(at(1000), moment);
+        let later = moment + LONGEST_UNRECORDED;
+        assert_eq!(
+            waits.take_unrecorded(false, later, TICK),
+            Some((100, at(1000)))
+        );
+        assert_eq!(waits.take_unrecorded(false, later, TICK), None);
+    }
+
+    #[test]
+    fn looks_at_an_idle_thread_become_rarer_until_it_runs() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        assert!(waits.is_due(moment));
+        for _ in 0..10 {
+            waits.goes_on(at(1), moment);
+        }
+        assert!(!waits.is_due(moment + RAREST_LOOK / 2));
+        assert!(waits.is_due(moment + RAREST_LOOK));
+        waits.has_run(false);
+        assert!(waits.is_due(moment));
+    }
+}
