@@ -24,6 +24,7 @@ const firefox = await import("./exports/firefox.mjs");
 const pprof = await import("./exports/pprof.mjs");
 const speedscope = await import("./exports/speedscope.mjs");
 const { busiest, readReference } = await import("./exports/reference.mjs");
+const { tolerance } = await import("./exports/shares.mjs");
 
 const VIEWER = dirname(fileURLToPath(import.meta.url));
 let passes = 0;
@@ -49,10 +50,12 @@ function checkNames(reference, expect) {
     const thread = reference.find((thread) => thread.process === process && thread.isMainThread);
     say(thread !== undefined, `X1 "${process}" has a file`);
     if (thread === undefined) continue;
-    const busy = busiest(thread, 0).reduce((sum, [, us]) => sum + us, 0);
+    const functions = busiest(thread, 0);
+    const busy = functions.reduce((sum, [, us]) => sum + us, 0);
+    const samples = functions.reduce((sum, [name]) => sum + thread.hits.get(name), 0);
     for (const { name, self } of expect.functions) {
       const percent = (thread.self.get(name) ?? 0) / busy * 100;
-      say(Math.abs(percent - self) <= expect.tolerance, `X1 "${process}": ${name} has ${self} % (${percent.toFixed(1)})`);
+      say(Math.abs(percent - self) <= tolerance(self, samples), `X1 "${process}": ${name} has ${self} % (${percent.toFixed(1)})`);
     }
   }
 }

@@ -13,6 +13,7 @@ import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
+import { tolerance } from "./exports/shares.mjs";
 
 // The share of the samples that a line may have by chance: set-up code, or an instruction at a
 // function's edge.
@@ -44,8 +45,8 @@ async function symbolServer(profiler, profile) {
   return { url: decodeURIComponent(link[1]), end };
 }
 
-function near(percentage, share, tolerance) {
-  return percentage !== undefined && Math.abs(percentage - share) <= tolerance;
+function near(percentage, share, samples) {
+  return percentage !== undefined && Math.abs(percentage - share) <= tolerance(share, samples);
 }
 
 /**
@@ -58,6 +59,10 @@ async function linesOf(viewer, handle, samples) {
   return { file: srcAnnotation?.filename, lines: lines.map((line) => line.lineNumber) };
 }
 
+/**
+ * Checks the shares of one thread. Returns the number of its samples, and how many of them each
+ * function has.
+ */
 async function checkThread(viewer, thread, expect) {
   const where = `"${thread.processName}"`;
   const details = await viewer.ask("thread", "info", "--thread", thread.threadHandle);
@@ -65,16 +70,19 @@ async function checkThread(viewer, thread, expect) {
   await viewer.ask("thread", "select", thread.threadHandle);
   const { functions } = await viewer.ask("thread", "functions", "--limit", "0");
   const named = (name) => functions.find((f) => f.name === name);
+  const samples = details.sampleCount;
+  const self = new Map();
   for (const { name, total } of expect.callers) {
     const found = named(name)?.totalPercentage;
-    say(near(found, total, expect.tolerance), `${where}: ${name} has ${total} % with what it calls (${found})`, found);
+    say(near(found, total, samples), `${where}: ${name} has ${total} % with what it calls (${found})`, found);
   }
   for (const wanted of expect.functions) {
     const found = named(wanted.name);
     const share = found?.selfPercentage;
-    say(near(share, wanted.self, expect.tolerance), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
+    say(near(share, wanted.self, samples), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
+    self.set(wanted.name, (share ?? 0) / 100 * samples);
     if (found === undefined) continue;
-    const { file, lines } = await linesOf(viewer, found.functionHandle, details.sampleCount);
+    const { file, lines } = await linesOf(viewer, found.functionHandle, samples);
     say(file?.endsWith(wanted.file), `${where}: ${wanted.name} is in ${wanted.file}`, file);
     const within = (line, { lines: [first, last] }) => line >= first && line <= last;
     const own = lines.filter((line) => within(line, wanted));
@@ -84,6 +92,17 @@ async function checkThread(viewer, thread, expect) {
     const strange = lines.filter((line) => !known.some((other) => within(line, other)));
     say(strange.length === 0, `${where}: nothing in ${wanted.file} runs anywhere else`, strange);
   }
+  return { samples, self };
+}
+
+/** Checks the shares of all processes together, which chance changes less than those of one. */
+function checkTogether(threads, expect) {
+  const samples = threads.reduce((sum, thread) => sum + thread.samples, 0);
+  for (const { name, self } of expect.functions) {
+    const own = threads.reduce((sum, thread) => sum + (thread.self.get(name) ?? 0), 0);
+    const share = own / samples * 100;
+    say(near(share, self, samples), `all processes: ${name} has ${self} % of ${samples} samples (${share})`, share);
+  }
 }
 
 async function checkShares(profile, expect, server) {
@@ -91,11 +110,13 @@ async function checkShares(profile, expect, server) {
   try {
     await viewer.load();
     const { threads } = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
+    const seen = [];
     for (const process of expect.processes) {
       const main = threads.filter((thread) => thread.processName === process && thread.name === "GeckoMain");
       say(main.length === 1, `"${process}" is there`, threads.map((t) => `${t.processName}/${t.name}`).join(", "));
-      if (main.length === 1) await checkThread(viewer, main[0], expect);
+      if (main.length === 1) seen.push(await checkThread(viewer, main[0], expect));
     }
+    checkTogether(seen, expect);
   } finally {
     await viewer.close();
   }

@@ -391,7 +391,7 @@ impl MessageQueue {
         unsafe { libc::msgctl(queue.0, libc::IPC_STAT, about.as_mut_ptr()) };
         // SAFETY: zeroed before the call, which has written it.
         let mut about = unsafe { about.assume_init() };
-        about.msg_perm.uid = super::scenes::NOBODY;
+        about.msg_perm.uid = super::scenes::UNPRIVILEGED;
         // SAFETY: reads `about`, which lives through the call. The call fails for other users than
         // root, but they do not need it.
         unsafe { libc::msgctl(queue.0, libc::IPC_SET, &raw mut about) };

@@ -10,7 +10,7 @@ use std::io;
 use anyhow::{Result, ensure};
 
 /// A user without special rights.
-pub(super) const NOBODY: libc::uid_t = 65534;
+pub(super) const UNPRIVILEGED: libc::uid_t = 65534;
 
 /// A state of the process, which determines what it can learn about its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +119,9 @@ fn set_dumpable(can_be_dumped: libc::c_ulong) -> Result<()> {
 /// Changes the user of all threads of the process.
 fn become_unprivileged() -> Result<()> {
     // SAFETY: takes only a number.
-    done(unsafe { libc::setgid(NOBODY) }, "setgid")?;
+    done(unsafe { libc::setgid(UNPRIVILEGED) }, "setgid")?;
     // SAFETY: as above.
-    done(unsafe { libc::setuid(NOBODY) }, "setuid")
+    done(unsafe { libc::setuid(UNPRIVILEGED) }, "setuid")
 }
 
 /// Makes every `open` on all threads of this process fail with `EACCES`.

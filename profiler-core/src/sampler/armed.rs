@@ -1,315 +1,28 @@
-//! The armed threads: those with a trigger, found by the word that the trigger's signals carry.
+//! The armed threads: those with a trigger. Each has a place of [`super::armed_places`].
 //!
 //! A thread that joins a session arms itself ([`arm_own`]); the sampler's thread arms all others.
-//! The signal handler finds here what it needs about its thread: without thread-locals, which a
-//! thread of the host may not have allocated yet.
 //!
-//! ```text
-//! word   bits 48…63 MAGIC · 16…47 generation · 0…15 index
-//! ```
-//!
-//! A place is taken by a compare-and-swap of its generation, from even (free) to odd. The sampler's
-//! thread gives places back, after the thread has ended and its samples have been read; so an odd
-//! generation names one thread. A handler counts itself as busy before it compares the generation,
-//! and does nothing if it differs. A place is not taken while a handler is busy in it.
-//!
-//! ```text
-//!             take                        release (sampler)
-//! free (2n) ────────▶ taken (2n + 1) ─────────────────────▶ free (2n + 2)
-//! ```
-//!
-//! The bounds of a stack are written by the sampler while handlers may read them: the end is 0
-//! during a change, and a handler that reads two different ends takes the bounds as unknown.
-//!
-//! Invariants: places are never freed. A trigger is deleted by the thread that takes its number out
-//! of the place, by a swap. It is not deleted if a new filter of system calls may not allow it
-//! (`timer_rights`). A thread that arms itself while a session ends either is seen by the sampler's
-//! last pass, or sees the end and deletes its own trigger: both store before they load,
-//! sequentially consistent.
-
-#![allow(unsafe_code)]
+//! Invariants: a trigger is deleted by the thread that takes its number out of the place, by a
+//! swap. It is not deleted if a new filter of system calls may not allow it (`timer_rights`). A
+//! thread that arms itself while a session ends either is seen by the sampler's last pass, or sees
+//! the end and deletes its own trigger: both store before they load, sequentially consistent.
 
 use std::io;
-use std::ptr;
-use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
-use super::stack_copy::Bounds;
+use super::armed_places::{Armed, NO_SAMPLE, take, taken};
 use super::timer_rights;
-use super::trigger::{Trigger, signal_of};
+use super::trigger::signal_of;
 use crate::ids::ThreadId;
-use crate::label::LabelStack;
-use crate::label::registry;
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::timer;
 use crate::sys::native::{alternate_stack, signal, tasks};
 
-/// Places per block.
-const BLOCK: usize = 256;
-/// Maximum number of blocks.
-const BLOCKS: usize = 64;
-const MAGIC: u64 = 0x9f10;
-/// The processor time of a thread that has armed itself and has no sample yet.
-const NO_SAMPLE: u64 = u64::MAX;
 /// The first expiry of a thread that arms itself: the system's next tick.
 const NEXT_TICK: Duration = Duration::from_nanos(1);
 
-/// One armed thread.
-#[derive(Debug)]
-pub(super) struct ArmedThread {
-    /// Odd while the place is taken.
-    generation: AtomicU64,
-    tid: AtomicU64,
-    /// See [`Trigger::to_word`]; 0 without a trigger.
-    trigger: AtomicU64,
-    /// 1 if the thread armed itself.
-    by_itself: AtomicU64,
-    /// The thread's processor time at its last sample. Swapped by the handler and by the sampler.
-    cpu_ns: AtomicU64,
-    /// The number of handlers that use the place.
-    busy: AtomicU64,
-    /// The number of samples that its handler has begun.
-    begun: AtomicU64,
-    /// The number of its samples that the sampler has read.
-    drained: AtomicU64,
-    lowest: AtomicU64,
-    end: AtomicU64,
-    thread_pointer: AtomicU64,
-    labels: AtomicPtr<LabelStack>,
-}
-
-impl ArmedThread {
-    const fn new() -> Self {
-        Self {
-            generation: AtomicU64::new(0),
-            tid: AtomicU64::new(0),
-            trigger: AtomicU64::new(0),
-            by_itself: AtomicU64::new(0),
-            cpu_ns: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            drained: AtomicU64::new(0),
-            lowest: AtomicU64::new(0),
-            end: AtomicU64::new(0),
-            thread_pointer: AtomicU64::new(0),
-            labels: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// Takes the place if it is free; returns its generation.
-    fn take(&self) -> Option<u64> {
-        let generation = self.generation.load(Ordering::Relaxed);
-        if generation & 1 == 1 {
-            return None;
-        }
-        self.generation
-            .compare_exchange(
-                generation,
-                generation + 1,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            )
-            .ok()?;
-        if self.busy.load(Ordering::SeqCst) != 0 {
-            // A handler of its last owner still uses it.
-            self.generation.store(generation + 2, Ordering::SeqCst);
-            return None;
-        }
-        for word in [&self.trigger, &self.end, &self.begun, &self.drained] {
-            word.store(0, Ordering::Relaxed);
-        }
-        self.labels.store(ptr::null_mut(), Ordering::Relaxed);
-        Some(generation + 1)
-    }
-
-    /// Begins to use the place in a handler: false if it does not belong to this word any more. If
-    /// true, [`Self::leave`] follows. In between no other thread gets the place.
-    pub(super) fn enter(&self, word: u64) -> bool {
-        self.busy.fetch_add(1, Ordering::SeqCst);
-        let generation = self.generation.load(Ordering::SeqCst);
-        let is_its = word_of(generation, index_of(word)) == word && generation & 1 == 1;
-        if !is_its {
-            self.leave();
-        }
-        is_its
-    }
-
-    /// Ends the use of the place in a handler.
-    pub(super) fn leave(&self) {
-        self.busy.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Takes the processor time since the thread's last sample. `first_ns` is that of a thread that
-    /// armed itself and has no sample. For signal handlers.
-    pub(super) fn take_cpu(&self, now_ns: u64, first_ns: u64) -> u64 {
-        match self.cpu_ns.swap(now_ns, Ordering::Relaxed) {
-            NO_SAMPLE => first_ns,
-            before => now_ns.saturating_sub(before),
-        }
-    }
-
-    /// The processor time since the thread's last sample, as seen by the sampler; `since_found_ns` if
-    /// it armed itself and has no sample.
-    pub(super) fn untaken_cpu(&self, now_ns: u64, since_found_ns: u64) -> u64 {
-        match self.cpu_ns.load(Ordering::Relaxed) {
-            NO_SAMPLE => since_found_ns,
-            before => now_ns.saturating_sub(before),
-        }
-    }
-
-    /// Counts a sample that the handler begins.
-    pub(super) fn begin_sample(&self) {
-        self.begun.fetch_add(1, Ordering::Release);
-    }
-
-    /// Counts a sample that the sampler has read.
-    pub(super) fn end_sample(&self) {
-        self.drained.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The number of samples that the handler has begun.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Acquire)
-    }
-
-    /// Whether the handler has begun a sample that the sampler has not read.
-    pub(super) fn has_unread_samples(&self) -> bool {
-        self.begun.load(Ordering::Acquire) != self.drained.load(Ordering::Relaxed)
-    }
-
-    /// The thread's labels. For its signal handler.
-    pub(super) fn labels(&self) -> Option<&'static LabelStack> {
-        if self.by_itself.load(Ordering::Relaxed) != 0 {
-            // The thread has used the profiler's thread-locals before it armed itself.
-            return registry::own_stack();
-        }
-        // SAFETY: null, or a label stack, which is never freed.
-        unsafe { self.labels.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Sets the labels of a thread that did not arm itself. Called by the sampler's thread.
-    pub(super) fn set_labels(&self, labels: Option<&'static LabelStack>) {
-        let labels = labels.map_or(ptr::null_mut(), |labels| ptr::from_ref(labels).cast_mut());
-        self.labels.store(labels, Ordering::Release);
-    }
-
-    /// The bounds of the thread's stack; all 0 if not known. For its signal handler.
-    pub(super) fn bounds(&self) -> Bounds {
-        let end = self.end.load(Ordering::Acquire);
-        let lowest = self.lowest.load(Ordering::Acquire);
-        let thread_pointer = self.thread_pointer.load(Ordering::Acquire);
-        if end != self.end.load(Ordering::Relaxed) {
-            return Bounds::default();
-        }
-        Bounds {
-            lowest: if end == 0 { 0 } else { lowest },
-            end,
-            thread_pointer,
-        }
-    }
-
-    /// Sets the bounds of the thread's stack. Called by the sampler's thread.
-    pub(super) fn set_bounds(&self, bounds: Bounds) {
-        self.end.store(0, Ordering::SeqCst);
-        self.lowest.store(bounds.lowest, Ordering::SeqCst);
-        self.thread_pointer
-            .store(bounds.thread_pointer, Ordering::SeqCst);
-        self.end.store(bounds.end, Ordering::SeqCst);
-    }
-
-    /// Takes the trigger out of the place, if it is there.
-    fn take_trigger(&self) -> Option<Trigger> {
-        Trigger::from_word(self.trigger.swap(0, Ordering::SeqCst))
-    }
-}
-
-/// A taken place, as the sampler's thread holds it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Armed {
-    pub(super) thread: &'static ArmedThread,
-    pub(super) word: u64,
-}
-
-impl Armed {
-    /// The number of the thread.
-    pub(super) fn tid(self) -> ThreadId {
-        ThreadId::new(self.thread.tid.load(Ordering::Acquire))
-    }
-
-    /// Makes a trigger and starts it. The place has the thread's number before the first signal.
-    fn start(self, thread: ThreadId, first: Duration, interval: Duration) -> io::Result<()> {
-        let trigger = Trigger::create(source(), thread, self.word, interval)?;
-        self.thread
-            .trigger
-            .store(trigger.to_word(), Ordering::SeqCst);
-        self.thread.tid.store(thread.get(), Ordering::SeqCst);
-        trigger.start(first, interval)
-    }
-
-    /// Gives the trigger another interval, if there is one and its thread lives.
-    fn set_interval(self, first: Duration, interval: Duration) {
-        let trigger = Trigger::from_word(self.thread.trigger.load(Ordering::SeqCst));
-        if let Some(trigger) = trigger {
-            trigger.set_interval(first, interval);
-        }
-    }
-
-    /// Whether the trigger is of the calling thread, and not of an ended one that had its number.
-    /// False without a trigger.
-    fn is_of_living_thread(self) -> bool {
-        let trigger = Trigger::from_word(self.thread.trigger.load(Ordering::SeqCst));
-        // The clock of an ended thread stands still, and that of a new thread begins at 0.
-        let last = self.thread.cpu_ns.load(Ordering::Relaxed);
-        trigger.is_some_and(|trigger| trigger.is_of_living_thread(last))
-    }
-
-    /// Whether the program has closed the trigger's descriptor.
-    pub(super) fn has_lost_trigger(self) -> bool {
-        let trigger = Trigger::from_word(self.thread.trigger.load(Ordering::SeqCst));
-        trigger.is_some_and(Trigger::is_lost)
-    }
-
-    /// Deletes the trigger and frees the place, unless another thread has freed it. Called by the
-    /// sampler's thread after the last sample of the thread has been read, and by a thread that
-    /// could not arm itself.
-    pub(super) fn release(self) {
-        let index = index_of(self.word);
-        let trigger = self.thread.trigger.load(Ordering::SeqCst);
-        let tid = self.thread.tid.load(Ordering::SeqCst);
-        let generation = self.thread.generation.load(Ordering::SeqCst);
-        if word_of(generation, index) != self.word || generation & 1 == 0 {
-            return;
-        }
-        // Both values are this owner's. If another thread frees the place now, and a new owner takes
-        // it, they differ from the new owner's.
-        let replace = |word: &AtomicU64, old: u64| {
-            word.compare_exchange(old, 0, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
-        };
-        if replace(&self.thread.trigger, trigger)
-            && let Some(trigger) = Trigger::from_word(trigger)
-        {
-            trigger.delete_if_allowed();
-        }
-        replace(&self.thread.tid, tid);
-        let freed = self.thread.generation.compare_exchange(
-            generation,
-            generation + 1,
-            Ordering::SeqCst,
-            Ordering::Relaxed,
-        );
-        if freed.is_ok() {
-            FIRST_FREE.fetch_min(index as u64, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The first places of the blocks of [`BLOCK`] places; null until needed.
-static ALL: [AtomicPtr<ArmedThread>; BLOCKS] = [const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS];
-/// No place below this one is free, unless one was just released.
-static FIRST_FREE: AtomicU64 = AtomicU64::new(0);
 /// The interval of the triggers of the running session in nanoseconds; 0 while there are none.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 /// [`SampleSource::to_word`] of the running session.
@@ -359,7 +72,7 @@ pub(super) fn suspend() {
 pub(super) fn close() {
     suspend();
     for armed in taken() {
-        if let Some(trigger) = armed.thread.take_trigger() {
+        if let Some(trigger) = armed.take_trigger() {
             trigger.delete_if_allowed();
         }
     }
@@ -391,7 +104,7 @@ pub(super) fn changes() -> u64 {
 
 /// All armed threads that armed themselves.
 pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
-    taken().filter(|armed| armed.thread.by_itself.load(Ordering::Acquire) != 0)
+    taken().filter(|armed| armed.is_by_itself())
 }
 
 /// Arms a thread: its first sample is due once it has used `first` of processor time. Called by the
@@ -401,10 +114,8 @@ pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
 /// Those of [`Trigger::create`]; `ENOMEM` if there is no place left.
 pub(super) fn arm(thread: ThreadId, first: Duration, interval: Duration) -> io::Result<Armed> {
     let armed = take().ok_or(io::ErrorKind::OutOfMemory)?;
-    armed.thread.by_itself.store(0, Ordering::Relaxed);
-    let cpu_ns = tasks::cpu_ns(thread).unwrap_or(0);
-    armed.thread.cpu_ns.store(cpu_ns, Ordering::Relaxed);
-    let started = armed.start(thread, first, interval);
+    armed.prepare(tasks::cpu_ns(thread).unwrap_or(0), false);
+    let started = armed.start(source(), thread, first, interval);
     if started.is_err() {
         armed.release();
     }
@@ -423,7 +134,7 @@ pub(crate) fn arm_own(thread: ThreadId) {
     for armed in taken().filter(|armed| armed.tid() == thread) {
         if alternate_stack::is_small(thread) {
             // Noted just now. The next signal would end the process, whatever a filter does.
-            if let Some(trigger) = armed.thread.take_trigger() {
+            if let Some(trigger) = armed.take_trigger() {
                 trigger.delete();
             }
         } else if !may_create || !may_arm_own(thread) || armed.is_of_living_thread() {
@@ -436,7 +147,6 @@ pub(crate) fn arm_own(thread: ThreadId) {
         return;
     }
     let Some(armed) = take() else { return };
-    armed.thread.by_itself.store(1, Ordering::Relaxed);
     // A timer fires at the next tick. An event has no such sample: it counts from now.
     let is_timer = source() == SampleSource::Timer;
     let cpu_ns = if is_timer {
@@ -444,8 +154,8 @@ pub(crate) fn arm_own(thread: ThreadId) {
     } else {
         tasks::own_cpu_ns()
     };
-    armed.thread.cpu_ns.store(cpu_ns, Ordering::Relaxed);
-    let started = armed.start(thread, NEXT_TICK, Duration::from_nanos(nanos));
+    armed.prepare(cpu_ns, true);
+    let started = armed.start(source(), thread, NEXT_TICK, Duration::from_nanos(nanos));
     if started.is_err() || INTERVAL_NS.load(Ordering::SeqCst) != nanos {
         return armed.release(); // the session has ended, or the sampler's thread arms it anew
     }
@@ -459,92 +169,11 @@ fn may_arm_own(thread: ThreadId) -> bool {
         && !signal::is_blocked_here(signal_of(source()))
 }
 
-/// The armed thread that a signal's word names; `None` if the word is not of this kind.
-pub(super) fn of_word(word: u64) -> Option<Option<&'static ArmedThread>> {
-    if word >> 48 != MAGIC {
-        return None;
-    }
-    let index = index_of(word);
-    let thread = block(index / BLOCK).and_then(|block| block.get(index % BLOCK));
-    Some(thread.filter(|thread| {
-        let generation = thread.generation.load(Ordering::Acquire);
-        word_of(generation, index) == word && generation & 1 == 1
-    }))
-}
-
-/// The taken place that a word names.
-pub(super) fn armed_of(word: u64) -> Option<Armed> {
-    of_word(word).flatten().map(|thread| Armed { thread, word })
-}
-
-fn index_of(word: u64) -> usize {
-    (word & 0xffff) as usize
-}
-
-fn word_of(generation: u64, index: usize) -> u64 {
-    (MAGIC << 48) | ((generation & 0xffff_ffff) << 16) | index as u64
-}
-
-fn take() -> Option<Armed> {
-    let first = usize::try_from(FIRST_FREE.load(Ordering::Relaxed)).unwrap_or(0);
-    let armed = (first..BLOCKS * BLOCK).chain(0..first).find_map(|index| {
-        let place = block_or_new(index / BLOCK)?.get(index % BLOCK)?;
-        let word = word_of(place.take()?, index);
-        Some(Armed {
-            thread: place,
-            word,
-        })
-    })?;
-    FIRST_FREE.store(index_of(armed.word) as u64 + 1, Ordering::Relaxed);
-    Some(armed)
-}
-
-fn taken() -> impl Iterator<Item = Armed> {
-    (0..BLOCKS)
-        .map_while(|number| Some((number, block(number)?)))
-        .flat_map(|(number, block)| {
-            block.iter().enumerate().filter_map(move |(index, thread)| {
-                let generation = thread.generation.load(Ordering::SeqCst);
-                let word = word_of(generation, number * BLOCK + index);
-                (generation & 1 == 1).then_some(Armed { thread, word })
-            })
-        })
-}
-
-fn block(number: usize) -> Option<&'static [ArmedThread]> {
-    let first = ALL.get(number)?.load(Ordering::Acquire);
-    if first.is_null() {
-        return None;
-    }
-    // SAFETY: the first of as many places, from `block_or_new`: never freed, changed through
-    // atomics.
-    Some(unsafe { std::slice::from_raw_parts(first, BLOCK) })
-}
-
-/// The block with this number; makes it if it is needed for the first time.
-fn block_or_new(number: usize) -> Option<&'static [ArmedThread]> {
-    if let Some(block) = block(number) {
-        return Some(block);
-    }
-    let place = ALL.get(number)?;
-    // One by one: a whole block does not fit on a small stack.
-    let new: Box<[ArmedThread]> = (0..BLOCK).map(|_| ArmedThread::new()).collect();
-    let first = Box::into_raw(new);
-    let added = place.compare_exchange(
-        ptr::null_mut(),
-        first.cast(),
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    if added.is_err() {
-        // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
-        drop(unsafe { Box::from_raw(first) });
-    }
-    block(number)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
+    use super::super::armed_places::{MAGIC, armed_of, of_word};
     use super::*;
     use crate::sys;
 
@@ -574,43 +203,5 @@ mod tests {
         assert_eq!(words.len(), all.len());
         assert!(all.len() > 100, "{} timers", all.len());
         all.into_iter().for_each(Armed::release);
-    }
-
-    #[test]
-    fn a_place_that_a_handler_uses_gets_no_other_owner() {
-        let place = ArmedThread::new();
-        let word = word_of(place.take().unwrap(), 0);
-        assert!(place.enter(word));
-        place.generation.fetch_add(1, Ordering::SeqCst); // released
-        assert!(place.take().is_none());
-        place.leave();
-        assert!(place.take().is_some());
-    }
-
-    #[test]
-    fn processor_time_is_taken_once() {
-        let thread = ArmedThread::new();
-        thread.cpu_ns.store(NO_SAMPLE, Ordering::Relaxed);
-        assert_eq!(thread.untaken_cpu(500, 20), 20);
-        assert_eq!(
-            thread.take_cpu(1000, 4),
-            4,
-            "the first sample weighs one tick"
-        );
-        assert_eq!(thread.untaken_cpu(1500, 20), 500);
-        assert_eq!(thread.take_cpu(3000, 4), 2000);
-    }
-
-    #[test]
-    fn bounds_that_change_are_unknown() {
-        let thread = ArmedThread::new();
-        let bounds = Bounds {
-            lowest: 1,
-            end: 9,
-            thread_pointer: 7,
-        };
-        assert_eq!(thread.bounds().end, 0);
-        thread.set_bounds(bounds);
-        assert_eq!(thread.bounds(), bounds);
     }
 }

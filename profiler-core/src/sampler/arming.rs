@@ -12,7 +12,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::armed::{self, Armed};
+use super::armed;
+use super::armed_places::{self, Armed};
 use super::control::count;
 use super::notices::Notice;
 use super::sample_handler;
@@ -113,7 +114,8 @@ impl Arming {
         let may_arm = is_open && self.may_make_triggers();
         for target in targets.iter_mut() {
             if let Some(armed) = target.armed
-                && (armed::armed_of(armed.word).is_none() || alternate_stack::is_small(target.tid))
+                && (armed_places::armed_of(armed.word).is_none()
+                    || alternate_stack::is_small(target.tid))
             {
                 self.take_from(target);
             }

@@ -48,6 +48,7 @@ macro_rules! native {
 
 native! {
     mod armed;
+    mod armed_places;
     mod arming;
     mod asking;
     mod calls;

@@ -21,7 +21,8 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::armed::{self, ArmedThread};
+use super::armed;
+use super::armed_places::{self, ArmedThread};
 use super::slots::SlotStates;
 use super::stack_copy::{Seen, StackCopy};
 use crate::params::SampleSource;
@@ -179,8 +180,8 @@ pub(super) fn install() -> io::Result<bool> {
     signal::install(answer)
 }
 
-/// Installs the handler for perf events, unless it is installed. False if the program has one of its
-/// own.
+/// Installs the handler for perf events, unless it is installed. False if the program has one of
+/// its own.
 ///
 /// # Errors
 /// Errors of the system.
@@ -201,7 +202,7 @@ pub(super) fn is_installed_for(source: SampleSource) -> bool {
 /// `context` comes from the kernel, and its handler is still running.
 unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
     let begin = Timestamp::now().raw();
-    let Some(thread) = armed::of_word(word) else {
+    let Some(thread) = armed_places::of_word(word) else {
         return false;
     };
     let is_recording = session_state::word() & (session_state::ACTIVE | session_state::PAUSED)

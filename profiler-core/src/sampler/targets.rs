@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::armed::Armed;
+use super::armed_places::Armed;
 use super::asking::Habit;
 use super::notices::{Notice, Notices};
 use super::schedule::now;

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::armed;
+use super::armed_places;
 use super::arming::Arming;
 use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
@@ -419,7 +420,7 @@ fn record(
     let Published {
         seen, word, cpu_ns, ..
     } = published;
-    let Some(armed) = armed::armed_of(*word) else {
+    let Some(armed) = armed_places::armed_of(*word) else {
         return;
     };
     armed.thread.end_sample();

@@ -97,8 +97,8 @@ impl Trigger {
         }
     }
 
-    /// Whether the trigger's thread is known to live and to be the calling one. `last_cpu_ns` is the
-    /// processor time of the trigger's thread at its last sample.
+    /// Whether the trigger's thread is known to live and to be the calling one. `last_cpu_ns` is
+    /// the processor time of the trigger's thread at its last sample.
     pub(super) fn is_of_living_thread(self, last_cpu_ns: u64) -> bool {
         match self {
             Self::Timer(id) => timer::is_of_living_thread(id),

@@ -77,7 +77,8 @@ impl Snapshot {
             .filter(|module| address < module.end)
     }
 
-    /// Like [`Self::module`]; faster if `last` contains the address, as for most callers on a stack.
+    /// Like [`Self::module`]; faster if `last` contains the address, as for most callers on a
+    /// stack.
     fn module_near<'a>(&'a self, last: Option<&'a Placed>, address: u64) -> Option<&'a Placed> {
         last.filter(|last| (last.start..last.end).contains(&address))
             .or_else(|| self.module(address))

@@ -6,9 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::entry::periodic::{
-    COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter,
-};
+use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::{SampleHead, write_sample};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};

@@ -138,8 +138,8 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
     })
 }
 
-/// The parameters that a session with these has: [`SessionParams::normalized`], and an interval that
-/// the source of its samples allows.
+/// The parameters that a session with these has: [`SessionParams::normalized`], and an interval
+/// that the source of its samples allows.
 #[doc(hidden)]
 pub fn effective_params(params: SessionParams) -> SessionParams {
     let params = params.normalized();

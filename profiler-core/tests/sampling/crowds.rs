@@ -10,7 +10,7 @@ use profiler_core::session::SampleSource;
 use test_support::own_process;
 
 use super::busy::{beside, innermost};
-use super::read::{Session, more_stacks, more_without_stacks, until};
+use super::read::{Session, gives_events, more_stacks, more_without_stacks, until};
 use super::users::has_become;
 use crate::support;
 
@@ -106,6 +106,50 @@ fn busy_threads_in_a_crowd_are_sampled(source: SampleSource, threads: usize) {
         drop(session);
         drop(crowd);
     });
+}
+
+/// Sets the number of descriptors that the process may open.
+fn limit_descriptors(most: libc::rlim_t) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes into a live variable.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur = most;
+    // SAFETY: reads a live variable.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!((read, set), (0, 0));
+}
+
+/// The number of this process's open perf events.
+fn open_events() -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    all.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .filter(|target| target.to_string_lossy().contains("[perf_event]"))
+        .count()
+}
+
+/// The threads without an event have timers, so they are sampled as well.
+#[test]
+fn perf_events_take_at_most_a_quarter_of_the_descriptors() {
+    own_process!();
+    if !gives_events() {
+        println!("left out: the system gives no events");
+        return;
+    }
+    limit_descriptors(200);
+    let crowd = Crowd::of(100);
+    let _session = Session::by(SampleSource::Sigtrap);
+    let reader = support::pool();
+    until(|| (open_events() >= 50).then_some(()));
+    for _ in 0..3 {
+        beside("late", innermost, |late| {
+            more_stacks(&reader, late, innermost as *const ());
+        });
+        assert_eq!(open_events(), 50);
+    }
+    drop(crowd);
 }
 
 #[test]

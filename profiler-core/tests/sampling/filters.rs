@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::session::{self, SampleSource};
+use profiler_core::session::{self, OverheadBudget, SampleSource};
 use profiler_core::thread;
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
 use super::read::{
-    Session, more_stacks, more_without_stacks, samples, samples_in, until, without_stacks,
+    Session, more_stacks, more_without_stacks, overheads, samples, samples_in, until,
+    without_stacks,
 };
 use crate::support;
 
@@ -106,8 +107,8 @@ fn a_filter_that_refuses_timers_and_files_costs_armed_threads_no_sample() {
     });
 }
 
-/// Under this filter, every call for a timer ends the process: while threads end, in a pause, at the
-/// end of the session and at the start of the next.
+/// Under this filter, every call for a timer ends the process: while threads end, in a pause, at
+/// the end of the session and at the start of the next.
 #[test]
 fn no_call_for_a_timer_is_made_under_a_filter_that_was_installed_later() {
     own_process!();
@@ -134,6 +135,25 @@ fn no_call_for_a_timer_is_made_under_a_filter_that_was_installed_later() {
         shows_innermost(&support::pool(), armed);
         let source = samples().1.header.sample_source;
         assert_eq!(source, Some(SampleSource::Signal));
+        filters_are_kept();
+    });
+}
+
+/// The interval that a budget asks for would need a call for a timer.
+#[test]
+fn no_timer_gets_another_interval_under_a_filter_that_was_installed_later() {
+    own_process!();
+    let session = Session::within(OverheadBudget::MIN, SampleSource::Timer);
+    let reader = support::pool();
+    beside("armed", innermost, |armed| {
+        shows_innermost(&reader, armed);
+        install(TIMERS, KILLS, ALL_THREADS);
+        let before = overheads().len();
+        // The budget is compared once per second.
+        until(|| (overheads().len() > before + 3).then_some(()));
+        shows_innermost(&reader, armed);
+        drop(session);
+        filters_are_kept();
     });
 }
 
@@ -201,8 +221,8 @@ fn a_filter_against_timers_changes_nothing_where_threads_are_asked() {
     });
 }
 
-/// As in a container whose processes cannot gain privileges. Whether the program adds a filter later
-/// is known from the number of its filters.
+/// As in a container whose processes cannot gain privileges. Whether the program adds a filter
+/// later is known from the number of its filters.
 #[test]
 fn a_filter_from_before_the_session_allows_timers_until_the_next_filter() {
     own_process!();
@@ -227,9 +247,22 @@ fn a_filter_from_before_the_session_allows_timers_until_the_next_filter() {
     });
 }
 
-/// Proves that the filter is in force, so that the test above can fail.
+/// Proves that the filter is in force, so that the test above can fail: a process with it dies of a
+/// call for a timer.
 fn filters_are_kept() {
-    // SAFETY: reads a number about the calling thread.
-    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
-    assert_eq!(mode, 2);
+    // SAFETY: the child makes two system calls, of which the second ends it.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: no timer has this number.
+        unsafe { libc::syscall(libc::SYS_timer_delete, -1) };
+        // SAFETY: ends this process, without its other threads.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to an integer of this function.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(ended, child);
+    assert!(libc::WIFSIGNALED(status), "{status:#x}");
+    assert_eq!(libc::WTERMSIG(status), libc::SIGSYS);
 }

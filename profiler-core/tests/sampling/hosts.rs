@@ -127,7 +127,8 @@ fn a_thread_that_registers_and_blocks_the_signal_at_once_has_samples_without_sta
     }
 }
 
-/// The processor time of a thread is in its samples exactly once, also if its trigger is taken away.
+/// The processor time of a thread is in its samples exactly once, also if its trigger is taken
+/// away.
 #[test]
 fn a_thread_that_loses_its_trigger_is_not_weighed_twice() {
     own_process!();

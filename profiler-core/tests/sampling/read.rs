@@ -61,11 +61,11 @@ impl Session {
         })
     }
 
-    /// Starts a session that samples stacks by timers and may use little processor time for it.
-    pub(crate) fn within(budget: OverheadBudget) -> Self {
+    /// Starts a session that samples stacks by this source and may use little processor time for it.
+    pub(crate) fn within(budget: OverheadBudget, source: SampleSource) -> Self {
         Self::start_with(SessionParams {
             features: Features::STACK_WALK.with(Features::CPU),
-            source: SampleSource::Timer,
+            source,
             overhead_budget: Some(budget),
             ..SessionParams::default()
         })
@@ -209,10 +209,7 @@ pub(crate) fn overheads() -> Vec<OverheadEntry> {
 /// The sum of the costs of all ticks, in nanoseconds.
 pub(crate) fn overhead_ns() -> u64 {
     let overheads = overheads();
-    overheads
-        .iter()
-        .map(|overhead| overhead.total_ns)
-        .sum()
+    overheads.iter().map(|overhead| overhead.total_ns).sum()
 }
 
 /// Waits until there are at least `least` samples of one thread, and returns them.

@@ -15,8 +15,8 @@ use super::read::{SOURCES, Session, gives_events, overheads, samples, samples_of
 const MS: u64 = 1_000_000;
 /// The longest tick of a system.
 const LONGEST_TICK: u64 = 10 * MS;
-/// The most processor time that a thread uses between two samples: ten intervals, and the time until
-/// the sampler looks at the thread. More only if the thread shares its processor with others.
+/// The most processor time that a thread uses between two samples: ten intervals, and the time
+/// until the sampler looks at the thread. More only if the thread shares its processor with others.
 const TAIL: u64 = 50 * MS;
 
 /// Processor time of the calling thread.
@@ -104,7 +104,13 @@ fn intervals_ns() -> (u64, u64) {
 #[test]
 fn s2_a_small_budget_makes_the_interval_longer_and_weights_stay_the_processor_time() {
     own_process!();
-    let _session = Session::within(OverheadBudget::MIN);
+    for source in [SampleSource::Timer, SampleSource::Sigtrap] {
+        interval_becomes_longer(source);
+    }
+}
+
+fn interval_becomes_longer(source: SampleSource) {
+    let _session = Session::within(OverheadBudget::MIN, source);
     let (weight, used) = weighed(|| {
         let begin = own_cpu_ns();
         until(|| {
@@ -119,13 +125,9 @@ fn s2_a_small_budget_makes_the_interval_longer_and_weights_stay_the_processor_ti
     let slack = 2 * LONGEST_TICK + used / 50;
     assert!(
         weight <= used + slack && used <= weight + unsampled + slack,
-        "samples carry {weight} of {used} ns, {unsampled} ns apart"
+        "{source:?}: samples carry {weight} of {used} ns, {unsampled} ns apart"
     );
-    assert!(
-        overheads()
-            .iter()
-            .any(|costs| costs.handlers_ns > 0)
-    );
+    assert!(overheads().iter().any(|costs| costs.handlers_ns > 0));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::read::{Session, more_stacks, until};
 use crate::support;
 
 /// A user without special rights.
-pub(super) const NOBODY: libc::uid_t = 65534;
+pub(super) const UNPRIVILEGED: libc::uid_t = 65534;
 /// The number of waits of which none may be interrupted.
 const WAITS: u64 = 2000;
 
@@ -65,7 +65,7 @@ fn is_sampled_on(source: SampleSource) {
     let shows_innermost = |thread| more_stacks(&reader, thread, innermost as *const ());
     beside("before", innermost, |before| {
         shows_innermost(before);
-        if !has_become(NOBODY) {
+        if !has_become(UNPRIVILEGED) {
             return;
         }
         shows_innermost(before);

@@ -70,11 +70,11 @@ fn no_descriptors() -> anyhow::Result<()> {
 
 /// Forbids new threads. The limit does not apply to root, so root becomes another user.
 fn no_threads() -> anyhow::Result<()> {
-    const NOBODY: libc::uid_t = 65534;
+    const UNPRIVILEGED: libc::uid_t = 65534;
     set(libc::RLIMIT_NPROC, 0)?;
     if rustix::process::geteuid().is_root() {
         // SAFETY: takes only numbers, and changes all threads of the process.
-        let failed = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
+        let failed = unsafe { libc::setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED) };
         ensure!(failed == 0, "cannot change the user");
     }
     ensure!(

@@ -2,8 +2,8 @@
 //! system call that is not allowed kills it.
 //!
 //! `sandbox` is sent after the profiler has begun. [`RECORDER`] lists what the recorder needs on
-//! all its threads. `sandbox sampled` also allows what samples need, [`SAMPLER`]; it then opens files
-//! as well. `docs/security.md` contains the same lists.
+//! all its threads. `sandbox sampled` also allows what samples need, [`SAMPLER`]; it then opens
+//! files as well. `docs/security.md` contains the same lists.
 //!
 //! `compute NAME` starts a thread with this name that computes until the process ends.
 

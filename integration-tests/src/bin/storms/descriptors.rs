@@ -67,8 +67,8 @@ fn remarks_of_profile(session: &Session) -> Result<Vec<String>> {
     Ok(report.left_out)
 }
 
-/// Fills the descriptor table and computes on a new thread for this number of ticks. The sampler may
-/// have opened what it needs for the older threads before the table was full.
+/// Fills the descriptor table and computes on a new thread for this number of ticks. The sampler
+/// may have opened what it needs for the older threads before the table was full.
 fn compute_with_full_table(ticks: u64) -> Result<()> {
     let now = || session::sampling_stats().map_or(0, |stats| stats.ticks);
     let open = || std::iter::from_fn(|| File::open("/dev/null").ok());

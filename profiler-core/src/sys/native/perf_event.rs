@@ -3,8 +3,8 @@
 //!
 //! `perf_event_open(2)` with `sigtrap`, which exists since Linux 5.13: the system sends `SIGTRAP`
 //! to the thread at the end of each interval, at the instruction that runs then. The event's clock
-//! is finer than the system's tick. An interval that ends while the system works for the thread takes
-//! no sample.
+//! is finer than the system's tick. An interval that ends while the system works for the thread
+//! takes no sample.
 //!
 //! An event takes a descriptor. Events use at most a quarter of the descriptors that the process
 //! may have, so that enough are left for the program. The descriptors are closed at `exec`, which
@@ -101,8 +101,8 @@ pub(crate) fn open(thread: ThreadId, word: u64, interval: Duration) -> io::Resul
     }
 }
 
-/// The new event with this descriptor, if its thread is of this process: the number of a thread that
-/// has ended may belong to another process.
+/// The new event with this descriptor, if its thread is of this process: the number of a thread
+/// that has ended may belong to another process.
 fn checked(descriptor: libc::c_int, tid: libc::pid_t) -> io::Result<PerfEvent> {
     let number = number_of(descriptor).unwrap_or(0);
     let event = PerfEvent { descriptor, number };
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_exist_has_no_event() {
-        let nobody = ThreadId::new(0x3f_fffe);
-        assert!(open(nobody, 7, Duration::from_secs(1)).is_err());
+        let absent = ThreadId::new(0x3f_fffe);
+        assert!(open(absent, 7, Duration::from_secs(1)).is_err());
         assert_eq!(PerfEvent::from_word(0), None);
     }
 }

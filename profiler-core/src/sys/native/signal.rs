@@ -188,6 +188,17 @@ fn sent_to_self() -> Info {
     info
 }
 
+/// Runs `work` and restores the thread's `errno`, as a signal handler must.
+pub(super) fn keep_errno(work: impl FnOnce()) {
+    // SAFETY: the address of this thread's own `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: valid for the life of the thread.
+    let saved = unsafe { *errno };
+    work();
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+}
+
 /// The signal handler. The functions that it calls allocate nothing, take no lock, and cannot
 /// panic.
 unsafe extern "C" fn on_signal(
@@ -195,26 +206,22 @@ unsafe extern "C" fn on_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the address of this thread's own `errno`.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: valid for the life of the thread.
-    let saved = unsafe { *errno };
-    if let Some((before, answer)) = BEFORE.get() {
-        // SAFETY: the kernel passed both to us, and they live until we return.
-        let is_answered = unsafe { word_in(info) }
-            .is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
-        if is_answered && is_handler(before.sa_sigaction) {
-            let mut merged = sent_to_self();
-            // SAFETY: the layout that the kernel uses for a signal of the program; it lives until
-            // the handler returns.
-            unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
-        } else if !is_answered {
-            // SAFETY: the arguments that the kernel passed to us go to the previous handler.
-            unsafe { chain(before, signal, info, context) };
+    keep_errno(|| {
+        if let Some((before, answer)) = BEFORE.get() {
+            // SAFETY: the kernel passed both to us, and they live until we return.
+            let is_answered = unsafe { word_in(info) }
+                .is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
+            if is_answered && is_handler(before.sa_sigaction) {
+                let mut merged = sent_to_self();
+                // SAFETY: the layout that the kernel uses for a signal of the program; it lives until
+                // the handler returns.
+                unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
+            } else if !is_answered {
+                // SAFETY: the arguments that the kernel passed to us go to the previous handler.
+                unsafe { chain(before, signal, info, context) };
+            }
         }
-    }
-    // SAFETY: as above.
-    unsafe { *errno = saved };
+    });
 }
 
 /// The word of a signal that this process, or a timer, sent; `None` for any other signal.

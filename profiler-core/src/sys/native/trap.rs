@@ -12,7 +12,7 @@
 use std::io;
 use std::sync::OnceLock;
 
-use super::signal::{Answer, action, current, is_handler};
+use super::signal::{Answer, action, current, is_handler, keep_errno};
 
 /// The signal of perf events.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGTRAP;
@@ -57,23 +57,19 @@ unsafe extern "C" fn on_trap(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the address of this thread's own `errno`.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: valid for the life of the thread.
-    let saved = unsafe { *errno };
-    if let Some((before, answer)) = BEFORE.get() {
-        // SAFETY: the kernel passed it to us, and it lives until we return.
-        match unsafe { word_in(info) } {
-            Some(word) => {
-                // SAFETY: the kernel passed the context to us, and it lives until we return.
-                let _ = unsafe { answer(word, context.cast_const().cast()) };
+    keep_errno(|| {
+        if let Some((before, answer)) = BEFORE.get() {
+            // SAFETY: the kernel passed it to us, and it lives until we return.
+            match unsafe { word_in(info) } {
+                Some(word) => {
+                    // SAFETY: the kernel passed the context to us, and it lives until we return.
+                    let _ = unsafe { answer(word, context.cast_const().cast()) };
+                }
+                // SAFETY: as above.
+                None => unsafe { act_as_before(before, signal, info) },
             }
-            // SAFETY: as above.
-            None => unsafe { act_as_before(before, signal, info) },
         }
-    }
-    // SAFETY: as above.
-    unsafe { *errno = saved };
+    });
 }
 
 /// The word of the perf event that sent the signal; `None` for any other signal.

@@ -4,8 +4,9 @@
 //! sampler itself takes), `truth` (whether weights, numbers and shares are right), `idle` (the cost
 //! of threads that wait), `peers` (the same work under `pprof` and `perf`), `right` (stacks
 //! followed to their end, in Rust, the C library, and C without frame pointers), `waits` (stacks of
-//! waiting threads, compared with those that another tool finds). The group `host` measures how many
-//! waiting calls are interrupted. `session` runs a thread beside the sampler and reads its samples.
+//! waiting threads, compared with those that another tool finds). The group `host` measures how
+//! many waiting calls are interrupted. `session` runs a thread beside the sampler and reads its
+//! samples.
 
 mod cost;
 mod held;
