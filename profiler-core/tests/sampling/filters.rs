@@ -18,8 +18,7 @@ use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
 use super::read::{
-    Session, more_stacks, more_without_stacks, overheads, samples, samples_in, until,
-    without_stacks,
+    Session, more_stacks, more_without_stacks, samples, samples_in, until, without_stacks,
 };
 use crate::support;
 
@@ -148,9 +147,8 @@ fn no_timer_gets_another_interval_under_a_filter_that_was_installed_later() {
     beside("armed", innermost, |armed| {
         shows_innermost(&reader, armed);
         install(TIMERS, KILLS, ALL_THREADS);
-        let before = overheads().len();
         // The budget is compared once per second.
-        until(|| (overheads().len() > before + 3).then_some(()));
+        std::thread::sleep(Duration::from_millis(2500));
         shows_innermost(&reader, armed);
         drop(session);
         filters_are_kept();
