@@ -100,7 +100,8 @@ impl Tracer {
 
     fn begin(&mut self, how: libc::c_uint, thread: libc::pid_t) -> Result<()> {
         match request(how, thread, 0) {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()), // it has ended
+            // It has ended, or is about to.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => Ok(()),
             traced => {
                 traced.with_context(|| format!("thread {thread} cannot be traced"))?;
                 self.threads.insert(thread, None);

@@ -86,10 +86,11 @@ impl CounterSampler {
         }
     }
 
-    /// Writes the values that changed since the previous tick; at the first tick, all.
-    pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
+    /// Writes the values that changed since the previous tick; at the first tick, all. `cpu_ns` is
+    /// the processor time that the process has used.
+    pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp, cpu_ns: Option<u64>) {
         (self.flush)();
-        self.measured.take();
+        self.measured.take(cpu_ns);
         self.tick += 1;
         self.find_changes();
         if !self.before.is_empty() {
@@ -160,10 +161,10 @@ impl CounterSampler {
 }
 
 impl Measured {
-    fn take(&self) {
+    fn take(&self, cpu_ns: Option<u64>) {
         if let Some(cpu) = self
             .cpu_before
-            .and_then(|before| sys::process_cpu_ns()?.checked_sub(before))
+            .and_then(|before| cpu_ns?.checked_sub(before))
         {
             set(&PROCESS_CPU, cpu);
         }

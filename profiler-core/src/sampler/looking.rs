@@ -6,6 +6,9 @@
 //! shows bursts between two waits where they ran. A thread whose handler has begun a sample is left
 //! out until the sample is read, so its samples are in order of time.
 //!
+//! If the process's clock shows that no thread has run, threads that were seen to wait before need
+//! no look, and a process whose threads all wait needs none at all ([`QuietPeriod`]).
+//!
 //! A thread without a trigger has samples without stacks while it runs. A thread that its trigger
 //! does not reach has them, too: see [`MOST_UNTAKEN`].
 
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::arming::{Arming, leave_alone};
 use super::asking;
 use super::control::count;
+use super::quiet_period::QuietPeriod;
 use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
 use super::targets::{Target, Targets};
@@ -30,6 +34,8 @@ const MOST_UNTAKEN: u64 = 10;
 const MOST_UNTAKEN_BY_EVENTS: u64 = 100;
 /// The maximum number of idle threads that a pass looks at, if it looks at them in turn.
 const IDLE_PER_PASS: usize = 32;
+/// The time after which waits are checked again for entries that are due.
+const RECORDS: Duration = Duration::from_secs(1);
 
 /// Which threads are looked at, and how.
 #[derive(Debug)]
@@ -45,6 +51,9 @@ pub(super) struct Looking {
     /// Otherwise looks at an idle thread become rarer.
     in_turn: bool,
     next_in_turn: usize,
+    pub(super) quiet: QuietPeriod,
+    /// When waits are recorded next, if there are any that are due.
+    next_records: Instant,
 }
 
 impl Looking {
@@ -65,6 +74,8 @@ impl Looking {
             asks,
             in_turn,
             next_in_turn: 0,
+            quiet: QuietPeriod::new(now()),
+            next_records: now(),
         }
     }
 
@@ -77,26 +88,36 @@ impl Looking {
         is_asked: bool,
     ) -> usize {
         let moment = now();
+        let all = targets.len();
+        if !is_asked && self.quiet.spares_all(all, moment) {
+            return 0;
+        }
         let mut woken = 0;
+        let mut settled = 0;
         let mut idle = IDLE_PER_PASS;
         let first = self.next_in_turn;
-        let all = targets.len();
         for index in (0..all).map(|turn| (first + turn) % all) {
             let Some(target) = targets.get_mut(index) else {
                 continue;
             };
             if target.is_gone || !is_asked && !self.is_due(target, moment, &mut idle) {
+                settled += usize::from(self.quiet.covers(&target.waits));
                 continue;
             }
             if self.in_turn && target.waits.is_idle() {
                 self.next_in_turn = index + 1;
             }
             woken += usize::from(self.look_at(recorder, target, arming, moment));
+            settled += usize::from(self.quiet.covers(&target.waits));
         }
+        self.quiet.note_settled(settled, all, moment);
         woken
     }
 
     fn is_due(&self, target: &Target, moment: Instant, idle: &mut usize) -> bool {
+        if self.quiet.spares(&target.waits, moment) {
+            return false;
+        }
         if !self.in_turn {
             return target.waits.is_due(moment);
         }
@@ -122,6 +143,7 @@ impl Looking {
             return false;
         };
         let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu;
+        self.quiet.prolong(&mut target.waits);
         if !has_run && target.waits.is_settled() {
             target.waits.goes_on(Timestamp::now(), moment);
         } else if target.walk {
@@ -238,30 +260,37 @@ impl Looking {
 
     /// Records the waits so far: those for which an entry is due, or all if `is_asked`.
     pub(super) fn record_waits(
-        &self,
+        &mut self,
         recorder: &mut SampleRecorder,
         targets: &mut Targets,
         is_asked: bool,
     ) {
         let moment = now();
+        if !is_asked && moment < self.next_records {
+            return;
+        }
+        self.next_records = moment + RECORDS;
         for target in targets.iter_mut() {
+            self.quiet.prolong(&mut target.waits);
             let unrecorded = target.waits.take_unrecorded(is_asked, moment, self.tick);
             if let Some(unrecorded) = unrecorded {
                 recorder.record_wait(target.tid, unrecorded, true);
             }
         }
     }
-}
 
-/// Records that a thread is no longer known to wait.
-pub(super) fn end_wait(
-    recorder: &mut SampleRecorder,
-    tid: ThreadId,
-    waits: &mut WaitPeriod,
-    tick: u64,
-) {
-    if waits.is_open() {
-        let unrecorded = waits.end(None, tick).unwrap_or((1, Timestamp::now()));
-        recorder.record_wait(tid, unrecorded, false);
+    /// Records that a thread is no longer known to wait.
+    pub(super) fn end_wait(
+        &self,
+        recorder: &mut SampleRecorder,
+        tid: ThreadId,
+        waits: &mut WaitPeriod,
+    ) {
+        if waits.is_open() {
+            self.quiet.prolong(waits);
+            let unrecorded = waits.end(None, self.tick);
+            let unrecorded = unrecorded.unwrap_or((1, Timestamp::now()));
+            recorder.record_wait(tid, unrecorded, false);
+        }
     }
 }

@@ -64,6 +64,7 @@ native! {
     mod notices;
     mod overhead_budget;
     mod prologue;
+    mod quiet_period;
     mod slots;
     mod source;
     mod stack_copy;

@@ -22,7 +22,7 @@ use super::armed_places;
 use super::arming::Arming;
 use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
-use super::looking::{Looking, end_wait};
+use super::looking::Looking;
 use super::overhead_budget::{Clocks, OverheadControl};
 use super::sample_handler::{self, Published, SlotReader};
 use super::sample_recorder::SampleRecorder;
@@ -38,14 +38,14 @@ use crate::sys::native::{tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
 /// The time between two passes while threads run.
-const BUSY: Duration = Duration::from_millis(20);
+const BUSY: Duration = Duration::from_millis(40);
 /// The time between two passes while no thread runs.
 const IDLE: Duration = Duration::from_millis(200);
 /// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
 /// of passes in which no thread ran.
 const MOST_IDLE: u32 = 16;
 /// Processor time in nanoseconds that does not count as running. Reading two clocks takes less.
-const MOMENT: u64 = 50_000;
+pub(super) const MOMENT: u64 = 50_000;
 
 /// Starts the thread. `None` if the system cannot create one.
 pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
@@ -91,8 +91,10 @@ struct SamplerThread {
     interval: Duration,
     begun: Instant,
     is_paused: bool,
-    /// Processor time of all threads but this one, at the last pass.
+    /// Processor time of all threads but this one, at the last pass, and at the last one before
+    /// which any of them had run.
     others_cpu: u64,
+    others_ran_cpu: u64,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -148,6 +150,7 @@ impl SamplerThread {
             begun: now(),
             is_paused: true,
             others_cpu: 0,
+            others_ran_cpu: 0,
         };
         shared.is_ready();
         sampler
@@ -211,8 +214,8 @@ impl SamplerThread {
     fn suspend(&mut self) {
         self.stop_triggers();
         for target in self.targets.iter_mut() {
-            let tick = self.looking.tick;
-            end_wait(&mut self.recorder, target.tid, &mut target.waits, tick);
+            self.looking
+                .end_wait(&mut self.recorder, target.tid, &mut target.waits);
         }
     }
 
@@ -228,27 +231,34 @@ impl SamplerThread {
         }
     }
 
-    /// Whether any other thread of the process has run since the last pass, sampled or not.
-    fn others_have_run(&mut self) -> bool {
+    /// Whether any other thread of the process has run since the last time that this was true,
+    /// sampled or not. `process` is the process's clock; this thread's clock was read before and
+    /// after it.
+    fn others_have_run(&mut self, before: u64, process: Option<u64>, after: u64) -> bool {
+        let process = process.unwrap_or(0);
         // The process's clock takes long to read if there are many threads: the time of this thread
         // that it contains lies between the other two.
-        let before = tasks::own_cpu_ns();
-        let all = sys::process_cpu_ns().unwrap_or(0);
-        let after = tasks::own_cpu_ns();
-        let at_least = all.saturating_sub(after);
-        let at_most = all.saturating_sub(before);
-        let last = std::mem::replace(&mut self.others_cpu, at_most);
-        at_least.saturating_sub(last) > MOMENT
+        let at_least = process.saturating_sub(after);
+        self.others_cpu = process.saturating_sub(before);
+        let has_run = at_least.saturating_sub(self.others_ran_cpu) > MOMENT;
+        if has_run {
+            self.others_ran_cpu = self.others_cpu;
+        }
+        has_run
     }
 
     fn pass(&mut self) {
         let at = Timestamp::now();
         let begin = tasks::own_cpu_ns();
+        let process = sys::process_cpu_ns();
+        let read = now();
+        let after = tasks::own_cpu_ns();
         let is_waited_for = self.shared.is_waited_for();
-        self.counters.tick(&mut self.recorder.writer, at);
+        self.counters.tick(&mut self.recorder.writer, at, process);
         let counted = tasks::own_cpu_ns();
         // Without a thread that has run, there are no new modules and no new threads.
-        let has_run = self.others_have_run() || is_waited_for;
+        let has_run = self.others_have_run(begin, process, after) || is_waited_for;
+        self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
             self.recorder.refresh_if_due();
         }
@@ -257,6 +267,7 @@ impl SamplerThread {
         }
         self.update_targets(has_run);
         let has_work = self.collect_and_look(is_waited_for);
+        self.looking.quiet.end_pass(read);
         let pause = self.control.pause(BUSY, IDLE);
         self.cadence
             .has_passed((has_work, has_run), pause, &self.slots);
@@ -308,7 +319,7 @@ impl SamplerThread {
         let removed = targets.take_removed();
         arming.release(removed.iter().filter_map(|removed| removed.armed));
         for RemovedTarget { tid, mut waits, .. } in removed {
-            end_wait(recorder, tid, &mut waits, looking.tick);
+            looking.end_wait(recorder, tid, &mut waits);
         }
         let woken = looking.look_at_all(recorder, targets, arming, is_waited_for);
         looking.record_waits(recorder, targets, is_waited_for);

@@ -43,6 +43,8 @@ pub(super) struct WaitPeriod {
     now: Option<RecordedWait>,
     /// Whether the thread's state at the last look is recorded.
     is_settled: bool,
+    /// The last look, if it found that the thread waits.
+    looked: Option<Instant>,
     next_look: Option<Instant>,
     pause: Duration,
 }
@@ -53,6 +55,7 @@ impl WaitPeriod {
         Self {
             now: None,
             is_settled: false,
+            looked: None,
             next_look: None,
             pause: FIRST_LOOK,
         }
@@ -61,6 +64,18 @@ impl WaitPeriod {
     /// Whether a look is due.
     pub(super) fn is_due(&self, moment: Instant) -> bool {
         self.next_look.is_none_or(|next| next <= moment)
+    }
+
+    /// Whether a look since this moment found that the thread waits.
+    pub(super) fn was_seen_since(&self, moment: Instant) -> bool {
+        self.looked.is_some_and(|looked| looked >= moment)
+    }
+
+    /// Notes that the thread has not run between the last look and this time.
+    pub(super) fn lasts_until(&mut self, at: Timestamp) {
+        if let Some(now) = &mut self.now {
+            now.until = now.until.max(at);
+        }
     }
 
     /// Whether the last look found the state of the look before.
@@ -88,13 +103,15 @@ impl WaitPeriod {
         if let Some(now) = &mut self.now {
             now.until = at;
         }
+        self.looked = Some(moment);
         self.next_look = Some(moment + self.pause);
         self.pause = (self.pause * 2).min(RAREST_LOOK);
     }
 
     /// Notes a look at a thread that has run.
     pub(super) fn has_run(&mut self, is_settled: bool) {
-        (self.is_settled, self.next_look, self.pause) = (is_settled, None, FIRST_LOOK);
+        (self.is_settled, self.looked) = (is_settled, None);
+        (self.next_look, self.pause) = (None, FIRST_LOOK);
     }
 
     /// Notes an entry that shows where the thread waits.
@@ -106,6 +123,7 @@ impl WaitPeriod {
             recorded: moment,
         });
         self.has_run(true);
+        self.looked = Some(moment);
     }
 
     /// Ends the wait; returns the ticks of `tick` that are not recorded yet, and the time of the
@@ -193,6 +211,20 @@ mod tests {
             Some((100, at(1000)))
         );
         assert_eq!(waits.take_unrecorded(false, later, TICK), None);
+    }
+
+    #[test]
+    fn a_wait_lasts_until_the_time_up_to_which_no_thread_has_run() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        assert!(!waits.was_seen_since(moment));
+        waits.begin(WaitPlace::Unknown, at(100), moment);
+        assert!(waits.was_seen_since(moment));
+        assert!(!waits.was_seen_since(moment + Duration::from_millis(1)));
+        waits.lasts_until(at(150));
+        waits.lasts_until(at(120));
+        assert_eq!(waits.end(None, TICK), Some((5, at(150))));
+        assert!(!waits.was_seen_since(moment), "it has run");
     }
 
     #[test]

@@ -30,11 +30,12 @@ fn own_cpu_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Computes until the calling thread has used this much more processor time.
+/// Computes until the calling thread has used this much more processor time, hardly any of it in
+/// the system: perf events do not count that.
 fn use_cpu(ns: u64) {
     let end = own_cpu_ns() + ns;
     while own_cpu_ns() < end {
-        (0..1000_u64).for_each(|number| _ = std::hint::black_box(number));
+        (0..20_000_u64).for_each(|number| _ = std::hint::black_box(number));
     }
 }
 

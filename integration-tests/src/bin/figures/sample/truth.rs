@@ -22,9 +22,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::session::{Sampling, goes_on};
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::cores;
 
-const TIME: Duration = Duration::from_secs(3);
-const LONG: Duration = Duration::from_secs(10);
+/// The least time of a measurement of weights. Each of many threads runs for at least
+/// [`LEAST_EACH`]: the time after its last sample is in no sample.
+const LEAST_TIME: Duration = Duration::from_secs(3);
+const LEAST_EACH: Duration = Duration::from_millis(300);
+/// The time of a measurement of shares. Six busy threads have 500 samples per second if the
+/// system's tick is 4 ms: with the longer time, an error of 2 points is unlikely to be chance.
+const SHARES_TIME: Duration = Duration::from_secs(10);
+const BUSY_6_TIME: Duration = Duration::from_secs(30);
 const SOURCES: [SampleSource; 3] = [
     SampleSource::Timer,
     SampleSource::Sigtrap,
@@ -39,13 +46,13 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
             weights(report, source, threads)?;
         }
     }
-    let rounds: [(&str, Work); 3] = [
-        ("busy_6", busy_6),
-        ("bursts_20us", bursts),
-        ("short_threads", short_threads),
+    let rounds: [(&str, Work, Duration); 3] = [
+        ("busy_6", busy_6, BUSY_6_TIME),
+        ("bursts_20us", bursts, SHARES_TIME),
+        ("short_threads", short_threads, SHARES_TIME),
     ];
-    for (name, work) in rounds {
-        shares(report, name, work)?;
+    for (name, work, time) in rounds {
+        shares(report, name, work, time)?;
     }
     Ok(())
 }
@@ -125,7 +132,8 @@ fn weights(report: &mut Report, source: SampleSource, threads: usize) -> Result<
             (thread::current(), own_cpu_ns() - before)
         };
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(busy)).collect();
-        std::thread::sleep(TIME);
+        let each = u32::try_from(threads / cores().max(1)).unwrap_or(u32::MAX);
+        std::thread::sleep(LEAST_TIME.max(LEAST_EACH * each));
         stop.store(true, Ordering::Relaxed);
         all.into_iter()
             .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
@@ -216,13 +224,13 @@ fn enter(ledger: &Ledger, own: [u64; 3]) -> Result<()> {
 }
 
 /// Measures the largest error of a function's share.
-fn shares(report: &mut Report, name: &str, work: Work) -> Result<()> {
+fn shares(report: &mut Report, name: &str, work: Work, time: Duration) -> Result<()> {
     let _sampling = Sampling::by(SampleSource::Timer)?;
     let ledger = Ledger::default();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let work = scope.spawn(|| work(&ledger, &stop));
-        std::thread::sleep(LONG);
+        std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         work.join().map_err(|_| anyhow!("a thread panicked"))?
     })?;
