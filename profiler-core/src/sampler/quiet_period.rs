@@ -1,9 +1,9 @@
 //! The time in which no thread of the process has run, as the process's clock shows.
 //!
 //! A thread that was seen to wait in this time needs no look (`looking`), and its wait lasts at
-//! least until the last pass in it. Threads that use less than [`super::thread::MOMENT`] in all do
-//! not end the period. So each thread is looked at from time to time all the same
-//! ([`LONGEST_WITHOUT_LOOK`]).
+//! least until the last pass in it. Threads that use less than a moment of processor time do not end
+//! the period ([`super::thread::MOMENT`]). So each thread is looked at from time to time all the
+//! same ([`LONGEST_WITHOUT_LOOK`]).
 //!
 //! ```text
 //! pass   clock read: a thread has run   clock read: none has   clock read: none has

@@ -33,8 +33,7 @@ use crate::time::Timestamp;
 
 /// The number of slots that exist. A slot takes memory only after its first use.
 const MOST_SLOTS: usize = 256;
-/// The number of slots per processor: enough for the samples of 128 ms at the shortest interval of
-/// the defaults, 1 ms.
+/// The number of slots per processor: enough for the samples of 128 ms at an interval of 1 ms.
 const SLOTS_PER_CPU: usize = 128;
 const LEAST_SLOTS: usize = 64;
 

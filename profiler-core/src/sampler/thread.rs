@@ -39,13 +39,17 @@ use crate::time::{Anchor, Timestamp};
 
 /// The time between two passes while threads run.
 const BUSY: Duration = Duration::from_millis(40);
-/// The time between two passes while no thread runs.
-const IDLE: Duration = Duration::from_millis(200);
+/// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
+/// these bounds. The process's clock takes long to read if there are many threads.
+const IDLE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+const IDLE_SHARE: u32 = 2000;
 /// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
 /// of passes in which no thread ran.
 const MOST_IDLE: u32 = 16;
-/// Processor time in nanoseconds that does not count as running. Reading two clocks takes less.
+/// Processor time in nanoseconds that does not count as running, if threads use it within
+/// [`MOMENT_WITHIN`]. Reading two clocks takes less.
 pub(super) const MOMENT: u64 = 50_000;
+const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Starts the thread. `None` if the system cannot create one.
 pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
@@ -91,10 +95,10 @@ struct SamplerThread {
     interval: Duration,
     begun: Instant,
     is_paused: bool,
-    /// Processor time of all threads but this one, at the last pass, and at the last one before
-    /// which any of them had run.
+    /// Processor time of all threads but the profiler's own, at the last pass.
     others_cpu: u64,
-    others_ran_cpu: u64,
+    /// The processor time with which the present one is compared, and when it was read.
+    others_before: (u64, Instant),
 }
 
 /// Deletes all triggers, also after a panic.
@@ -150,7 +154,7 @@ impl SamplerThread {
             begun: now(),
             is_paused: true,
             others_cpu: 0,
-            others_ran_cpu: 0,
+            others_before: (0, now()),
         };
         shared.is_ready();
         sampler
@@ -231,18 +235,23 @@ impl SamplerThread {
         }
     }
 
-    /// Whether any other thread of the process has run since the last time that this was true,
-    /// sampled or not. `process` is the process's clock; this thread's clock was read before and
-    /// after it.
-    fn others_have_run(&mut self, before: u64, process: Option<u64>, after: u64) -> bool {
-        let process = process.unwrap_or(0);
+    /// Whether any thread of the program has run since the last time that this was true, sampled or
+    /// not. `process` is the process's clock, read at `read`; this thread's clock was
+    /// read before and after it.
+    fn others_have_run(
+        &mut self,
+        (process, read): (Option<u64>, Instant),
+        (before, after): (u64, u64),
+    ) -> bool {
+        let process = process.unwrap_or(0).saturating_sub(own_threads_ns());
         // The process's clock takes long to read if there are many threads: the time of this thread
         // that it contains lies between the other two.
         let at_least = process.saturating_sub(after);
         self.others_cpu = process.saturating_sub(before);
-        let has_run = at_least.saturating_sub(self.others_ran_cpu) > MOMENT;
-        if has_run {
-            self.others_ran_cpu = self.others_cpu;
+        let (compared, since) = self.others_before;
+        let has_run = at_least.saturating_sub(compared) > MOMENT;
+        if has_run || read.saturating_duration_since(since) > MOMENT_WITHIN {
+            self.others_before = (self.others_cpu, read);
         }
         has_run
     }
@@ -257,7 +266,7 @@ impl SamplerThread {
         self.counters.tick(&mut self.recorder.writer, at, process);
         let counted = tasks::own_cpu_ns();
         // Without a thread that has run, there are no new modules and no new threads.
-        let has_run = self.others_have_run(begin, process, after) || is_waited_for;
+        let has_run = self.others_have_run((process, read), (begin, after)) || is_waited_for;
         self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
             self.recorder.refresh_if_due();
@@ -268,11 +277,15 @@ impl SamplerThread {
         self.update_targets(has_run);
         let has_work = self.collect_and_look(is_waited_for);
         self.looking.quiet.end_pass(read);
-        let pause = self.control.pause(BUSY, IDLE);
-        self.cadence
-            .has_passed((has_work, has_run), pause, &self.slots);
-        self.count_ticks();
         let end = tasks::own_cpu_ns();
+        let cost = Duration::from_nanos(end.saturating_sub(begin));
+        let pauses = (
+            self.control.pause(BUSY, IDLE.0),
+            (cost * IDLE_SHARE).clamp(IDLE.0, IDLE.1),
+        );
+        self.cadence
+            .has_passed((has_work, has_run), pauses, &self.slots);
+        self.count_ticks();
         let handlers_ns = self.control.take_handlers_ns();
         count(&self.shared.counts.handlers_ns, handlers_ns);
         self.recorder.writer.overhead(&OverheadEntry {
@@ -349,7 +362,7 @@ impl SamplerThread {
 impl Cadence {
     fn new(collects: bool, interval: Duration) -> Self {
         if collects {
-            Self::Collecting { pause: IDLE }
+            Self::Collecting { pause: IDLE.0 }
         } else {
             let schedule = Schedule::new(interval, now());
             Self::Sampling { schedule, idle: 0 }
@@ -357,11 +370,12 @@ impl Cadence {
     }
 
     /// Notes a pass. `has_work`: the pass found samples, or sampled threads that have run.
-    /// `has_run`: any thread has run. `least` is the time until the next pass if `has_work`.
+    /// `has_run`: any thread has run. `least` is the time until the next pass if `has_work`;
+    /// `most` is the longest time until then.
     fn has_passed(
         &mut self,
         (has_work, has_run): (bool, bool),
-        least: Duration,
+        (least, most): (Duration, Duration),
         slots: &SlotReader,
     ) {
         match self {
@@ -369,7 +383,7 @@ impl Cadence {
                 *pause = if has_work {
                     least
                 } else {
-                    (*pause * 2).min(IDLE)
+                    (*pause * 2).min(most)
                 };
                 slots.wake_at_next(!has_work);
                 if !has_work && slots.has_waiting() {
@@ -383,7 +397,7 @@ impl Cadence {
     /// Notes that there was no pass, because sampling is paused.
     const fn rest(&mut self) {
         match self {
-            Self::Collecting { pause } => *pause = IDLE,
+            Self::Collecting { pause } => *pause = IDLE.0,
             Self::Sampling { idle, .. } => *idle = idle.saturating_add(1),
         }
     }
@@ -402,6 +416,15 @@ impl Cadence {
             }
         }
     }
+}
+
+/// Processor time of the profiler's own threads, except the calling one.
+fn own_threads_ns() -> u64 {
+    let own = sys::current_thread_id();
+    sys::own_threads::all()
+        .filter(|thread| *thread != own)
+        .filter_map(tasks::cpu_ns)
+        .sum()
 }
 
 /// Records the samples that the handlers have published; returns their number.

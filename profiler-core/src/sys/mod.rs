@@ -15,6 +15,7 @@ use portable as imp;
 
 mod descriptor;
 mod foreign_file;
+pub(crate) mod own_threads;
 mod thread_end;
 mod threads;
 

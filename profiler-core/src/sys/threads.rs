@@ -16,6 +16,8 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
+use super::own_threads::OwnThread;
+
 /// The stack size that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
@@ -41,6 +43,7 @@ pub fn spawn_quiet<T: Send + 'static>(
     // instruction; the maker's own mask is restored at once.
     let _masked = SignalsBlocked::new();
     let body = move || {
+        let _own = OwnThread::enter();
         IS_QUIET.set(true);
         body()
     };

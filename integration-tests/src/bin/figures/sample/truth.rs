@@ -132,7 +132,7 @@ fn weights(report: &mut Report, source: SampleSource, threads: usize) -> Result<
             (thread::current(), own_cpu_ns() - before)
         };
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(busy)).collect();
-        let each = u32::try_from(threads / cores().max(1)).unwrap_or(u32::MAX);
+        let each = u32::try_from(threads / cores().len().max(1)).unwrap_or(u32::MAX);
         std::thread::sleep(LEAST_TIME.max(LEAST_EACH * each));
         stop.store(true, Ordering::Relaxed);
         all.into_iter()

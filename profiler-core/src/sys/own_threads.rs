@@ -1,0 +1,69 @@
+//! The numbers of the profiler's own threads in this process.
+//!
+//! [`super::spawn_quiet`] enters each of its threads. The sampler subtracts their processor time
+//! from the process's. A list that is full leaves threads out. After a fork, the child has numbers
+//! of threads that it does not have; they have no clock there.
+
+use crate::ids::ThreadId;
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// The maximum number of threads in the list.
+const MOST: usize = 64;
+
+/// The numbers; 0 for a free place.
+static ALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+
+/// The place of a thread; dropping it frees the place.
+#[derive(Debug)]
+pub(super) struct OwnThread(Option<&'static AtomicU64>);
+
+impl OwnThread {
+    /// Enters the calling thread.
+    pub(super) fn enter() -> Self {
+        let own = super::current_thread_id().get();
+        Self(ALL.iter().find(|place| {
+            place
+                .compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        }))
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The threads that are entered now.
+#[cfg_attr(
+    any(profiler_portable, not(target_os = "linux")),
+    allow(dead_code, reason = "only the sampler uses it")
+)]
+pub(crate) fn all() -> impl Iterator<Item = ThreadId> {
+    ALL.iter()
+        .map(|place| place.load(Ordering::Relaxed))
+        .filter(|number| *number != 0)
+        .map(ThreadId::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_entered_while_it_runs() {
+        let inside = || {
+            let own = crate::sys::current_thread_id();
+            (own, all().any(|thread| thread == own))
+        };
+        let (thread, is_entered) = crate::sys::spawn_quiet("entered", inside)
+            .unwrap()
+            .join()
+            .unwrap();
+        assert!(is_entered);
+        assert!(all().all(|other| other != thread));
+    }
+}
