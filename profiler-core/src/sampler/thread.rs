@@ -41,7 +41,7 @@ use crate::time::{Anchor, Timestamp};
 const BUSY: Duration = Duration::from_millis(40);
 /// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
 /// these bounds. The process's clock takes long to read if there are many threads.
-const IDLE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
 const IDLE_SHARE: u32 = 2000;
 /// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
 /// of passes in which no thread ran.
