@@ -47,10 +47,12 @@ macro_rules! native {
 }
 
 native! {
+    mod activity;
     mod armed;
     mod armed_places;
     mod arming;
     mod asking;
+    mod cadence;
     mod calls;
     mod elf;
     mod frame_pointer;

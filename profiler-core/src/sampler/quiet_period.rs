@@ -2,7 +2,7 @@
 //!
 //! A thread that was seen to wait in this time needs no look (`looking`), and its wait lasts at
 //! least until the last pass in it. Threads that use less than a moment of processor time do not end
-//! the period ([`super::thread::MOMENT`]). So each thread is looked at from time to time all the
+//! the period ([`super::activity::MOMENT`]). So each thread is looked at from time to time all the
 //! same ([`LONGEST_WITHOUT_LOOK`]).
 //!
 //! ```text

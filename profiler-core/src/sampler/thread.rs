@@ -7,8 +7,8 @@
 //! counters ─▶ new and ended threads, their triggers ─▶ samples of the slots ─▶ looks at threads
 //! ```
 //!
-//! If the triggers are timers or perf events, two passes are [`BUSY`] to [`IDLE`] apart, or less if
-//! a handler wakes the sampler's thread. With the source `signal`, and in sessions without stacks,
+//! If the triggers are timers or perf events, passes are some time apart ([`super::cadence`]), or
+//! less if a handler wakes the sampler's thread. With the source `signal`, and in sessions without stacks,
 //! there is a pass at each interval while threads run: it asks threads for samples (`asking`), or
 //! records their processor time. In a session without periodic samples, the sampler's thread only
 //! keeps the modules up to date, for the stacks of markers.
@@ -17,16 +17,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::activity::{ProcessClocks, ProgramActivity};
 use super::armed;
 use super::armed_places;
 use super::arming::Arming;
+use super::cadence::{self, Cadence, Passed};
 use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::looking::Looking;
 use super::overhead_budget::{Clocks, OverheadControl};
 use super::sample_handler::{self, Published, SlotReader};
 use super::sample_recorder::SampleRecorder;
-use super::schedule::{Schedule, now};
+use super::schedule::now;
 use super::source;
 use super::targets::{RemovedTarget, Targets};
 use crate::entry::periodic::OverheadEntry;
@@ -36,20 +38,6 @@ use crate::sync::fixed::Ordering;
 use crate::sys;
 use crate::sys::native::{tasks, timer};
 use crate::time::{Anchor, Timestamp};
-
-/// The time between two passes while threads run.
-const BUSY: Duration = Duration::from_millis(40);
-/// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
-/// these bounds. The process's clock takes long to read if there are many threads.
-const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
-const IDLE_SHARE: u32 = 2000;
-/// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
-/// of passes in which no thread ran.
-const MOST_IDLE: u32 = 16;
-/// Processor time in nanoseconds that does not count as running, if threads use it within
-/// [`MOMENT_WITHIN`]. Reading two clocks takes less.
-pub(super) const MOMENT: u64 = 50_000;
-const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Starts the thread. `None` if the system cannot create one.
 pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
@@ -69,15 +57,6 @@ impl Drop for Ending {
     }
 }
 
-/// When the next pass is due.
-#[derive(Debug)]
-enum Cadence {
-    /// The triggers are timers or perf events: passes only collect the samples.
-    Collecting { pause: Duration },
-    /// Each pass asks threads for samples, or records processor time.
-    Sampling { schedule: Schedule, idle: u32 },
-}
-
 #[derive(Debug)]
 struct SamplerThread {
     shared: Arc<SamplerShared>,
@@ -95,10 +74,7 @@ struct SamplerThread {
     interval: Duration,
     begun: Instant,
     is_paused: bool,
-    /// Processor time of all threads but the profiler's own, at the last pass.
-    others_cpu: u64,
-    /// The processor time with which the present one is compared, and when it was read.
-    others_before: (u64, Instant),
+    activity: ProgramActivity,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -153,8 +129,7 @@ impl SamplerThread {
             interval,
             begun: now(),
             is_paused: true,
-            others_cpu: 0,
-            others_before: (0, now()),
+            activity: ProgramActivity::new(),
         };
         shared.is_ready();
         sampler
@@ -235,38 +210,15 @@ impl SamplerThread {
         }
     }
 
-    /// Whether any thread of the program has run since the last time that this was true, sampled or
-    /// not. `process` is the process's clock, read at `read`; this thread's clock was
-    /// read before and after it.
-    fn others_have_run(
-        &mut self,
-        (process, read): (Option<u64>, Instant),
-        (before, after): (u64, u64),
-    ) -> bool {
-        let process = process.unwrap_or(0).saturating_sub(own_threads_ns());
-        // The process's clock takes long to read if there are many threads: the time of this thread
-        // that it contains lies between the other two.
-        let at_least = process.saturating_sub(after);
-        self.others_cpu = process.saturating_sub(before);
-        let (compared, since) = self.others_before;
-        let has_run = at_least.saturating_sub(compared) > MOMENT;
-        if has_run || read.saturating_duration_since(since) > MOMENT_WITHIN {
-            self.others_before = (self.others_cpu, read);
-        }
-        has_run
-    }
-
     fn pass(&mut self) {
         let at = Timestamp::now();
-        let begin = tasks::own_cpu_ns();
-        let process = sys::process_cpu_ns();
-        let read = now();
-        let after = tasks::own_cpu_ns();
+        let clocks = ProcessClocks::read();
         let is_waited_for = self.shared.is_waited_for();
-        self.counters.tick(&mut self.recorder.writer, at, process);
+        self.counters
+            .tick(&mut self.recorder.writer, at, clocks.process);
         let counted = tasks::own_cpu_ns();
         // Without a thread that has run, there are no new modules and no new threads.
-        let has_run = self.others_have_run((process, read), (begin, after)) || is_waited_for;
+        let has_run = self.activity.has_run(&clocks) || is_waited_for;
         self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
             self.recorder.refresh_if_due();
@@ -276,24 +228,25 @@ impl SamplerThread {
         }
         self.update_targets(has_run);
         let has_work = self.collect_and_look(is_waited_for);
-        self.looking.quiet.end_pass(read);
+        self.looking.quiet.end_pass(clocks.read);
         let end = tasks::own_cpu_ns();
-        let cost = Duration::from_nanos(end.saturating_sub(begin));
-        let pauses = (
-            self.control.pause(BUSY, IDLE.0),
-            (cost * IDLE_SHARE).clamp(IDLE.0, IDLE.1),
-        );
-        self.cadence
-            .has_passed((has_work, has_run), pauses, &self.slots);
+        let cost = Duration::from_nanos(end.saturating_sub(clocks.own_before));
+        let passed = Passed {
+            has_work,
+            has_run,
+            least: self.control.pause(cadence::BUSY, cadence::IDLE.0),
+            most: cadence::longest_pause(cost),
+        };
+        self.cadence.has_passed(&passed, &self.slots);
         self.count_ticks();
         let handlers_ns = self.control.take_handlers_ns();
         count(&self.shared.counts.handlers_ns, handlers_ns);
         self.recorder.writer.overhead(&OverheadEntry {
             at,
             locking_ns: 0, // waits for no lock while others record
-            counters_ns: counted.saturating_sub(begin),
+            counters_ns: counted.saturating_sub(clocks.own_before),
             threads_ns: end.saturating_sub(counted),
-            total_ns: end.saturating_sub(begin),
+            total_ns: end.saturating_sub(clocks.own_before),
             handlers_ns,
             interval_ns: self.control.interval_ns(),
         });
@@ -305,7 +258,7 @@ impl SamplerThread {
         let clocks = Clocks {
             at: self.begun.elapsed(),
             sampler_ns: own_cpu_ns,
-            others_ns: self.others_cpu,
+            others_ns: self.activity.cpu_ns,
         };
         // A new filter of system calls may not allow another interval.
         let may_change = self.control.has_budget() && self.arming.may_make_triggers();
@@ -357,74 +310,6 @@ impl SamplerThread {
         }
         self.arming.update(recorder, &mut self.targets);
     }
-}
-
-impl Cadence {
-    fn new(collects: bool, interval: Duration) -> Self {
-        if collects {
-            Self::Collecting { pause: IDLE.0 }
-        } else {
-            let schedule = Schedule::new(interval, now());
-            Self::Sampling { schedule, idle: 0 }
-        }
-    }
-
-    /// Notes a pass. `has_work`: the pass found samples, or sampled threads that have run.
-    /// `has_run`: any thread has run. `least` is the time until the next pass if `has_work`;
-    /// `most` is the longest time until then.
-    fn has_passed(
-        &mut self,
-        (has_work, has_run): (bool, bool),
-        (least, most): (Duration, Duration),
-        slots: &SlotReader,
-    ) {
-        match self {
-            Self::Collecting { pause } => {
-                *pause = if has_work {
-                    least
-                } else {
-                    (*pause * 2).min(most)
-                };
-                slots.wake_at_next(!has_work);
-                if !has_work && slots.has_waiting() {
-                    *pause = BUSY; // published before `wake_at_next`
-                }
-            }
-            Self::Sampling { idle, .. } => *idle = if has_run { 0 } else { idle.saturating_add(1) },
-        }
-    }
-
-    /// Notes that there was no pass, because sampling is paused.
-    const fn rest(&mut self) {
-        match self {
-            Self::Collecting { pause } => *pause = IDLE.0,
-            Self::Sampling { idle, .. } => *idle = idle.saturating_add(1),
-        }
-    }
-
-    /// The time until the next pass.
-    fn next(&mut self) -> Duration {
-        match self {
-            Self::Collecting { pause } => *pause,
-            Self::Sampling { schedule, idle } => {
-                let next = schedule.after_tick(now());
-                if *idle > MOST_IDLE {
-                    next.max(BUSY)
-                } else {
-                    next
-                }
-            }
-        }
-    }
-}
-
-/// Processor time of the profiler's own threads, except the calling one.
-fn own_threads_ns() -> u64 {
-    let own = sys::current_thread_id();
-    sys::own_threads::all()
-        .filter(|thread| *thread != own)
-        .filter_map(tasks::cpu_ns)
-        .sum()
 }
 
 /// Records the samples that the handlers have published; returns their number.

@@ -1,0 +1,105 @@
+//! When the sampler's thread makes its passes.
+//!
+//! Used by `thread`. If the triggers are timers or perf events, passes only collect samples: they
+//! are [`BUSY`] apart while threads run, and rarer and rarer while none does. With the source
+//! `signal`, and in sessions without stacks, there is a pass at each interval while threads run.
+
+use std::time::Duration;
+
+use super::sample_handler::SlotReader;
+use super::schedule::{Schedule, now};
+
+/// The time between two passes while threads run.
+pub(super) const BUSY: Duration = Duration::from_millis(40);
+/// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
+/// these bounds. The process's clock takes long to read if there are many threads.
+pub(super) const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
+const IDLE_SHARE: u32 = 2000;
+/// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
+/// of passes in which no thread ran.
+const MOST_IDLE: u32 = 16;
+
+/// What a pass found, and the bounds of the time until the next.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// It found samples, or sampled threads that have run.
+    pub(super) has_work: bool,
+    /// Any thread of the program has run.
+    pub(super) has_run: bool,
+    /// The time until the next pass if `has_work`.
+    pub(super) least: Duration,
+    /// The longest time until then.
+    pub(super) most: Duration,
+}
+
+/// When the next pass is due.
+#[derive(Debug)]
+pub(super) enum Cadence {
+    /// The triggers are timers or perf events: passes only collect the samples.
+    Collecting { pause: Duration },
+    /// Each pass asks threads for samples, or records processor time.
+    Sampling { schedule: Schedule, idle: u32 },
+}
+
+/// The longest time between two passes that cost this much each.
+pub(super) fn longest_pause(cost: Duration) -> Duration {
+    cost.saturating_mul(IDLE_SHARE).clamp(IDLE.0, IDLE.1)
+}
+
+impl Cadence {
+    pub(super) fn new(collects: bool, interval: Duration) -> Self {
+        if collects {
+            Self::Collecting { pause: IDLE.0 }
+        } else {
+            let schedule = Schedule::new(interval, now());
+            Self::Sampling { schedule, idle: 0 }
+        }
+    }
+
+    /// Notes a pass.
+    pub(super) fn has_passed(&mut self, passed: &Passed, slots: &SlotReader) {
+        let Passed {
+            has_work,
+            has_run,
+            least,
+            most,
+        } = *passed;
+        match self {
+            Self::Collecting { pause } => {
+                *pause = if has_work {
+                    least
+                } else {
+                    (*pause * 2).min(most)
+                };
+                slots.wake_at_next(!has_work);
+                if !has_work && slots.has_waiting() {
+                    *pause = BUSY; // published before `wake_at_next`
+                }
+            }
+            Self::Sampling { idle, .. } => *idle = if has_run { 0 } else { idle.saturating_add(1) },
+        }
+    }
+
+    /// Notes that there was no pass, because sampling is paused.
+    pub(super) const fn rest(&mut self) {
+        match self {
+            Self::Collecting { pause } => *pause = IDLE.0,
+            Self::Sampling { idle, .. } => *idle = idle.saturating_add(1),
+        }
+    }
+
+    /// The time until the next pass.
+    pub(super) fn next(&mut self) -> Duration {
+        match self {
+            Self::Collecting { pause } => *pause,
+            Self::Sampling { schedule, idle } => {
+                let next = schedule.after_tick(now());
+                if *idle > MOST_IDLE {
+                    next.max(BUSY)
+                } else {
+                    next
+                }
+            }
+        }
+    }
+}
