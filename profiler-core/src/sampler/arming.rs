@@ -27,7 +27,7 @@ use crate::sys::native::{alternate_stack, signal, tasks};
 use crate::time::Timestamp;
 
 /// The maximum number of passes between two attempts to arm a thread.
-const LONGEST_REST: u32 = 512;
+const LONGEST_REST: u32 = 128;
 
 /// The triggers of all threads, as the sampler's thread sees them.
 #[derive(Debug)]
@@ -86,8 +86,12 @@ impl Arming {
         armed::close();
         drain(targets);
         for target in targets.iter_mut() {
-            target.recorded_cpu = target.cpu;
-            (target.armed, target.asked) = (None, None);
+            if let Some(armed) = target.armed.take() {
+                let cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
+                let since = cpu.saturating_sub(target.recorded_cpu);
+                target.recorded_cpu = cpu.saturating_sub(armed.thread.untaken_cpu(cpu, since));
+            }
+            target.asked = None;
         }
         self.by_itself.clear();
         self.ending.clear();
@@ -139,9 +143,10 @@ impl Arming {
     pub(super) fn take_from(&mut self, target: &mut Target) {
         if let Some(armed) = target.armed.take() {
             // The time since its last sample belongs to the samples without a trigger.
-            let since = target.cpu.saturating_sub(target.recorded_cpu);
-            let untaken = armed.thread.take_cpu(target.cpu, since);
-            target.recorded_cpu = target.cpu.saturating_sub(untaken);
+            let cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
+            let since = cpu.saturating_sub(target.recorded_cpu);
+            let untaken = armed.thread.take_cpu(cpu, since);
+            target.recorded_cpu = cpu.saturating_sub(untaken);
             self.by_itself.remove(&target.tid);
             self.ending.push(armed);
         }

@@ -9,8 +9,10 @@ use std::time::Duration;
 use super::sample_handler::SlotReader;
 use super::schedule::{Schedule, now};
 
-/// The time between two passes while threads run.
+/// The time between two passes while threads run, unless it takes long to read the process's clock:
+/// then it is that cost times [`CLOCK_SHARE`], at most the shorter bound of [`IDLE`].
 pub(super) const BUSY: Duration = Duration::from_millis(40);
+const CLOCK_SHARE: u32 = 100;
 /// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
 /// these bounds. The process's clock takes long to read if there are many threads.
 pub(super) const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
@@ -39,6 +41,11 @@ pub(super) enum Cadence {
     Collecting { pause: Duration },
     /// Each pass asks threads for samples, or records processor time.
     Sampling { schedule: Schedule, idle: u32 },
+}
+
+/// The time between two passes while threads run, if the process's clock costs this much.
+pub(super) fn least_pause(clock: Duration) -> Duration {
+    clock.saturating_mul(CLOCK_SHARE).clamp(BUSY, IDLE.0)
 }
 
 /// The longest time between two passes that cost this much each.

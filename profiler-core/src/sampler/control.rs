@@ -247,6 +247,12 @@ impl Sampler {
         super::wake();
     }
 
+    /// Wakes the sampler after the session was paused or resumed, so that samples end and begin
+    /// with it.
+    pub(crate) fn notice_pause(&self) {
+        super::wake();
+    }
+
     /// The shared state, for callers that wait without holding a lock.
     pub(crate) fn shared(&self) -> Arc<SamplerShared> {
         Arc::clone(&self.shared)

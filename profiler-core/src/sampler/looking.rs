@@ -101,7 +101,8 @@ impl Looking {
                 continue;
             };
             if target.is_gone || !is_asked && !self.is_due(target, moment, &mut idle) {
-                settled += usize::from(self.quiet.covers(&target.waits));
+                self.quiet.prolong(&mut target.waits);
+                settled += usize::from(self.quiet.spares(&target.waits, moment));
                 continue;
             }
             if self.in_turn && target.waits.is_idle() {
@@ -288,8 +289,8 @@ impl Looking {
     ) {
         if waits.is_open() {
             self.quiet.prolong(waits);
-            let unrecorded = waits.end(None, self.tick);
-            let unrecorded = unrecorded.unwrap_or((1, Timestamp::now()));
+            let last = waits.last_seen().unwrap_or(Timestamp::ZERO);
+            let unrecorded = waits.end(None, self.tick).unwrap_or((1, last));
             recorder.record_wait(tid, unrecorded, false);
         }
     }

@@ -50,7 +50,7 @@ pub(super) struct Clocks {
     pub(super) at: Duration,
     /// Processor time of the sampler's thread.
     pub(super) sampler_ns: u64,
-    /// Processor time of all other threads of the process, with the handlers that run on them.
+    /// Processor time of the program's threads, with the handlers that run on them.
     pub(super) others_ns: u64,
 }
 

@@ -88,10 +88,15 @@ impl QuietPeriod {
                 .is_some_and(|(all, next)| all == threads && moment < next)
     }
 
-    /// Notes that a pass found this number of threads that the period covers.
-    pub(super) fn note_settled(&mut self, covered: usize, threads: usize, moment: Instant) {
+    /// Notes that a thread may no longer wait, or that there are other threads.
+    pub(super) const fn unsettle(&mut self) {
+        self.settled = None;
+    }
+
+    /// Notes that a pass found this number of threads that need no further look.
+    pub(super) fn note_settled(&mut self, settled: usize, threads: usize, moment: Instant) {
         let next = moment + LONGEST_WITHOUT_LOOK;
-        self.settled = (covered == threads).then_some((threads, next));
+        self.settled = (settled == threads).then_some((threads, next));
     }
 }
 
@@ -169,6 +174,9 @@ mod tests {
         assert!(quiet.spares_all(7, start));
         assert!(!quiet.spares_all(8, start), "a new thread");
         assert!(!quiet.spares_all(7, start + LONGEST_WITHOUT_LOOK));
+        quiet.unsettle();
+        assert!(!quiet.spares_all(7, start), "a thread may have run");
+        quiet.note_settled(7, 7, start);
         quiet.begin_pass(true, at(200));
         assert!(!quiet.spares_all(7, start));
         quiet.end_pass(start + ms(10));

@@ -35,7 +35,6 @@ use crate::time::Timestamp;
 const MOST_SLOTS: usize = 256;
 /// The number of slots per processor: enough for the samples of 128 ms at an interval of 1 ms.
 const SLOTS_PER_CPU: usize = 128;
-const LEAST_SLOTS: usize = 64;
 
 /// A slot's contents besides its copy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +95,7 @@ impl SlotReader {
     /// Prepares the slots, and drops samples of an earlier session.
     pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let slots = (cpus * SLOTS_PER_CPU).clamp(LEAST_SLOTS, MOST_SLOTS);
+        let slots = (cpus * SLOTS_PER_CPU).min(MOST_SLOTS);
         let states = STATES.get_or_init(|| SlotStates::new(slots));
         states.full().for_each(|slot| states.release(slot));
         states.take_lost();

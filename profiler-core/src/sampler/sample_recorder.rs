@@ -62,6 +62,7 @@ pub(super) struct SampleRecorder {
     /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
     refresh_after: Duration,
     measures_cpu: bool,
+    has_strays: bool,
 }
 
 impl SampleRecorder {
@@ -87,6 +88,7 @@ impl SampleRecorder {
             looked: None,
             refresh_after: PRESSED,
             measures_cpu,
+            has_strays: false,
         }
     }
 
@@ -173,18 +175,27 @@ impl SampleRecorder {
         cpu_ns: u64,
         ticks: u64,
     ) {
-        target.has_sample |= self.record_stray(target.tid, seen, cpu_ns, ticks);
+        target.has_sample |= self.record_copy(target.tid, seen, cpu_ns, ticks);
     }
 
     /// The same for a thread that is not a target: it began and ended between two lists, or is not
-    /// listed yet. False if the sample was dropped.
+    /// listed yet.
     pub(super) fn record_stray(
         &mut self,
         thread: ThreadId,
         seen: &Seen<'_>,
         cpu_ns: u64,
         ticks: u64,
-    ) -> bool {
+    ) {
+        self.has_strays |= self.record_copy(thread, seen, cpu_ns, ticks);
+    }
+
+    /// Whether samples of threads that are not targets were recorded since the last call.
+    pub(super) const fn take_strays(&mut self) -> bool {
+        std::mem::replace(&mut self.has_strays, false)
+    }
+
+    fn record_copy(&mut self, thread: ThreadId, seen: &Seen<'_>, cpu_ns: u64, ticks: u64) -> bool {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
         let waits = false;

@@ -26,8 +26,8 @@ use crate::sys::native::tasks;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The bounds of the time between two lists of all threads. Threads that live for some milliseconds
-/// are found, and a process with thousands of threads is not slowed down.
+/// The bounds of the time between two lists of all threads, besides the time between two passes. A
+/// process with thousands of threads is not slowed down.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// Within these bounds, the time between two lists is the cost of a list times this factor.
 const LISTING_SHARE: u64 = 200;
@@ -117,6 +117,8 @@ impl Target {
         self.bounds = kept.bounds;
         self.recorded_cpu = kept.recorded_cpu;
         self.has_sample = kept.has_sample;
+        // The kept wait may be that of an ended thread with the same number.
+        self.waits.has_run(false);
     }
 }
 
@@ -158,6 +160,8 @@ pub(super) struct Targets {
     next_listing: Instant,
     /// The triggers and waits of threads that have ended or are no longer sampled.
     removed: Vec<RemovedTarget>,
+    /// The number of targets removed so far.
+    removals: u64,
 }
 
 /// What is left of a thread that has ended or is no longer sampled.
@@ -182,6 +186,7 @@ impl Targets {
             seen_changes: None,
             next_listing: now(),
             removed: Vec::new(),
+            removals: 0,
         }
     }
 
@@ -202,6 +207,11 @@ impl Targets {
         self.all.get_mut(*self.places.get(&tid)?)
     }
 
+    /// What is left of the targets that were removed and not yet taken.
+    pub(super) fn removed_mut(&mut self) -> impl Iterator<Item = &mut RemovedTarget> {
+        self.removed.iter_mut()
+    }
+
     /// Takes what is left of the targets that were removed since the last call.
     pub(super) fn take_removed(&mut self) -> Vec<RemovedTarget> {
         std::mem::take(&mut self.removed)
@@ -220,9 +230,8 @@ impl Targets {
         notices: &mut Notices,
         may_list: bool,
     ) -> bool {
-        let before = self.all.len();
+        let removals = self.removals;
         self.forget_gone(manager);
-        let forgot = self.all.len() < before;
         let changes = manager.threads.changes();
         if self.seen_changes != Some(changes) {
             self.seen_changes = Some(changes);
@@ -241,7 +250,7 @@ impl Targets {
             );
             self.next_listing = moment + cost.clamp(LISTING.0, LISTING.1);
         }
-        forgot
+        self.removals != removals
     }
 
     /// Whether the stack of a thread with these names is walked; `None` if the thread is not
@@ -428,6 +437,7 @@ impl Targets {
     /// Ends the sampling of a thread. If it has samples, its row is kept until [`MOST_GONE`]
     /// further such threads have ended.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
+        self.removals += 1;
         if target.armed.is_some() || target.waits.is_open() {
             self.removed.push(RemovedTarget {
                 tid: target.tid,

@@ -26,6 +26,7 @@ use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::looking::Looking;
 use super::overhead_budget::{Clocks, OverheadControl};
+use super::quiet_period::QuietPeriod;
 use super::sample_handler::{self, Published, SlotReader};
 use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
@@ -202,10 +203,13 @@ impl SamplerThread {
     fn resume_if_paused(&mut self) {
         if std::mem::replace(&mut self.is_paused, false) {
             for target in self.targets.iter_mut() {
+                self.looking
+                    .end_wait(&mut self.recorder, target.tid, &mut target.waits);
                 target.cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
                 target.recorded_cpu = target.cpu;
                 target.waits.has_run(false);
             }
+            self.looking.quiet = QuietPeriod::new(now());
             self.control.begin_anew();
         }
     }
@@ -226,15 +230,23 @@ impl SamplerThread {
         if self.arming.must_stop() {
             self.stop_triggers();
         }
-        self.update_targets(has_run);
+        let has_changed = self.update_targets(has_run);
         let has_work = self.collect_and_look(is_waited_for);
+        if has_changed || self.recorder.take_strays() {
+            let targets = &self.targets;
+            self.recorder
+                .writer
+                .keep_only(|thread| targets.contains(thread));
+        }
         self.looking.quiet.end_pass(clocks.read);
         let end = tasks::own_cpu_ns();
         let cost = Duration::from_nanos(end.saturating_sub(clocks.own_before));
         let passed = Passed {
             has_work,
             has_run,
-            least: self.control.pause(cadence::BUSY, cadence::IDLE.0),
+            least: self
+                .control
+                .pause(cadence::least_pause(clocks.cost()), cadence::IDLE.0),
             most: cadence::longest_pause(cost),
         };
         self.cadence.has_passed(&passed, &self.slots);
@@ -283,10 +295,10 @@ impl SamplerThread {
         } = self;
         let drained = drain(slots, recorder, targets, (looking.tick, control));
         let removed = targets.take_removed();
-        arming.release(removed.iter().filter_map(|removed| removed.armed));
-        for RemovedTarget { tid, mut waits, .. } in removed {
-            looking.end_wait(recorder, tid, &mut waits);
+        if drained > 0 || !removed.is_empty() {
+            looking.quiet.unsettle();
         }
+        arming.release(removed.iter().filter_map(|removed| removed.armed));
         let woken = looking.look_at_all(recorder, targets, arming, is_waited_for);
         looking.record_waits(recorder, targets, is_waited_for);
         drained + woken > 0
@@ -298,17 +310,18 @@ impl SamplerThread {
         self.shared.counts.ticks.store(ticks, Ordering::Relaxed);
     }
 
-    /// Finds new threads and arms them; forgets ended ones.
-    fn update_targets(&mut self, may_list: bool) {
+    /// Finds new threads and arms them; forgets ended ones. True if any were forgotten.
+    fn update_targets(&mut self, may_list: bool) -> bool {
         let recorder = &mut self.recorder;
         let has_changed = self
             .targets
             .refresh(&recorder.manager, &mut recorder.notices, may_list);
-        if has_changed {
-            let targets = &self.targets;
-            recorder.writer.keep_only(|thread| targets.contains(thread));
+        // Before the slots are read: the last sample of an ended thread is later than its wait.
+        for RemovedTarget { tid, waits, .. } in self.targets.removed_mut() {
+            self.looking.end_wait(recorder, *tid, waits);
         }
         self.arming.update(recorder, &mut self.targets);
+        has_changed
     }
 }
 
@@ -345,8 +358,7 @@ fn record(
     armed.thread.end_sample();
     let tid = armed.tid();
     let Some(target) = targets.with_number(tid) else {
-        recorder.record_stray(tid, seen, *cpu_ns, ticks);
-        return;
+        return recorder.record_stray(tid, seen, *cpu_ns, ticks);
     };
     let before = tick.saturating_mul(ticks);
     let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(before));

@@ -4,7 +4,8 @@
 //! processor time since the last look, its state is read anew. One entry says where it waits, and
 //! one, when it runs again, for how long. While nothing changes there is no entry, except one every
 //! [`LONGEST_UNRECORDED`]; so a profile of a process that was killed contains the thread. Looks at
-//! a thread that stays idle become rarer, up to [`RAREST_LOOK`].
+//! a thread that stays idle become rarer, up to [`RAREST_LOOK`], and still rarer while no thread of
+//! the process runs (`quiet_period`).
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ struct RecordedWait {
     place: WaitPlace,
     /// The time up to which it is recorded.
     since: Timestamp,
-    /// The last look at which it was the same.
+    /// The last look at which it was the same, or a later pass before which no thread had run.
     until: Timestamp,
     recorded: Instant,
 }
@@ -93,6 +94,11 @@ impl WaitPeriod {
         self.now.is_some()
     }
 
+    /// The last time at which the thread was known to wait, as its last entry shows.
+    pub(super) fn last_seen(&self) -> Option<Timestamp> {
+        self.now.map(|now| now.until)
+    }
+
     /// Whether the thread's last entry shows that it waits at this place.
     pub(super) fn is_recorded(&self, place: WaitPlace) -> bool {
         self.now.is_some_and(|now| now.place == place)
@@ -127,7 +133,8 @@ impl WaitPeriod {
     }
 
     /// Ends the wait; returns the ticks of `tick` that are not recorded yet, and the time of the
-    /// last one. The thread ran from `ran` on, as far as known; otherwise the last look counts.
+    /// last one. The thread ran from `ran` on, as far as known; otherwise the last time at which it
+    /// was known to wait counts.
     pub(super) fn end(&mut self, ran: Option<Timestamp>, tick: u64) -> Option<(u64, Timestamp)> {
         let mut now = self.now.take()?;
         self.has_run(false);

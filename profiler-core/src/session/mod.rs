@@ -440,6 +440,9 @@ impl Runtime {
         };
         session_state::set(session_state::word_of(self.epoch, flags));
         pauses::note(manager, paused);
+        if let Some(sampler) = &running.sampler {
+            sampler.notice_pause();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The numbers of the profiler's own threads in this process.
 //!
-//! [`super::spawn_quiet`] enters each of its threads. The sampler subtracts their processor time
+//! [`super::spawn_quiet`] and [`super::run_quiet`] enter each of their threads. The sampler subtracts their processor time
 //! from the process's. A list that is full leaves threads out. After a fork, the child has numbers
 //! of threads that it does not have; they have no clock there.
 

@@ -97,6 +97,7 @@ pub fn run_quiet<T: Send>(
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<std::thread::Result<T>> {
     let body = || {
+        let _own = OwnThread::enter();
         IS_QUIET.set(true);
         body()
     };

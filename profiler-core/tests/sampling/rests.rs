@@ -57,9 +57,9 @@ fn resting_threads_are_not_recorded_at_every_tick() {
         wait_for_ticks(1000);
         let entries = recorded() - before;
         let passed = ticks() - begun;
-        // One entry per second for each thread. This thread and the main thread of the test also
-        // run from time to time.
-        let maximum = IDLE as u64 * (passed / 1000 + 1) + 2 * passed;
+        // A thread may still get an entry for its last run. This thread and the main thread of the
+        // test run from time to time.
+        let maximum = IDLE as u64 + passed;
         assert!(entries <= maximum, "{entries} entries in {passed} ticks");
         drop(idle);
     });

@@ -15,9 +15,6 @@ use super::read::{SOURCES, Session, gives_events, overheads, samples, samples_of
 const MS: u64 = 1_000_000;
 /// The longest tick of a system.
 const LONGEST_TICK: u64 = 10 * MS;
-/// The most processor time that a thread uses between two samples: ten intervals, and the time
-/// until the sampler looks at the thread. More only if the thread shares its processor with others.
-const TAIL: u64 = 50 * MS;
 
 /// Processor time of the calling thread.
 fn own_cpu_ns() -> u64 {
@@ -62,10 +59,17 @@ fn weighed(work: fn()) -> (u64, u64) {
         .unwrap()
 }
 
+/// The most processor time that a thread uses between two samples: ten intervals, and the time
+/// until the sampler looks at the thread.
+fn tail() -> u64 {
+    let params = samples().1.header.params.unwrap();
+    10 * params.interval_ns + 50 * MS
+}
+
 /// The first sample of a thread stands for a whole tick. The time after its last sample, at the end
-/// and before each pause, is in no sample: up to [`TAIL`].
+/// and before each pause, is in no sample: up to [`tail`].
 fn assert_complete((weight, used): (u64, u64), pauses: u64) {
-    let least = used - used / 50 - TAIL * (pauses + 1);
+    let least = used - used / 50 - tail() * (pauses + 1);
     let most = used + used / 50 + 2 * LONGEST_TICK;
     assert!(
         (least..=most).contains(&weight),
@@ -172,7 +176,7 @@ fn a_thread_that_registers_after_it_was_found_is_not_weighed_twice() {
     let weight = weight_of(tid);
     let most = until_found + since + 2 * LONGEST_TICK;
     assert!(
-        since - since / 10 - TAIL <= weight && weight <= most,
+        since - since / 10 - tail() <= weight && weight <= most,
         "samples carry {weight} of {until_found} and {since} ns"
     );
 }
