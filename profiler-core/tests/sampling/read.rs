@@ -93,6 +93,8 @@ pub(crate) struct Seen {
     pub(crate) cut: bool,
     /// The number of ticks that it stands for.
     pub(crate) ticks: u64,
+    /// Whether the thread waits from then on.
+    pub(crate) waits: bool,
     /// Whether it repeats the stack of the previous sample.
     pub(crate) is_repeat: bool,
     /// The code addresses, outermost first; 0 for code outside the known modules.
@@ -150,12 +152,14 @@ pub(crate) fn samples_in(reader: &PoolReader<File>) -> (HashMap<u64, Vec<Seen>>,
             let failed = sample.failed;
             let cut = sample.cut;
             let ticks = sample.ticks;
+            let waits = sample.waits;
             let thread = sample.foreign.expect("recorded for another thread").get();
             seen.entry(thread).or_default().push(Seen {
                 cpu_ns,
                 failed,
                 cut,
                 ticks,
+                waits,
                 is_repeat,
                 addresses,
             });

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
-use profiler_core::session;
+use profiler_core::{session, thread};
 use test_support::own_process;
 
 use super::busy::beside;
@@ -100,6 +100,30 @@ fn a_resting_thread_is_shown_for_all_ticks_of_its_rest() {
         let samples = samples().0[&thread.get()].len() as u64;
         assert!(samples < passed / 4, "{samples} samples in {passed} ticks");
     });
+}
+
+/// Otherwise a profile would show that the thread waits until the end of the recording.
+#[test]
+fn the_wait_of_a_thread_that_has_ended_is_closed() {
+    own_process!();
+    let _session = Session::start(&[]);
+    let last_waits = |thread| {
+        let samples = samples().0;
+        samples.get(&thread).and_then(|all| Some(all.last()?.waits))
+    };
+    for _ in 0..5 {
+        let (tell, told) = std::sync::mpsc::channel();
+        let rests = std::thread::spawn(move || {
+            thread::register("rests");
+            tell.send(thread::current().get()).unwrap();
+            std::thread::park();
+        });
+        let thread = told.recv().unwrap();
+        until(|| (last_waits(thread) == Some(true)).then_some(()));
+        rests.thread().unpark();
+        rests.join().unwrap();
+        until(|| (last_waits(thread) == Some(false)).then_some(()));
+    }
 }
 
 /// With more resting threads than the sampler checks in one tick, most checks find that the thread
