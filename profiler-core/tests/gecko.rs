@@ -321,7 +321,7 @@ fn children_are_below_the_root_and_use_its_time_line() {
         child["threads"][0]["unregisterTime"].is_number()
             && child["meta"]["shutdownTime"].is_number()
     );
-    // The anchors are so close to each other that a time far behind them is not exact.
+    // The two anchors are close to each other, so a time that is much later is not exact.
     assert!(profile["meta"]["profilingEndTime"].as_f64().unwrap() > 20_000.0);
     assert!(child["meta"]["profilingEndTime"].is_null());
 }

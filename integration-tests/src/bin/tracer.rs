@@ -100,7 +100,7 @@ impl Tracer {
 
     fn begin(&mut self, how: libc::c_uint, thread: libc::pid_t) -> Result<()> {
         match request(how, thread, 0) {
-            // It has ended, or is about to.
+            // The thread has ended, or is about to end.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => Ok(()),
             traced => {
                 traced.with_context(|| format!("thread {thread} cannot be traced"))?;

@@ -1,8 +1,9 @@
-//! Whether any thread of the program has run, as the process's clock shows.
+//! Finds out from the process's clock whether any thread of the program has run.
 //!
 //! Called by `thread` at the start of each pass. The process's clock contains the time of the
-//! profiler's own threads, so their clocks are subtracted. When one of them ends, its time counts as
-//! the program's. Reading the process's clock takes about 0.2 µs per thread of the process.
+//! profiler's own threads, so the clocks of these threads are subtracted. When one of these threads
+//! ends, its time counts as the program's. Reading the process's clock takes about 0.2 µs per
+//! thread of the process.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,10 @@ use super::schedule::now;
 use crate::sys;
 use crate::sys::native::tasks;
 
-/// Processor time in nanoseconds that does not count as running, if threads use it within
-/// [`MOMENT_WITHIN`], in addition to the time that two reads of the process's clock take.
+/// The program has run if its threads have used more than this processor time, in nanoseconds,
+/// within [`MOMENT_WITHIN`]. The clocks are not read at the same instant, so the threads may use up
+/// to the sum of this time and the time of two reads of the process's clock before the program is
+/// seen to have run.
 pub(super) const MOMENT: u64 = 50_000;
 const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 
@@ -20,12 +23,13 @@ const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 pub(super) struct ProcessClocks {
     /// Processor time of the process in nanoseconds; `None` if the system does not report it.
     pub(super) process: Option<u64>,
-    /// When it was read.
+    /// The time just after the process's clock was read.
     pub(super) read: Instant,
-    /// Processor time of the sampler's thread before and after that.
+    /// Processor time of the sampler's thread in nanoseconds, before the process's clock was read.
     pub(super) own_before: u64,
+    /// The same after the process's clock was read.
     pub(super) own_after: u64,
-    /// Processor time of the profiler's other threads.
+    /// Processor time of the profiler's other threads in nanoseconds.
     pub(super) others: u64,
 }
 
@@ -43,13 +47,13 @@ impl ProcessClocks {
         }
     }
 
-    /// The time that it takes to read the process's clock.
+    /// The processor time that the read of the process's clock took.
     pub(super) const fn cost(&self) -> Duration {
         Duration::from_nanos(self.own_after.saturating_sub(self.own_before))
     }
 }
 
-/// Processor time of the profiler's own threads, except the calling one.
+/// Processor time of the profiler's own threads in nanoseconds, without the calling thread.
 fn others_ns() -> u64 {
     let own = sys::current_thread_id();
     sys::own_threads::all()
@@ -61,10 +65,11 @@ fn others_ns() -> u64 {
 /// The processor time of the program's threads, compared from pass to pass.
 #[derive(Debug)]
 pub(super) struct ProgramActivity {
-    /// At the last pass, in nanoseconds.
+    /// The processor time at the last pass, in nanoseconds.
     pub(super) cpu_ns: u64,
-    /// The time with which the present one is compared, and when it was read.
+    /// The processor time with which the present one is compared, in nanoseconds.
     compared_ns: u64,
+    /// When `compared_ns` was read.
     since: Instant,
 }
 
@@ -77,15 +82,18 @@ impl ProgramActivity {
         }
     }
 
-    /// Whether any thread of the program has run since the last time that this was true, sampled or
-    /// not: more than [`MOMENT`] in [`MOMENT_WITHIN`].
+    /// Whether any thread of the program, sampled or not, has run: whether the program's processor
+    /// time has grown by more than [`MOMENT`] since an earlier call. The earlier call is the last
+    /// one that returned true, or a later one if more than [`MOMENT_WITHIN`] has passed since then.
+    ///
+    /// Always true if the system does not report the process's clock.
     pub(super) fn has_run(&mut self, clocks: &ProcessClocks) -> bool {
         let Some(process) = clocks.process else {
             return true;
         };
         let process = process.saturating_sub(clocks.others);
-        // The process's clock takes long to read if there are many threads: the time of this thread
-        // that it contains lies between the other two.
+        // The process's clock takes long to read if there are many threads. It contains a time of
+        // this thread that is between `own_before` and `own_after`.
         let at_least = process.saturating_sub(clocks.own_after);
         self.cpu_ns = process.saturating_sub(clocks.own_before);
         let has_run = at_least.saturating_sub(self.compared_ns) > MOMENT;

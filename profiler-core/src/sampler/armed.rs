@@ -2,10 +2,12 @@
 //!
 //! A thread that joins a session arms itself ([`arm_own`]); the sampler's thread arms all others.
 //!
-//! Invariants: a trigger is deleted by the thread that takes its number out of the place, by a
-//! swap. It is not deleted if a new filter of system calls may not allow it (`timer_rights`). A
-//! thread that arms itself while a session ends either is seen by the sampler's last pass, or sees
-//! the end and deletes its own trigger: both store before they load, sequentially consistent.
+//! Invariants: a thread takes a trigger out of its place atomically, and then deletes it. So only
+//! one thread deletes it. A trigger is not deleted if a new filter of system calls may not allow
+//! that (`timer_rights`), unless its thread has a small alternate stack ([`arm_own`]). If a thread
+//! arms itself while a session ends, either [`close`] finds the trigger, or the thread sees that
+//! the session has ended and deletes the trigger. Each of the two stores before it loads, and these
+//! accesses are sequentially consistent.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::sys::native::{alternate_stack, signal, tasks};
 /// The first expiry of a thread that arms itself: the system's next tick.
 const NEXT_TICK: Duration = Duration::from_nanos(1);
 
-/// The interval of the triggers of the running session in nanoseconds; 0 while there are none.
+/// The interval of the triggers of the running session in nanoseconds; 0 while no samples are
+/// taken.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 /// [`SampleSource::to_word`] of the running session.
 static SOURCE: AtomicU64 = AtomicU64::new(0);
@@ -46,10 +49,11 @@ fn source() -> SampleSource {
     SampleSource::from_word(SOURCE.load(Ordering::Relaxed)).unwrap_or(SampleSource::Timer)
 }
 
-/// Gives all triggers another interval; each first fires after what `first` returns. Does nothing
-/// while no samples are taken. Called by the sampler's thread.
+/// Gives all triggers another interval. The first sample of each trigger is due once its thread has
+/// used the processor time that `first` returns. Does nothing while no samples are taken. Called by
+/// the sampler's thread.
 ///
-/// A thread that just arms itself either is found here, or sees that the interval has changed.
+/// A thread that arms itself at the same time is found here, or sees that the interval has changed.
 pub(super) fn set_interval(interval: Duration, mut first: impl FnMut() -> Duration) {
     let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     let before = INTERVAL_NS.load(Ordering::SeqCst);
@@ -63,12 +67,12 @@ pub(super) fn set_interval(interval: Duration, mut first: impl FnMut() -> Durati
     }
 }
 
-/// Takes no samples until [`open`] is called. The triggers stay.
+/// Stops samples until [`open`] is called. Keeps the triggers.
 pub(super) fn suspend() {
     INTERVAL_NS.store(0, Ordering::SeqCst);
 }
 
-/// Takes no samples any more, and deletes all triggers. Threads that just arm themselves notice it.
+/// Stops samples and deletes all triggers. A thread that arms itself at the same time notices this.
 pub(super) fn close() {
     suspend();
     for armed in taken() {
@@ -91,8 +95,8 @@ pub(super) fn is_open() -> bool {
     INTERVAL_NS.load(Ordering::Relaxed) != 0
 }
 
-/// The weight of the first sample of a thread that armed itself, in nanoseconds: it is sampled at
-/// one of the system's ticks, so it stands for the time between two.
+/// The weight of the first sample of a thread that armed itself, in nanoseconds. The sample is
+/// taken at one of the system's ticks, so it stands for the time between two ticks.
 pub(super) fn first_weight_ns() -> u64 {
     TICK_NS.load(Ordering::Relaxed)
 }
@@ -102,7 +106,7 @@ pub(super) fn changes() -> u64 {
     CHANGES.load(Ordering::Acquire)
 }
 
-/// All armed threads that armed themselves.
+/// The threads that armed themselves.
 pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
     taken().filter(|armed| armed.is_by_itself())
 }
@@ -111,7 +115,8 @@ pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
 /// sampler's thread.
 ///
 /// # Errors
-/// Those of [`Trigger::create`]; `ENOMEM` if there is no place left.
+/// Errors of the system, as for [`super::trigger::Trigger::create`]; [`io::ErrorKind::OutOfMemory`]
+/// if no place is free.
 pub(super) fn arm(thread: ThreadId, first: Duration, interval: Duration) -> io::Result<Armed> {
     let armed = take().ok_or(io::ErrorKind::OutOfMemory)?;
     armed.prepare(tasks::cpu_ns(thread).unwrap_or(0), false);
@@ -123,8 +128,8 @@ pub(super) fn arm(thread: ThreadId, first: Duration, interval: Duration) -> io::
 }
 
 /// Arms the calling thread, whose number is `thread`, if a session takes samples by triggers of the
-/// system. Called when a thread joins a session, before it has a row: so it is armed once the
-/// sampler sees it.
+/// system. Called when a thread joins a session, before the thread has a row. So the thread is
+/// armed before the sampler finds it by its row.
 pub(crate) fn arm_own(thread: ThreadId) {
     let nanos = INTERVAL_NS.load(Ordering::SeqCst);
     if nanos == 0 || source() == SampleSource::Signal {
@@ -133,12 +138,13 @@ pub(crate) fn arm_own(thread: ThreadId) {
     let may_create = timer_rights::may_create();
     for armed in taken().filter(|armed| armed.tid() == thread) {
         if alternate_stack::is_small(thread) {
-            // Noted just now. The next signal would end the process, whatever a filter does.
+            // The small stack has just been noted. The next signal would end the process, so the
+            // trigger is deleted even if a filter may not allow it.
             if let Some(trigger) = armed.take_trigger() {
                 trigger.delete();
             }
         } else if !may_create || !may_arm_own(thread) || armed.is_of_living_thread() {
-            return; // armed by the sampler's thread, or when it joined before
+            return; // the sampler's thread armed it, or it joined before
         } else {
             armed.release(); // of an ended thread with the same number
         }
@@ -147,7 +153,7 @@ pub(crate) fn arm_own(thread: ThreadId) {
         return;
     }
     let Some(armed) = take() else { return };
-    // A timer fires at the next tick. An event has no such sample: it counts from now.
+    // A timer fires at the next tick. An event has no such first sample: its time counts from now.
     let is_timer = source() == SampleSource::Timer;
     let cpu_ns = if is_timer {
         NO_SAMPLE

@@ -1,28 +1,29 @@
-//! The places of the armed threads: what the signal handler knows about its thread, found by the
-//! word that the signal carries.
+//! The places of the armed threads. A place contains what the signal handler knows about its
+//! thread. The handler finds the place by the word that the signal carries.
 //!
-//! The handler uses no thread-locals, which a thread of the host may not have allocated yet.
-//! [`super::armed`] takes and releases the places; the handler, the sampler's thread and the
-//! threads that arm themselves use them.
+//! The handler uses no thread-locals, because a thread of the host may not have allocated them yet.
+//! [`super::armed`] takes and releases places. The handler, the sampler's thread and the threads
+//! that arm themselves use them.
 //!
 //! ```text
 //! word   bits 48…63 MAGIC · 16…47 generation · 0…15 index
 //! ```
 //!
 //! A place is taken by a compare-and-swap of its generation, from even (free) to odd. The sampler's
-//! thread gives places back, after the thread has ended and its samples have been read; so an odd
-//! generation names one thread. A handler counts itself as busy before it compares the generation,
-//! and does nothing if it differs. A place is not taken while a handler is busy in it.
+//! thread releases the place after its thread has ended and the thread's samples have been read. So
+//! an odd generation belongs to one thread. For other threads that release places, see
+//! [`Armed::release`]. A handler counts itself as busy before it compares the generation, and does
+//! nothing if the generation differs. A place is not taken while a handler is busy in it.
 //!
 //! ```text
 //!             take                        release (sampler)
 //! free (2n) ────────▶ taken (2n + 1) ─────────────────────▶ free (2n + 2)
 //! ```
 //!
-//! The bounds of a stack are written by the sampler while handlers may read them: the end is 0
-//! during a change, and a handler that reads two different ends takes the bounds as unknown.
+//! The sampler writes the bounds of a stack while handlers may read them. The end is 0 during a
+//! change. A handler that reads two different ends treats the bounds as unknown.
 //!
-//! Invariant: places are never freed.
+//! Invariant: the memory of places is never freed.
 
 #![allow(unsafe_code)]
 
@@ -103,7 +104,7 @@ impl ArmedThread {
             )
             .ok()?;
         if self.busy.load(Ordering::SeqCst) != 0 {
-            // A handler of its last owner still uses it.
+            // A handler of the last owner still uses the place.
             self.generation.store(generation + 2, Ordering::SeqCst);
             return None;
         }
@@ -114,8 +115,9 @@ impl ArmedThread {
         Some(generation + 1)
     }
 
-    /// Begins to use the place in a handler: false if it does not belong to this word any more. If
-    /// true, [`Self::leave`] follows. In between no other thread gets the place.
+    /// Begins to use the place in a handler. False if the place no longer belongs to this word. If
+    /// true, the handler calls [`Self::leave`] afterwards, and no other thread gets the place
+    /// before that.
     pub(super) fn enter(&self, word: u64) -> bool {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let generation = self.generation.load(Ordering::SeqCst);
@@ -131,8 +133,9 @@ impl ArmedThread {
         self.busy.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Takes the processor time since the thread's last sample. `first_ns` is that of a thread that
-    /// armed itself and has no sample. For signal handlers.
+    /// Returns the processor time since the thread's last sample, and begins to count anew. Returns
+    /// `first_ns` if the thread armed itself and has no sample. For signal handlers and the
+    /// sampler's thread.
     pub(super) fn take_cpu(&self, now_ns: u64, first_ns: u64) -> u64 {
         match self.cpu_ns.swap(now_ns, Ordering::Relaxed) {
             NO_SAMPLE => first_ns,
@@ -140,8 +143,8 @@ impl ArmedThread {
         }
     }
 
-    /// The processor time since the thread's last sample, as seen by the sampler; `since_found_ns`
-    /// if it armed itself and has no sample.
+    /// The processor time since the thread's last sample; `since_found_ns` if the thread armed
+    /// itself and has no sample.
     pub(super) fn untaken_cpu(&self, now_ns: u64, since_found_ns: u64) -> u64 {
         match self.cpu_ns.load(Ordering::Relaxed) {
             NO_SAMPLE => since_found_ns,
@@ -169,7 +172,7 @@ impl ArmedThread {
         self.begun.load(Ordering::Acquire) != self.drained.load(Ordering::Relaxed)
     }
 
-    /// The thread's labels. For its signal handler.
+    /// The thread's labels. For the thread's signal handler.
     pub(super) fn labels(&self) -> Option<&'static LabelStack> {
         if self.by_itself.load(Ordering::Relaxed) != 0 {
             // The thread has used the profiler's thread-locals before it armed itself.
@@ -185,7 +188,8 @@ impl ArmedThread {
         self.labels.store(labels, Ordering::Release);
     }
 
-    /// The bounds of the thread's stack; all 0 if not known. For its signal handler.
+    /// The bounds of the thread's stack; the end is 0 if they are not known. For the thread's
+    /// signal handler.
     pub(super) fn bounds(&self) -> Bounds {
         let end = self.end.load(Ordering::Acquire);
         let lowest = self.lowest.load(Ordering::Acquire);
@@ -210,7 +214,7 @@ impl ArmedThread {
     }
 }
 
-/// A taken place, as the sampler's thread holds it.
+/// A taken place, with the word of its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Armed {
     pub(super) thread: &'static ArmedThread,
@@ -261,8 +265,8 @@ impl Armed {
         }
     }
 
-    /// Whether the trigger is of the calling thread, and not of an ended one that had its number.
-    /// False without a trigger.
+    /// Whether the trigger belongs to the calling thread, and not to an ended thread that had the
+    /// same number. False without a trigger.
     pub(super) fn is_of_living_thread(self) -> bool {
         let trigger = Trigger::from_word(self.thread.trigger.load(Ordering::SeqCst));
         // The clock of an ended thread stands still, and that of a new thread begins at 0.
@@ -282,8 +286,9 @@ impl Armed {
     }
 
     /// Deletes the trigger and frees the place, unless another thread has freed it. Called by the
-    /// sampler's thread after the last sample of the thread has been read, and by a thread that
-    /// could not arm itself.
+    /// sampler's thread after the last sample of the thread has been read. Also called by a thread
+    /// that arms itself, for its own place if it fails, and for the place of an ended thread with
+    /// the same number.
     pub(super) fn release(self) {
         let index = index_of(self.word);
         let trigger = self.thread.trigger.load(Ordering::SeqCst);
@@ -292,8 +297,8 @@ impl Armed {
         if word_of(generation, index) != self.word || generation & 1 == 0 {
             return;
         }
-        // Both values are this owner's. If another thread frees the place now, and a new owner
-        // takes it, they differ from the new owner's.
+        // Both values belong to this owner. If another thread frees the place now and a new owner
+        // takes it, the new owner's values differ.
         let replace = |word: &AtomicU64, old: u64| {
             word.compare_exchange(old, 0, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok()
@@ -316,11 +321,12 @@ impl Armed {
     }
 }
 
-/// The first places of the blocks of [`BLOCK`] places; null until needed.
+/// For each block of [`BLOCK`] places, its first place; null until the block is needed.
 static ALL: [AtomicPtr<ArmedThread>; BLOCKS] = [const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS];
-/// No place below this one is free, unless one was just released.
+/// The index at which the search for a free place begins. Usually no place below it is free.
 static FIRST_FREE: AtomicU64 = AtomicU64::new(0);
-/// The armed thread that a signal's word names; `None` if the word is not of this kind.
+/// The armed thread that a signal's word names: `None` if the word is not of this kind, and
+/// `Some(None)` if the place no longer belongs to the word.
 pub(super) fn of_word(word: u64) -> Option<Option<&'static ArmedThread>> {
     if word >> 48 != MAGIC {
         return None;
@@ -374,8 +380,8 @@ fn block(number: usize) -> Option<&'static [ArmedThread]> {
     if first.is_null() {
         return None;
     }
-    // SAFETY: the first of as many places, from `block_or_new`: never freed, changed through
-    // atomics.
+    // SAFETY: `block_or_new` made `BLOCK` places, and `first` is the first of them. They are never
+    // freed, and are changed only through atomics.
     Some(unsafe { std::slice::from_raw_parts(first, BLOCK) })
 }
 
@@ -385,7 +391,7 @@ fn block_or_new(number: usize) -> Option<&'static [ArmedThread]> {
         return Some(block);
     }
     let place = ALL.get(number)?;
-    // One by one: a whole block does not fit on a small stack.
+    // The places are made one by one, because a whole block does not fit on a small stack.
     let new: Box<[ArmedThread]> = (0..BLOCK).map(|_| ArmedThread::new()).collect();
     let first = Box::into_raw(new);
     let added = place.compare_exchange(

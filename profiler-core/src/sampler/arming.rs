@@ -142,7 +142,8 @@ impl Arming {
     /// Takes the trigger from a thread. The next call of [`Self::release`] releases it.
     pub(super) fn take_from(&mut self, target: &mut Target) {
         if let Some(armed) = target.armed.take() {
-            // The time since its last sample belongs to the samples without a trigger.
+            // The processor time since the thread's last sample belongs to its samples without a
+            // trigger.
             let cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
             let since = cpu.saturating_sub(target.recorded_cpu);
             let untaken = armed.thread.take_cpu(cpu, since);

@@ -1,36 +1,40 @@
-//! When the sampler's thread makes its passes.
+//! Decides when the sampler's thread makes its passes.
 //!
-//! Used by `thread`. If the triggers are timers or perf events, passes only collect samples: they
-//! are [`BUSY`] apart while threads run, and rarer and rarer while none does. With the source
-//! `signal`, and in sessions without stacks, there is a pass at each interval while threads run.
+//! Used by `thread`. If the triggers are timers or perf events, passes only collect samples. While
+//! threads run, passes are [`BUSY`] apart, or more if the process's clock takes long to read or the
+//! overhead budget makes the interval longer. While no thread runs, the time between two passes
+//! doubles from pass to pass, up to [`longest_pause`].
+//!
+//! With the source `signal`, and in sessions without stacks, there is a pass at each interval while
+//! threads run.
 
 use std::time::Duration;
 
 use super::sample_handler::SlotReader;
 use super::schedule::{Schedule, now};
 
-/// The time between two passes while threads run, unless it takes long to read the process's clock:
-/// then it is that cost times [`CLOCK_SHARE`], at most the shorter bound of [`IDLE`].
+/// The shortest time between two passes while threads run, see [`least_pause`].
 pub(super) const BUSY: Duration = Duration::from_millis(40);
+/// The factor of [`least_pause`].
 const CLOCK_SHARE: u32 = 100;
-/// The time between two passes while no thread runs: the cost of a pass times [`IDLE_SHARE`], within
-/// these bounds. The process's clock takes long to read if there are many threads.
+/// The bounds of [`longest_pause`].
 pub(super) const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
+/// The factor of [`longest_pause`].
 const IDLE_SHARE: u32 = 2000;
-/// With [`Cadence::Sampling`], two passes are at least [`BUSY`] apart after more than this number
-/// of passes in which no thread ran.
+/// With [`Cadence::Sampling`], passes are at least [`BUSY`] apart after more than this number of
+/// successive passes in which no thread ran.
 const MOST_IDLE: u32 = 16;
 
-/// What a pass found, and the bounds of the time until the next.
+/// What a pass found, and the bounds of the time until the next pass.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// It found samples, or sampled threads that have run.
+    /// Whether the pass found samples, or sampled threads that have run.
     pub(super) has_work: bool,
-    /// Any thread of the program has run.
+    /// Whether any thread of the program has run, or a thread waited for the pass.
     pub(super) has_run: bool,
     /// The time until the next pass if `has_work`.
     pub(super) least: Duration,
-    /// The longest time until then.
+    /// The longest time until the next pass.
     pub(super) most: Duration,
 }
 
@@ -43,12 +47,15 @@ pub(super) enum Cadence {
     Sampling { schedule: Schedule, idle: u32 },
 }
 
-/// The time between two passes while threads run, if the process's clock costs this much.
+/// The time between two passes while threads run, if a read of the process's clock takes `clock`:
+/// this time multiplied by [`CLOCK_SHARE`], at least [`BUSY`] and at most the shorter bound of
+/// [`IDLE`]. The process's clock takes long to read if there are many threads.
 pub(super) fn least_pause(clock: Duration) -> Duration {
     clock.saturating_mul(CLOCK_SHARE).clamp(BUSY, IDLE.0)
 }
 
-/// The longest time between two passes that cost this much each.
+/// The longest time between two passes while no thread runs, if a pass takes `cost`: this time
+/// multiplied by [`IDLE_SHARE`], within the bounds [`IDLE`].
 pub(super) fn longest_pause(cost: Duration) -> Duration {
     cost.saturating_mul(IDLE_SHARE).clamp(IDLE.0, IDLE.1)
 }
@@ -80,7 +87,9 @@ impl Cadence {
                 };
                 slots.wake_at_next(!has_work);
                 if !has_work && slots.has_waiting() {
-                    *pause = BUSY; // published before `wake_at_next`
+                    // These samples were published before `wake_at_next`, so no handler wakes the
+                    // sampler.
+                    *pause = BUSY;
                 }
             }
             Self::Sampling { idle, .. } => *idle = if has_run { 0 } else { idle.saturating_add(1) },

@@ -247,8 +247,8 @@ impl Sampler {
         super::wake();
     }
 
-    /// Wakes the sampler after the session was paused or resumed, so that samples end and begin
-    /// with it.
+    /// Wakes the sampler after the session was paused or resumed, so that samples end or begin at
+    /// once.
     pub(crate) fn notice_pause(&self) {
         super::wake();
     }

@@ -1,16 +1,17 @@
-//! Looks at threads: finds which threads have run and where the others wait, and records it.
+//! Looks at threads: finds which threads have run and where the others wait, and records both.
 //!
 //! Called by `thread` at each pass. A look reads the thread's clock. If the thread has run since
-//! the previous look, the look also reads its state. If the thread waits, the look records where,
-//! without processor time. The processor time is in the thread's next sample, so that a profile
-//! shows bursts between two waits where they ran. A thread whose handler has begun a sample is left
-//! out until the sample is read, so its samples are in order of time.
+//! the previous look, the look also reads its state. If the thread waits, the look records where it
+//! waits, in a sample without processor time. The processor time is in the next sample that is
+//! taken while the thread runs, so a profile shows this time in the code that ran. A look records
+//! no wait of a thread whose handler has begun a sample until that sample is read. Therefore the
+//! samples of a thread are in order of time.
 //!
-//! If the process's clock shows that no thread has run, threads that were seen to wait before need
-//! no look, and a process whose threads all wait needs none at all ([`QuietPeriod`]).
+//! While the process's clock shows that no thread runs, a thread that was seen to wait needs no
+//! look. If all threads were seen to wait, the pass looks at no thread ([`QuietPeriod`]).
 //!
-//! A thread without a trigger has samples without stacks while it runs. A thread that its trigger
-//! does not reach has them, too: see [`MOST_UNTAKEN`].
+//! A thread without a trigger has samples without stacks while it runs. So does a thread whose
+//! trigger takes no samples: see [`MOST_UNTAKEN`].
 
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,14 @@ use crate::params::SampleSource;
 use crate::sys::native::tasks::{self, Doing};
 use crate::time::Timestamp;
 
-/// If a thread uses this number of intervals of processor time without a sample of its trigger, it
-/// gets a sample without a stack, and its signal mask is checked.
+/// If a thread uses this number of intervals of processor time and its trigger takes no sample, the
+/// thread gets a sample without a stack, and its signal mask is checked.
 const MOST_UNTAKEN: u64 = 10;
 /// The same for perf events, which take no sample while the system works for the thread.
 const MOST_UNTAKEN_BY_EVENTS: u64 = 100;
-/// The maximum number of idle threads that a pass looks at, if it looks at them in turn.
+/// The maximum number of idle threads that a pass looks at, see [`Looking::in_turn`].
 const IDLE_PER_PASS: usize = 32;
-/// The time after which waits are checked again for entries that are due.
+/// The time between two checks whether entries of waits are due.
 const RECORDS: Duration = Duration::from_secs(1);
 
 /// Which threads are looked at, and how.
@@ -43,21 +44,21 @@ pub(super) struct Looking {
     pub(super) interval: Duration,
     /// The interval in units of timestamps.
     pub(super) tick: u64,
-    /// [`MOST_UNTAKEN`] of the source.
+    /// [`MOST_UNTAKEN`] or [`MOST_UNTAKEN_BY_EVENTS`], by the source.
     most_untaken: u64,
     /// Whether threads that run are asked for samples.
     asks: bool,
-    /// Whether each pass looks at all threads that ran before, and at some idle ones in turn.
-    /// Otherwise looks at an idle thread become rarer.
+    /// Whether each pass looks at all threads that are not idle, and at some of the idle threads in
+    /// turn. Otherwise, the time between two looks at an idle thread grows.
     in_turn: bool,
     next_in_turn: usize,
     pub(super) quiet: QuietPeriod,
-    /// When waits are recorded next, if there are any that are due.
+    /// The time of the next check whether entries of waits are due.
     next_records: Instant,
 }
 
 impl Looking {
-    /// For a source of samples; `walks` if the session has stacks.
+    /// For a source of samples. `walks` is true if the session has stacks.
     pub(super) fn new(source: SampleSource, interval: Duration, tick: u64, walks: bool) -> Self {
         let (asks, in_turn) = match source {
             SampleSource::Signal => (walks, true),
@@ -79,7 +80,8 @@ impl Looking {
         }
     }
 
-    /// Looks at all threads that are due; returns how many have run.
+    /// Looks at all threads that are due, or at all threads if `is_asked`. Returns how many of them
+    /// have run.
     pub(super) fn look_at_all(
         &mut self,
         recorder: &mut SampleRecorder,
@@ -188,8 +190,8 @@ impl Looking {
             return target.waits.has_run(false);
         }
         if target.waits.is_recorded(place) {
-            // It has run, and waits again where it waited before. Only a trigger shows what it did
-            // in between.
+            // The thread has run, and waits again where it waited before. Only a sample of its
+            // trigger shows what it did in between.
             target.waits.has_run(true);
             return target.waits.goes_on(Timestamp::now(), now());
         }
@@ -221,9 +223,9 @@ impl Looking {
         }
     }
 
-    /// Records the processor time of a thread in a sample without a stack, if it has no trigger, or
-    /// if its trigger takes no samples ([`MOST_UNTAKEN`]). If the thread blocks the signal, takes
-    /// the trigger from it.
+    /// Records the processor time of a thread in a sample without a stack, if the thread has no
+    /// trigger or its trigger takes no samples ([`MOST_UNTAKEN`]). If the thread blocks the signal,
+    /// takes the trigger from it.
     fn record_untaken(
         &self,
         recorder: &mut SampleRecorder,
@@ -251,7 +253,8 @@ impl Looking {
         if armed.has_lost_trigger() {
             return arming.take_from(target);
         }
-        // If the system does not report the mask, the signal may only be late.
+        // If the system does not report the mask, the thread keeps its trigger: the signal may just
+        // be late.
         if arming.is_deaf(target.tid) == Some(true) {
             count(&recorder.shared.counts.deaf, 1);
             leave_alone(target);
@@ -259,7 +262,7 @@ impl Looking {
         }
     }
 
-    /// Records the waits so far: those for which an entry is due, or all if `is_asked`.
+    /// Records the waits up to now for which an entry is due, or all waits if `is_asked`.
     pub(super) fn record_waits(
         &mut self,
         recorder: &mut SampleRecorder,
@@ -280,7 +283,7 @@ impl Looking {
         }
     }
 
-    /// Records that a thread is no longer known to wait.
+    /// Records that a thread is no longer known to wait, if its last entry shows a wait.
     pub(super) fn end_wait(
         &self,
         recorder: &mut SampleRecorder,

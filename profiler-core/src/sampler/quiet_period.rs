@@ -1,14 +1,14 @@
-//! The time in which no thread of the process has run, as the process's clock shows.
+//! The period in which no thread of the program has run, as the process's clock shows.
 //!
-//! A thread that was seen to wait in this time needs no look (`looking`), and its wait lasts at
-//! least until the last pass in it. Threads that use less than a moment of processor time do not end
-//! the period ([`super::activity::MOMENT`]). So each thread is looked at from time to time all the
-//! same ([`LONGEST_WITHOUT_LOOK`]).
+//! A thread that was seen to wait in the period needs no look (`looking`). Its wait lasts at least
+//! until the last pass of the period. A thread that uses less than [`super::activity::MOMENT`] of
+//! processor time does not end the period. Therefore each thread is still looked at after
+//! [`LONGEST_WITHOUT_LOOK`].
 //!
 //! ```text
-//! pass   clock read: a thread has run   clock read: none has   clock read: none has
-//!        ├─ since ──────────────────────┼──────────────────────┼─ until
-//!          looks: all that are due        looks: those left      none
+//! pass   clock read: a thread has run   clock read: none has run     clock read: none has run
+//!        ├─ since ──────────────────────┼────────────────────────────┼─ until
+//!          looks: all due threads         looks: other due threads     no looks
 //! ```
 
 use std::time::{Duration, Instant};
@@ -16,20 +16,22 @@ use std::time::{Duration, Instant};
 use super::wait_period::WaitPeriod;
 use crate::time::Timestamp;
 
-/// A thread that was not looked at for this time is looked at although no thread has run. All
-/// threads are checked for this at once, so it may take twice this time.
+/// The time after which a thread is looked at again although no thread has run. Once all threads
+/// were seen to wait, the next check of all threads comes after this time. So the time between two
+/// looks at a thread may be twice as long.
 const LONGEST_WITHOUT_LOOK: Duration = Duration::from_secs(2);
 
 /// The present or the last period in which no thread has run.
 #[derive(Debug)]
 pub(super) struct QuietPeriod {
+    /// When the process's clock was read in the last pass in which a thread had run.
     since: Instant,
-    /// The last pass in it; `None` if there was none.
+    /// The last pass of the period; `None` if there was none.
     until: Option<Timestamp>,
-    /// Whether it lasts in the present pass.
+    /// Whether the present pass belongs to the period.
     is_now: bool,
-    /// The number of threads and the time of the next look, once all threads were seen to wait in
-    /// it.
+    /// The number of threads and the time of the next look; `None` until all threads were seen to
+    /// wait in the period.
     settled: Option<(usize, Instant)>,
 }
 
@@ -43,8 +45,8 @@ impl QuietPeriod {
         }
     }
 
-    /// Begins a pass: whether any thread has run since the last pass of which that is true. `at` is
-    /// a time before the process's clock was read.
+    /// Begins a pass. `has_run` is true if any thread has run since the period began. `at` is a
+    /// time before the process's clock was read.
     pub(super) const fn begin_pass(&mut self, has_run: bool, at: Timestamp) {
         self.is_now = !has_run;
         if self.is_now {
@@ -52,7 +54,8 @@ impl QuietPeriod {
         }
     }
 
-    /// Ends a pass. `read` is a moment after the process's clock was read, and before the looks.
+    /// Ends a pass. If a thread has run, a new period begins at `read`, a moment after the
+    /// process's clock was read and before the first look.
     pub(super) const fn end_pass(&mut self, read: Instant) {
         if !self.is_now {
             self.since = read;
@@ -65,7 +68,8 @@ impl QuietPeriod {
         waits.was_seen_since(self.since)
     }
 
-    /// Lets a wait last until the last pass in the period, if the thread was seen to wait in it.
+    /// Prolongs a wait until the last pass of the period, if the thread was seen to wait in the
+    /// period.
     pub(super) fn prolong(&self, waits: &mut WaitPeriod) {
         if let Some(until) = self.until.filter(|_| self.covers(waits)) {
             waits.lasts_until(until);
@@ -88,12 +92,12 @@ impl QuietPeriod {
                 .is_some_and(|(all, next)| all == threads && moment < next)
     }
 
-    /// Notes that a thread may no longer wait, or that there are other threads.
+    /// Notes that a thread may have run, or that targets were removed.
     pub(super) const fn unsettle(&mut self) {
         self.settled = None;
     }
 
-    /// Notes that a pass found this number of threads that need no further look.
+    /// Notes a pass: `settled` of the `threads` threads need no further look for now.
     pub(super) fn note_settled(&mut self, settled: usize, threads: usize, moment: Instant) {
         let next = moment + LONGEST_WITHOUT_LOOK;
         self.settled = (settled == threads).then_some((threads, next));

@@ -3,13 +3,13 @@
 //! A timer, a perf event or the sampler's thread sends the signal to a thread that runs
 //! (`trigger`). The handler claims a slot, copies registers, stack and labels into it, and returns.
 //! It waits for nothing and takes no lock. The sampler's thread empties the slots some milliseconds
-//! later. A handler wakes it when half of the slots are full, or at the first sample after all
-//! threads were idle.
+//! later. A handler wakes the sampler's thread when half of the slots are full, and at the first
+//! sample after all threads were idle.
 //!
 //! The weight of a sample is the processor time that the thread used since its last sample. The
-//! handler reads it from the thread's clock. So the weights of all samples add up to the time used,
-//! even if signals are late. If no slot is free, the sample is dropped, and its processor time is
-//! in the next one.
+//! handler computes it from the thread's clock. So the weights of all samples add up to the time
+//! used, even if signals are late. If no slot is free, the sample is dropped, and its processor
+//! time is in the thread's next sample.
 //!
 //! The handler calls the system to read the thread's clock, to check each page of the stack and,
 //! rarely, to wake the sampler's thread.
@@ -33,13 +33,14 @@ use crate::time::Timestamp;
 
 /// The number of slots that exist. A slot takes memory only after its first use.
 const MOST_SLOTS: usize = 256;
-/// The number of slots per processor: enough for the samples of 128 ms at an interval of 1 ms.
+/// The number of slots per processor, up to [`MOST_SLOTS`]: enough for the samples of 128 ms at an
+/// interval of 1 ms.
 const SLOTS_PER_CPU: usize = 128;
 
 /// A slot's contents besides its copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
-    /// The word of the thread, see `armed`.
+    /// The word of the thread, see `armed_places`.
     word: u64,
     /// Processor time since the thread's last sample.
     cpu_ns: u64,
@@ -52,11 +53,12 @@ struct Slot {
     copy: StackCopy,
 }
 
-// SAFETY: the handler that claimed the slot writes it; the sampler reads it after that handler has
-// published it, and before it releases it.
+// SAFETY: the handler that claimed the slot writes to it. The sampler reads the slot after that
+// handler has published it, and before the sampler releases it.
 unsafe impl Sync for Slot {}
 
-/// All zeros, so memory is used only on first access. Never freed, since a signal may come late.
+/// All zeros, so a slot takes memory only after its first use. Never freed, because a signal may
+/// come late.
 static SLOTS: [Slot; MOST_SLOTS] = [const {
     Slot {
         head: UnsafeCell::new(Head {
@@ -76,10 +78,11 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Published<'a> {
     pub(super) seen: Seen<'a>,
-    /// Names the thread, see `armed`.
+    /// The word of the thread, see `armed_places`.
     pub(super) word: u64,
     pub(super) cpu_ns: u64,
-    /// How long the handler ran, in units of timestamps: also while its thread had no processor.
+    /// How long the handler ran, in units of timestamps. Contains the time in which its thread had
+    /// no processor.
     pub(super) held: u64,
 }
 
@@ -87,7 +90,7 @@ pub(super) struct Published<'a> {
 #[derive(Debug)]
 pub(super) struct SlotReader {
     states: &'static SlotStates,
-    /// The full slots of this round by time; reused.
+    /// The full slots with their times, in order of time; reused.
     order: Vec<(u64, usize)>,
 }
 
@@ -198,7 +201,7 @@ pub(super) fn is_installed_for(source: SampleSource) -> bool {
 /// not the sampler's.
 ///
 /// # Safety
-/// `context` comes from the kernel, and its handler is still running.
+/// `context` comes from the kernel, and the handler that received it is still running.
 unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
     let begin = Timestamp::now().raw();
     let Some(thread) = armed_places::of_word(word) else {
@@ -221,7 +224,7 @@ unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
     true
 }
 
-/// Fills and publishes a slot, if one is free, for the handler of `word` that began at `begin`.
+/// Fills and publishes a slot, if one is free. The handler of `word` began at `begin`.
 ///
 /// # Safety
 /// As for [`answer`]; the handler has entered the place of `word`.

@@ -62,6 +62,7 @@ pub(super) struct SampleRecorder {
     /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
     refresh_after: Duration,
     measures_cpu: bool,
+    /// Whether samples of threads that are not targets were recorded.
     has_strays: bool,
 }
 
@@ -178,8 +179,8 @@ impl SampleRecorder {
         target.has_sample |= self.record_copy(target.tid, seen, cpu_ns, ticks);
     }
 
-    /// The same for a thread that is not a target: it began and ended between two lists, or is not
-    /// listed yet.
+    /// The same for a thread that is not a target, because it began and ended between two lists, or
+    /// is not listed yet.
     pub(super) fn record_stray(
         &mut self,
         thread: ThreadId,

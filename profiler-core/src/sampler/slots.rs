@@ -1,8 +1,9 @@
-//! Which slots of the captured stacks are free: claimed by signal handlers, emptied by the sampler.
+//! The states of the slots for copied stacks. Signal handlers claim slots, and the sampler empties
+//! them.
 //!
-//! A handler claims the first free slot, fills it, and publishes it; it never waits. The sampler
-//! visits the full slots and releases them. If no slot is free the sample is dropped and counted;
-//! its processor time goes to the thread's next sample.
+//! A handler claims the first free slot, fills it, and publishes it. The handler never waits. The
+//! sampler reads the full slots and releases them. If no slot is free, the sample is dropped and
+//! counted. Its processor time is in the thread's next sample.
 //!
 //! ```text
 //!        claim (handler)        publish (handler)
@@ -13,10 +14,10 @@
 //!
 //! Orderings: publishing releases the contents, and the sampler's read of the state acquires them.
 //! Releasing a slot releases the sampler's reads, and a claim acquires them: no handler writes to a
-//! slot that the sampler still reads. Model-checked below.
+//! slot that the sampler still reads. A model below checks this.
 //!
-//! Slots are claimed in order, so only as many are touched as were full at once. The bytes of a
-//! slot are in `sample_handler`; this file has the states only.
+//! A handler claims the first free slot. So the number of slots that are ever used is the largest
+//! number that were in use at the same time. The contents of the slots are in `sample_handler`.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -28,9 +29,9 @@ const FULL: u32 = 2;
 #[derive(Debug)]
 pub(super) struct SlotStates {
     states: Box<[AtomicU32]>,
-    /// Samples published and not yet released.
+    /// The number of samples that are published and not yet released.
     waiting: AtomicU32,
-    /// Samples that found no free slot.
+    /// The number of samples that found no free slot since it was last taken.
     lost: AtomicU32,
     /// The number of waiting samples at which the sampler is woken.
     wake_at: AtomicU32,
@@ -66,7 +67,8 @@ impl SlotStates {
             .store(if next { 1 } else { half }, Ordering::Relaxed);
     }
 
-    /// Claims a free slot; `None` if there is none, which is counted. For signal handlers.
+    /// Claims a free slot. If no slot is free, counts the sample as lost and returns `None`. For
+    /// signal handlers.
     pub(super) fn claim(&self) -> Option<Claim> {
         let is_claimed = |state: &AtomicU32| {
             state.load(Ordering::Relaxed) == FREE
@@ -107,7 +109,7 @@ impl SlotStates {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether samples were published and not released.
+    /// Whether there are samples that are published and not yet released.
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
@@ -162,7 +164,7 @@ mod models {
         contents: [UnsafeCell<u32>; 1],
     }
 
-    // SAFETY: what the model checks: a slot is accessed by its claimer, then by the sampler.
+    // SAFETY: the model checks that a slot is accessed by its claimer, and then by the sampler.
     unsafe impl Sync for Slots {}
 
     fn fill(slots: &Slots, value: u32) {

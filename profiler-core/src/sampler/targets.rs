@@ -26,8 +26,9 @@ use crate::sys::native::tasks;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The bounds of the time between two lists of all threads, besides the time between two passes. A
-/// process with thousands of threads is not slowed down.
+/// The bounds of the time between two lists of all threads. Lists are made in passes only, so the
+/// time between two passes is also a lower bound. The upper bound applies to processes with
+/// thousands of threads, whose lists are expensive.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// Within these bounds, the time between two lists is the cost of a list times this factor.
 const LISTING_SHARE: u64 = 200;
@@ -207,7 +208,7 @@ impl Targets {
         self.all.get_mut(*self.places.get(&tid)?)
     }
 
-    /// What is left of the targets that were removed and not yet taken.
+    /// What is left of the targets that were removed since the last call of [`Self::take_removed`].
     pub(super) fn removed_mut(&mut self) -> impl Iterator<Item = &mut RemovedTarget> {
         self.removed.iter_mut()
     }

@@ -7,11 +7,11 @@
 //! counters ─▶ new and ended threads, their triggers ─▶ samples of the slots ─▶ looks at threads
 //! ```
 //!
-//! If the triggers are timers or perf events, passes are some time apart ([`super::cadence`]), or
-//! less if a handler wakes the sampler's thread. With the source `signal`, and in sessions without stacks,
-//! there is a pass at each interval while threads run: it asks threads for samples (`asking`), or
-//! records their processor time. In a session without periodic samples, the sampler's thread only
-//! keeps the modules up to date, for the stacks of markers.
+//! If the triggers are timers or perf events, [`super::cadence`] determines the time between two
+//! passes, and a handler can wake the sampler's thread earlier. With the source `signal`, and in
+//! sessions without stacks, there is a pass at each interval while threads run. Such a pass asks
+//! threads for samples (`asking`), or records their processor time. In a session without periodic
+//! samples, the sampler's thread only keeps the modules up to date, for the stacks of markers.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -221,7 +221,7 @@ impl SamplerThread {
         self.counters
             .tick(&mut self.recorder.writer, at, clocks.process);
         let counted = tasks::own_cpu_ns();
-        // Without a thread that has run, there are no new modules and no new threads.
+        // If no thread has run, there are no new modules and no new threads.
         let has_run = self.activity.has_run(&clocks) || is_waited_for;
         self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
@@ -310,13 +310,14 @@ impl SamplerThread {
         self.shared.counts.ticks.store(ticks, Ordering::Relaxed);
     }
 
-    /// Finds new threads and arms them; forgets ended ones. True if any were forgotten.
+    /// Finds new threads and arms them; forgets ended threads. True if any were forgotten.
     fn update_targets(&mut self, may_list: bool) -> bool {
         let recorder = &mut self.recorder;
         let has_changed = self
             .targets
             .refresh(&recorder.manager, &mut recorder.notices, may_list);
-        // Before the slots are read: the last sample of an ended thread is later than its wait.
+        // This happens before the slots are read, because the last sample of an ended thread is
+        // later than its wait.
         for RemovedTarget { tid, waits, .. } in self.targets.removed_mut() {
             self.looking.end_wait(recorder, *tid, waits);
         }

@@ -167,8 +167,8 @@ const LINE: usize = 8;
 
 impl Copied<'_> {
     /// Reads one word of each cache line, in order, so that the processor fetches the lines ahead.
-    /// The copy is in the cache of the processor that made it, and a walk waits for one line after
-    /// the other.
+    /// Before that, the copy is in the cache of the processor that made it, and a walk would wait
+    /// for one line after the other.
     pub(super) fn fetch(&self) {
         let all = self.words.iter().step_by(LINE);
         std::hint::black_box(all.fold(0, |mixed, word| mixed ^ word));

@@ -1,21 +1,24 @@
 //! What is known of a thread's wait.
 //!
-//! A thread that waits takes no samples. The sampler looks at it from time to time: only if it used
-//! processor time since the last look, its state is read anew. One entry says where it waits, and
-//! one, when it runs again, for how long. While nothing changes there is no entry, except one every
-//! [`LONGEST_UNRECORDED`]; so a profile of a process that was killed contains the thread. Looks at
-//! a thread that stays idle become rarer, up to [`RAREST_LOOK`], and still rarer while no thread of
-//! the process runs (`quiet_period`).
+//! A thread that waits takes no samples. The sampler looks at the thread from time to time. A look
+//! reads the thread's state only if the thread has used processor time since the last look. When
+//! the thread begins to wait, an entry records where it waits. When it runs again, another entry
+//! records how long it waited. In between there is one entry every [`LONGEST_UNRECORDED`], so that
+//! a profile of a process that was killed contains the thread.
+//!
+//! The time between two looks at a thread that stays idle grows up to [`RAREST_LOOK`]. It is longer
+//! while no thread of the program runs (`quiet_period`).
 
 use std::time::{Duration, Instant};
 
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
-/// The longest wait without an entry.
+/// The longest time of a wait without an entry.
 const LONGEST_UNRECORDED: Duration = Duration::from_secs(300);
-/// The times between two looks at a thread that is idle: at first, and at most.
+/// The shortest time between two looks at an idle thread.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// The longest time between two looks at an idle thread while threads of the program run.
 const RAREST_LOOK: Duration = Duration::from_millis(400);
 
 /// The place of a recorded wait.
@@ -27,26 +30,31 @@ pub(super) enum WaitPlace {
     Unknown,
 }
 
-/// The present wait of a thread, if its last entry shows it.
+/// A wait that is shown by the last entry of its thread.
 #[derive(Clone, Copy, Debug)]
 struct RecordedWait {
     place: WaitPlace,
-    /// The time up to which it is recorded.
+    /// The time up to which the wait is recorded.
     since: Timestamp,
-    /// The last look at which it was the same, or a later pass before which no thread had run.
+    /// The last time at which the thread was known to wait: the last look that found this wait, or
+    /// a later pass before which no thread had run.
     until: Timestamp,
+    /// When the last entry of the wait was recorded.
     recorded: Instant,
 }
 
 /// The waits of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitPeriod {
+    /// The present wait, if the thread's last entry shows it.
     now: Option<RecordedWait>,
     /// Whether the thread's state at the last look is recorded.
     is_settled: bool,
-    /// The last look, if it found that the thread waits.
+    /// The time of the last look, if that look found that the thread waits.
     looked: Option<Instant>,
+    /// When the next look is due; `None` if it is due now.
     next_look: Option<Instant>,
+    /// The time from the next look that finds the same state to the look after it.
     pause: Duration,
 }
 
@@ -67,7 +75,7 @@ impl WaitPeriod {
         self.next_look.is_none_or(|next| next <= moment)
     }
 
-    /// Whether a look since this moment found that the thread waits.
+    /// Whether the last look found that the thread waits, and was not before this moment.
     pub(super) fn was_seen_since(&self, moment: Instant) -> bool {
         self.looked.is_some_and(|looked| looked >= moment)
     }
@@ -79,12 +87,13 @@ impl WaitPeriod {
         }
     }
 
-    /// Whether the last look found the state of the look before.
+    /// Whether the last look found the same state as the look before it.
     pub(super) const fn is_idle(&self) -> bool {
         self.next_look.is_some()
     }
 
-    /// Whether the thread's state needs no new look, if it has not run since the last one.
+    /// Whether the thread's state need not be read again if the thread has not run since the last
+    /// look.
     pub(super) const fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -94,7 +103,7 @@ impl WaitPeriod {
         self.now.is_some()
     }
 
-    /// The last time at which the thread was known to wait, as its last entry shows.
+    /// The last time at which the thread was known to wait; `None` if its last entry shows no wait.
     pub(super) fn last_seen(&self) -> Option<Timestamp> {
         self.now.map(|now| now.until)
     }
@@ -104,7 +113,7 @@ impl WaitPeriod {
         self.now.is_some_and(|now| now.place == place)
     }
 
-    /// Notes a look that found the same state: the next one comes later.
+    /// Notes a look that found the same state, and makes the time between looks longer.
     pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
         if let Some(now) = &mut self.now {
             now.until = at;
@@ -132,9 +141,9 @@ impl WaitPeriod {
         self.looked = Some(moment);
     }
 
-    /// Ends the wait; returns the ticks of `tick` that are not recorded yet, and the time of the
-    /// last one. The thread ran from `ran` on, as far as known; otherwise the last time at which it
-    /// was known to wait counts.
+    /// Ends the wait. Returns the number of ticks of the length `tick` that are not recorded yet,
+    /// and the time of the last one. The wait ends at `ran`, when the thread began to run. If `ran`
+    /// is `None`, the wait ends at the last time at which the thread was known to wait.
     pub(super) fn end(&mut self, ran: Option<Timestamp>, tick: u64) -> Option<(u64, Timestamp)> {
         let mut now = self.now.take()?;
         self.has_run(false);
@@ -144,8 +153,8 @@ impl WaitPeriod {
         now.take_ticks(tick)
     }
 
-    /// The ticks of the present wait that are not recorded yet, and the time of the last one, if an
-    /// entry is due or `is_asked`.
+    /// The number of ticks of the present wait that are not recorded yet, and the time of the last
+    /// one, if an entry is due or `is_asked`.
     pub(super) fn take_unrecorded(
         &mut self,
         is_asked: bool,

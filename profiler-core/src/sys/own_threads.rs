@@ -1,8 +1,9 @@
-//! The numbers of the profiler's own threads in this process.
+//! The list of the profiler's own threads in this process.
 //!
-//! [`super::spawn_quiet`] and [`super::run_quiet`] enter each of their threads. The sampler subtracts their processor time
-//! from the process's. A list that is full leaves threads out. After a fork, the child has numbers
-//! of threads that it does not have; they have no clock there.
+//! A thread of [`super::spawn_quiet`] or [`super::run_quiet`] is in the list while it runs. The
+//! sampler subtracts the processor time of these threads from that of the process. If the list is
+//! full, further threads are left out. After a fork, the child's list contains threads of its
+//! parent. The system reports no clock for their numbers in the child.
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -10,15 +11,15 @@ use crate::sync::fixed::{AtomicU64, Ordering};
 /// The maximum number of threads in the list.
 const MOST: usize = 64;
 
-/// The numbers; 0 for a free place.
+/// The numbers of the threads; 0 in a free place.
 static ALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// The place of a thread; dropping it frees the place.
+/// The place of a thread in the list. The place becomes free when this is dropped.
 #[derive(Debug)]
 pub(super) struct OwnThread(Option<&'static AtomicU64>);
 
 impl OwnThread {
-    /// Enters the calling thread.
+    /// Adds the calling thread to the list.
     pub(super) fn enter() -> Self {
         let own = super::current_thread_id().get();
         Self(ALL.iter().find(|place| {
@@ -37,7 +38,7 @@ impl Drop for OwnThread {
     }
 }
 
-/// The threads that are entered now.
+/// The threads that are in the list now.
 #[cfg_attr(
     any(profiler_portable, not(target_os = "linux")),
     allow(dead_code, reason = "only the sampler uses it")

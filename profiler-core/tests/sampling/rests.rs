@@ -57,8 +57,8 @@ fn resting_threads_are_not_recorded_at_every_tick() {
         wait_for_ticks(1000);
         let entries = recorded() - before;
         let passed = ticks() - begun;
-        // A thread may still get an entry for its last run. This thread and the main thread of the
-        // test run from time to time.
+        // Each idle thread may still get one entry, for its last run. The other entries are of this
+        // thread and of the main thread of the test, which run from time to time.
         let maximum = IDLE as u64 + passed;
         assert!(entries <= maximum, "{entries} entries in {passed} ticks");
         drop(idle);
@@ -102,7 +102,8 @@ fn a_resting_thread_is_shown_for_all_ticks_of_its_rest() {
     });
 }
 
-/// Otherwise a profile would show that the thread waits until the end of the recording.
+/// If the wait were not closed, a profile would show that the thread waits until the end of the
+/// recording.
 #[test]
 fn the_wait_of_a_thread_that_has_ended_is_closed() {
     own_process!();

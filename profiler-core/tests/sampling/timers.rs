@@ -27,8 +27,8 @@ fn own_cpu_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Computes until the calling thread has used this much more processor time, hardly any of it in
-/// the system: perf events do not count that.
+/// Computes until the calling thread has used this much more processor time. Hardly any of this
+/// time is in the system, because perf events do not count the time in the system.
 fn use_cpu(ns: u64) {
     let end = own_cpu_ns() + ns;
     while own_cpu_ns() < end {
@@ -66,8 +66,8 @@ fn tail() -> u64 {
     10 * params.interval_ns + 50 * MS
 }
 
-/// The first sample of a thread stands for a whole tick. The time after its last sample, at the end
-/// and before each pause, is in no sample: up to [`tail`].
+/// The first sample of a thread stands for a whole tick. The time after the last sample before each
+/// pause and before the thread's end is in no sample. It is at most [`tail`].
 fn assert_complete((weight, used): (u64, u64), pauses: u64) {
     let least = used - used / 50 - tail() * (pauses + 1);
     let most = used + used / 50 + 2 * LONGEST_TICK;

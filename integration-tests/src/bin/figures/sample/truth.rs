@@ -1,9 +1,10 @@
-//! Whether samples tell the truth: compared with what the threads themselves measured.
+//! Whether samples are right: compares them with what the threads measured themselves.
 //!
 //! `weighted_ratio` is the processor time that samples carry, divided by the time used.
-//! `taken_ratio` is the number of samples, divided by the number of intervals in that time.
-//! `share_error_pct` is the largest difference, in percentage points, between a function's share of
-//! the processor time in samples and its share by the thread's clock, read before and after.
+//! `taken_ratio` is the number of samples, divided by the number of intervals in the time used.
+//! `share_error_pct` is the largest difference, in percentage points, between two shares of a
+//! function: its share of the processor time that samples carry, and its share of the time used.
+//! The thread's clock is read before and after each call of the function.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -24,21 +25,25 @@ use super::session::{Sampling, goes_on};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::cores;
 
-/// The least time of a measurement of weights. Each of many threads runs for at least
-/// [`LEAST_EACH`]: the time after its last sample is in no sample.
+/// The shortest time of a measurement of weights.
 const LEAST_TIME: Duration = Duration::from_secs(3);
+/// The processor time that each thread has in a measurement of weights, at least. A shorter time
+/// would make the result less exact, because the time after a thread's last sample is in no sample.
 const LEAST_EACH: Duration = Duration::from_millis(300);
-/// The time of a measurement of shares. Six busy threads have 500 samples per second if the
-/// system's tick is 4 ms: with the longer time, an error of 2 points is unlikely to be chance.
+/// The time of a measurement of shares.
 const SHARES_TIME: Duration = Duration::from_secs(10);
+/// The time of the measurement of shares with six busy threads. On two cores, they have 500 samples
+/// per second if the system's tick is 4 ms. In this time, an error of 2 points is unlikely to be
+/// due to chance.
 const BUSY_6_TIME: Duration = Duration::from_secs(30);
 const SOURCES: [SampleSource; 3] = [
     SampleSource::Timer,
     SampleSource::Sigtrap,
     SampleSource::Signal,
 ];
-/// Bytes of a function's code in which a sample counts. The code of [`FUNCTIONS`] is equal, and
-/// longer than this, so each has the same part of its samples there, and no other function has any.
+/// The number of bytes at the start of a function in which a sample counts for the function. All of
+/// [`FUNCTIONS`] have equal code, which is longer than this. So each of them has the same part of
+/// its samples in these bytes, and no other function has samples there.
 const CODE: u64 = 128;
 
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
@@ -58,7 +63,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Runs threads until the flag is set, and enters their processor time by function.
+/// Runs threads until the flag is set, and adds their processor time by function to the ledger.
 type Work = fn(&Ledger, &AtomicBool) -> Result<()>;
 
 /// A sample that carries processor time.
@@ -87,7 +92,8 @@ fn weighed() -> Result<Vec<Weighed>> {
                 continue;
             };
             let frames = stacks.of(&sample);
-            // The functions call no others, so a sample in one of them has it as innermost frame.
+            // The functions call no other functions. So the innermost frame of a sample in one of
+            // them is the function itself.
             let function = frames.last().and_then(|frame| {
                 let Frame::Code(module, relative) = frame else {
                     return None;
@@ -168,7 +174,7 @@ fn weights(report: &mut Report, source: SampleSource, threads: usize) -> Result<
             .unless(other.clone()),
     );
     let taken = match source {
-        SampleSource::Signal => taken, // needs a core for each signal
+        SampleSource::Signal => taken, // each signal needs a core
         _ => taken.promised(Promise::AtLeast(0.95)),
     };
     report.put(taken.unless(other));
@@ -194,7 +200,7 @@ macro_rules! functions {
 
 functions!(first 3_u64, second 5_u64, third 7_u64);
 
-/// The function in whose first [`CODE`] bytes the address is.
+/// The function that has the address in its first [`CODE`] bytes.
 fn function_at(address: u64) -> Option<usize> {
     let starts = FUNCTIONS.map(|function| function as *const () as u64);
     let below = starts
@@ -269,8 +275,9 @@ fn shares(report: &mut Report, name: &str, work: Work, time: Duration) -> Result
 /// Steps of the three functions: shares of 50, 30 and 20 %.
 const STEPS: [u64; 3] = [50, 30, 20];
 
-/// Runs the functions in turn, about `unit` steps per hundredth, until the flag is set. The lengths
-/// vary at random: a fixed rhythm could fall into step with the system's ticks.
+/// Runs the functions in turn until the flag is set, each for about `unit` steps per percent of its
+/// share. The number of steps varies at random, because runs of equal length could fall into step
+/// with the system's ticks.
 fn in_turn(ledger: &Ledger, stop: &AtomicBool, unit: u64, pause: Option<Duration>) -> Result<()> {
     thread::register("in turn");
     let mut own = [0; 3];
