@@ -15,8 +15,9 @@ use super::schedule::{Schedule, now};
 
 /// The shortest time between two passes while threads run, see [`least_pause`].
 pub(super) const BUSY: Duration = Duration::from_millis(40);
-/// The factor of [`least_pause`].
+/// The factors of [`least_pause`].
 const CLOCK_SHARE: u32 = 100;
+const INTERVALS: u32 = 5;
 /// The bounds of [`longest_pause`].
 pub(super) const IDLE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(1));
 /// The factor of [`longest_pause`].
@@ -47,11 +48,15 @@ pub(super) enum Cadence {
     Sampling { schedule: Schedule, idle: u32 },
 }
 
-/// The time between two passes while threads run, if a read of the process's clock takes `clock`:
-/// this time multiplied by [`CLOCK_SHARE`], at least [`BUSY`] and at most the shorter bound of
-/// [`IDLE`]. The process's clock takes long to read if there are many threads.
-pub(super) fn least_pause(clock: Duration) -> Duration {
-    clock.saturating_mul(CLOCK_SHARE).clamp(BUSY, IDLE.0)
+/// The time between two passes while threads run, if a read of the process's clock takes `clock`
+/// and the session has this interval: [`INTERVALS`] intervals, or `clock` multiplied by
+/// [`CLOCK_SHARE`] if that is longer; at least [`BUSY`] and at most the shorter bound of [`IDLE`].
+/// The process's clock takes long to read if there are many threads.
+pub(super) fn least_pause(clock: Duration, interval: Duration) -> Duration {
+    clock
+        .saturating_mul(CLOCK_SHARE)
+        .max(interval.saturating_mul(INTERVALS))
+        .clamp(BUSY, IDLE.0)
 }
 
 /// The longest time between two passes while no thread runs, if a pass takes `cost`: this time
@@ -117,5 +122,22 @@ impl Cadence {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn passes_are_rarer_with_long_intervals_and_with_many_threads() {
+        assert_eq!(least_pause(MS / 1000, MS * 4), BUSY);
+        assert_eq!(least_pause(MS / 1000, MS * 10), MS * 50);
+        assert_eq!(least_pause(MS, MS * 4), MS * 100);
+        assert_eq!(least_pause(MS, MS * 1000), IDLE.0);
+        assert_eq!(longest_pause(MS / 1000), IDLE.0);
+        assert_eq!(longest_pause(MS), IDLE.1);
     }
 }

@@ -244,9 +244,10 @@ impl SamplerThread {
         let passed = Passed {
             has_work,
             has_run,
-            least: self
-                .control
-                .pause(cadence::least_pause(clocks.cost()), cadence::IDLE.0),
+            least: self.control.pause(
+                cadence::least_pause(clocks.cost(), self.interval),
+                cadence::IDLE.0,
+            ),
             most: cadence::longest_pause(cost),
         };
         self.cadence.has_passed(&passed, &self.slots);
