@@ -147,11 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_this_process_that_runs_is_noticed() {
-        let mut activity = ProgramActivity::new();
-        activity.has_run(&ProcessClocks::read());
+    fn the_process_clock_contains_the_time_of_other_threads() {
+        let before = ProcessClocks::read().process.unwrap();
         let busy = || while tasks::own_cpu_ns() < 4 * MOMENT {};
         std::thread::scope(|scope| drop(scope.spawn(busy).join()));
-        assert!(activity.has_run(&ProcessClocks::read()));
+        assert!(ProcessClocks::read().process.unwrap() >= before + 4 * MOMENT);
+    }
+
+    #[test]
+    fn a_process_without_a_clock_counts_as_running() {
+        let mut activity = ProgramActivity::new();
+        let clocks = ProcessClocks {
+            process: None,
+            ..ProcessClocks::read()
+        };
+        assert!(activity.has_run(&clocks) && activity.has_run(&clocks));
     }
 }

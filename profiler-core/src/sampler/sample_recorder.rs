@@ -339,7 +339,6 @@ impl SampleRecorder {
 
     fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
         let begin = now();
-        stack.fetch();
         let mut walked = self.walk(registers, stack);
         if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
             let helped = self.refresh();

@@ -232,7 +232,7 @@ impl SamplerThread {
         }
         let has_changed = self.update_targets(has_run);
         let has_work = self.collect_and_look(is_waited_for);
-        if has_changed || self.recorder.take_strays() {
+        if self.recorder.take_strays() || has_changed {
             let targets = &self.targets;
             self.recorder
                 .writer

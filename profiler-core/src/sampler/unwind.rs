@@ -162,19 +162,6 @@ pub(super) struct Copied<'a> {
     pub(super) is_cut: bool,
 }
 
-/// The words in a line of a processor's cache.
-const LINE: usize = 8;
-
-impl Copied<'_> {
-    /// Reads one word of each cache line, in order, so that the processor fetches the lines ahead.
-    /// Before that, the copy is in the cache of the processor that made it, and a walk would wait
-    /// for one line after the other.
-    pub(super) fn fetch(&self) {
-        let all = self.words.iter().step_by(LINE);
-        std::hint::black_box(all.fold(0, |mixed, word| mixed ^ word));
-    }
-}
-
 impl StackWords for Copied<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let offset = address

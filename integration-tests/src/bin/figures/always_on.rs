@@ -10,15 +10,13 @@
 //! are busy.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::{cores, median, median_ratio, monotonic_ns};
-use profiler_core::internal::entry::Entry;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session;
 use profiler_parent::{ProfiledChild, Session, SessionBuilder};
 
@@ -101,37 +99,35 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 }
 
 fn run_alone() -> Result<Done> {
-    let mut command = role(BUSY)?;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut all: Vec<Child> = (0..PROCESSES)
-        .map(|_| command.spawn())
-        .collect::<std::io::Result<_>>()?;
-    let pipes = all
+        .map(|_| Ok(busy()?.spawn()?))
+        .collect::<Result<_>>()?;
+    let done = run(all
         .iter_mut()
-        .map(|child| Pipes::of(child.stdin.take(), child.stdout.take()));
-    let done = run(pipes.collect::<Result<_>>()?);
-    for child in &mut all {
-        child.wait()?;
-    }
-    done
+        .map(|child| Pipes::of(child.stdin.take(), child.stdout.take())))?;
+    all.iter_mut()
+        .try_for_each(|child| child.wait().map(drop))?;
+    Ok(done)
 }
 
 fn run_beside(way: &Way) -> Result<Done> {
     let session = (way.options)(Session::builder()).start()?;
-    let start = |_| {
-        let mut command = role(BUSY)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(session.spawn("busy", command)?)
-    };
-    let mut all: Vec<ProfiledChild> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
-    let pipes = all
+    let mut all: Vec<ProfiledChild> = (0..PROCESSES)
+        .map(|_| Ok(session.spawn("busy", busy()?)?))
+        .collect::<Result<_>>()?;
+    let done = run(all
         .iter_mut()
-        .map(|child| Pipes::of(child.stdin.take(), child.stdout.take()));
-    let done = run(pipes.collect::<Result<_>>()?);
-    for child in &mut all {
-        child.wait()?;
-    }
-    done
+        .map(|child| Pipes::of(child.stdin.take(), child.stdout.take())))?;
+    all.iter_mut()
+        .try_for_each(|child| child.wait().map(drop))?;
+    Ok(done)
+}
+
+/// A command for one of the busy processes.
+fn busy() -> Result<Command> {
+    let mut command = role(BUSY)?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Ok(command)
 }
 
 /// The pipes to a child.
@@ -156,7 +152,8 @@ impl Pipes {
 }
 
 /// Lets all children work at the same time, and adds up what they did.
-fn run(mut all: Vec<Pipes>) -> Result<Done> {
+fn run(pipes: impl Iterator<Item = Result<Pipes>>) -> Result<Done> {
+    let mut all: Vec<Pipes> = pipes.collect::<Result<_>>()?;
     for child in &mut all {
         child.line()?; // it is ready
     }
@@ -211,7 +208,7 @@ fn play_busy(_: &[String]) -> Result<()> {
 
 /// The rounds of work in some seconds, these seconds, and the profiler's processor time in them.
 fn measure_here(rounds: &AtomicU64) -> Result<[f64; 3]> {
-    let costs = || Ok::<_, anyhow::Error>(own_threads_ns()? + handlers_ns()?);
+    let costs = || Ok::<_, anyhow::Error>(own_threads_ns()? + handlers_ns());
     let before = costs()?;
     let first = rounds.load(Ordering::Relaxed);
     let begin = monotonic_ns();
@@ -247,25 +244,7 @@ fn own_threads_ns() -> Result<u64> {
     Ok(sum)
 }
 
-/// Time of the signal handlers in this process so far. Nothing is evicted: the limit is far above.
-fn handlers_ns() -> Result<u64> {
-    if !session::is_active() {
-        return Ok(0);
-    }
-    let reader = PoolReader::open(session::pool_file()?)?;
-    let snapshot = reader.snapshot()?;
-    let mut buffer = ChunkBuffer::default();
-    let mut sum = 0;
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
-            continue;
-        };
-        sum += entries
-            .map(|entry| match entry {
-                Entry::Overhead(overhead) => overhead.handlers_ns,
-                _ => 0,
-            })
-            .sum::<u64>();
-    }
-    Ok(sum)
+/// Time of the signal handlers in this process so far.
+fn handlers_ns() -> u64 {
+    session::sampling_stats().map_or(0, |stats| stats.handlers_ns)
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::{SampleEntry, Stacks};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
-use profiler_core::sampler::SamplingStats;
+use profiler_core::sampler::{Frame, SamplingStats};
 use profiler_core::session::{self, Features, SampleSource, SessionParams, StartOptions};
 
 /// How long a thread is sampled for one figure.
@@ -57,27 +59,53 @@ pub(super) struct Seen {
     pub(super) failed: bool,
 }
 
-/// Returns all samples of a thread.
-pub(super) fn samples_of(thread: ThreadId) -> Result<Vec<Seen>> {
-    let reader = PoolReader::open(session::pool_file()?)?;
+/// Passes all samples of a pool to `take`, with the addresses of their stacks, outermost first; 0
+/// where an address is not known.
+pub(super) fn each_sample(
+    pool: File,
+    mut take: impl FnMut(&SampleEntry<'_>, &[u64]),
+) -> Result<()> {
+    let reader = PoolReader::open(pool)?;
     let snapshot = reader.snapshot()?;
-    let mut seen = Vec::new();
+    let address = |frame: &Frame| match frame {
+        Frame::Code(module, relative) => snapshot
+            .definitions
+            .module(*module)
+            .map_or(0, |module| module.base.wrapping_add(*relative)),
+        Frame::Unknown(address) => *address,
+        _ => 0,
+    };
     let mut buffer = ChunkBuffer::default();
+    let mut stacks = Stacks::default();
+    let mut addresses = Vec::new();
     for chunk in snapshot.chunks() {
         let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
             continue;
         };
+        stacks.begin_chunk();
         for entry in entries {
-            if let Entry::Sample(sample) = entry
-                && sample.foreign == Some(thread)
-            {
-                seen.push(Seen {
-                    at: sample.at.raw(),
-                    failed: sample.failed,
-                });
-            }
+            let Entry::Sample(sample) = entry else {
+                continue;
+            };
+            addresses.clear();
+            addresses.extend(stacks.of(&sample).iter().map(address));
+            take(&sample, &addresses);
         }
     }
+    Ok(())
+}
+
+/// Returns all samples of a thread.
+pub(super) fn samples_of(thread: ThreadId) -> Result<Vec<Seen>> {
+    let mut seen = Vec::new();
+    each_sample(session::pool_file()?, |sample, _| {
+        if sample.foreign == Some(thread) {
+            seen.push(Seen {
+                at: sample.at.raw(),
+                failed: sample.failed,
+            });
+        }
+    })?;
     Ok(seen)
 }
 

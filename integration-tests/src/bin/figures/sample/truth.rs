@@ -13,15 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use profiler_core::ids::ThreadId;
-use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
-use profiler_core::sampler::Frame;
+use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::{self, SampleSource};
 use profiler_core::thread;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::session::{Sampling, goes_on};
+use super::session::{Sampling, each_sample, goes_on};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::cores;
 
@@ -77,41 +74,20 @@ struct Weighed {
 /// Returns all samples with processor time.
 fn weighed() -> Result<Vec<Weighed>> {
     session::wait_one_periodic_sampling();
-    let reader = PoolReader::open(session::pool_file()?)?;
-    let snapshot = reader.snapshot()?;
     let mut all = Vec::new();
-    let mut stacks = Stacks::default();
-    let mut buffer = ChunkBuffer::default();
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
-            continue;
-        };
-        stacks.begin_chunk();
-        for entry in entries {
-            let Entry::Sample(sample) = entry else {
-                continue;
-            };
-            let frames = stacks.of(&sample);
-            // The functions call no other functions. So the innermost frame of a sample in one of
-            // them is the function itself.
-            let function = frames.last().and_then(|frame| {
-                let Frame::Code(module, relative) = frame else {
-                    return None;
-                };
-                let module = snapshot.definitions.module(*module)?;
-                function_at(module.base.wrapping_add(*relative))
+    each_sample(session::pool_file()?, |sample, addresses| {
+        if let (Some(thread), Some(cpu_ns)) = (sample.foreign, sample.cpu_ns)
+            && cpu_ns > 0
+        {
+            all.push(Weighed {
+                thread,
+                cpu_ns,
+                // The functions call no other functions. So the innermost frame of a sample in one
+                // of them is the function itself.
+                function: addresses.last().and_then(|address| function_at(*address)),
             });
-            if let (Some(thread), Some(cpu_ns)) = (sample.foreign, sample.cpu_ns)
-                && cpu_ns > 0
-            {
-                all.push(Weighed {
-                    thread,
-                    cpu_ns,
-                    function,
-                });
-            }
         }
-    }
+    })?;
     Ok(all)
 }
 

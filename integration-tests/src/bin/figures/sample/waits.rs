@@ -21,13 +21,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::patience::{Stopwatch, until};
-use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
-use profiler_core::sampler::Frame;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::session::at_depth;
+use super::session::{at_depth, each_sample};
 use crate::roles::{Role, role};
 
 /// The user ID and the group ID of programs that refuse to run as root.
@@ -366,34 +362,12 @@ fn run_times(pid: u32) -> Result<HashMap<u64, String>> {
 
 /// The stack of each thread's last sample, innermost address first.
 fn sampled_stacks(pid: u32) -> Result<HashMap<u64, Vec<u64>>> {
-    let reader = PoolReader::open(pool_of(pid)?)?;
-    let snapshot = reader.snapshot()?;
     let mut found = HashMap::new();
-    let mut buffer = ChunkBuffer::default();
-    let mut stacks = Stacks::default();
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
-            continue;
-        };
-        stacks.begin_chunk();
-        for entry in entries {
-            let Entry::Sample(sample) = entry else {
-                continue;
-            };
-            let address = |frame: &Frame| match frame {
-                Frame::Code(module, relative) => snapshot
-                    .definitions
-                    .module(*module)
-                    .map_or(0, |module| module.base.wrapping_add(*relative)),
-                Frame::Unknown(address) => *address,
-                _ => 0,
-            };
-            let stack = stacks.of(&sample).iter().rev().map(address).collect();
-            if let Some(thread) = sample.foreign {
-                found.insert(thread.get(), stack);
-            }
+    each_sample(pool_of(pid)?, |sample, addresses| {
+        if let Some(thread) = sample.foreign {
+            found.insert(thread.get(), addresses.iter().rev().copied().collect());
         }
-    }
+    })?;
     Ok(found)
 }
 
