@@ -186,22 +186,27 @@ fn a_thread_that_registers_after_it_was_found_is_not_weighed_twice() {
 #[test]
 fn processor_time_of_a_pause_is_in_no_sample() {
     own_process!();
-    let pauses: [(fn(), fn()); 2] = [
-        (session::pause_sampling, session::resume_sampling),
-        (session::pause, session::resume),
-    ];
-    for (pause, resume) in pauses {
+    for samples_only in [true, false] {
         let _session = Session::by(SampleSource::Timer);
         let (weight, used) = weighed(move || {
             use_cpu(200 * MS);
             std::thread::sleep(Duration::from_millis(1200));
-            pause();
+            set_paused(true, samples_only);
             use_cpu(120 * MS);
-            resume();
+            set_paused(false, samples_only);
             until(|| session::wait_one_periodic_sampling().then_some(()));
             use_cpu(200 * MS);
         });
         assert_complete((weight, used - 120 * MS), 1);
+    }
+}
+
+fn set_paused(paused: bool, samples_only: bool) {
+    match (paused, samples_only) {
+        (true, true) => session::pause_sampling(),
+        (true, false) => session::pause(),
+        (false, true) => session::resume_sampling(),
+        (false, false) => session::resume(),
     }
 }
 
