@@ -143,6 +143,8 @@ impl ControlLoop {
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
+                // So that the answer contains what is held against the rule at present.
+                self.check_pools();
                 self.account(Event::LimitChanged { limit });
             }
             SupervisorEvent::Control {
