@@ -3,6 +3,7 @@
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! the command writes only the file that it is asked to write.
 
+mod diff;
 mod export;
 mod import;
 mod info;
@@ -32,6 +33,7 @@ enum Command {
     Record(record::RecordArgs),
     View(view::ViewArgs),
     Info(info::InfoArgs),
+    Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
     Recover(recover::RecoverArgs),
@@ -50,6 +52,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Info(options),
         }) => info::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Diff(options),
+        }) => diff::run(&options),
         Ok(CommandLine {
             command: Command::Export(options),
         }) => export::run(&options).map(done),

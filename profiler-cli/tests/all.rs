@@ -42,12 +42,25 @@ const WRONG_ARGUMENTS: &[Case] = &[
         &["export", "profile.json", "--to", "paper"],
         "[possible values: cpuprofile, speedscope",
     ),
+    (
+        &["diff", "a.json", "b.json", "--fail-above", "-1"],
+        "--fail-above",
+    ),
+    (
+        &["diff", "a.json", "b.json", "--min-change", "much"],
+        "expected a number from 0 to 100",
+    ),
     (&["top"], "PROFILER_LIVE_URL"),
 ];
 
 const WRONG_FILES: &[Case] = &[
     (&["info", "missing.json.gz"], "missing.json.gz"),
     (&["info", "other.json"], "other.json is not a profile"),
+    (
+        &["diff", "missing.json", "other.json"],
+        "cannot read missing.json",
+    ),
+    (&["diff", "other.json", "."], "other.json is not a profile"),
     (
         &["view", "--no-open", "other.json"],
         "other.json is not a profile",
@@ -98,6 +111,57 @@ fn a_wrong_argument_or_file_gives_one_line_and_exit_code_2_and_writes_nothing() 
         .map(|file| file.unwrap().file_name())
         .collect();
     assert_eq!(left, ["other.json"]);
+}
+
+/// A profile of one thread, in which each `every`-th sample is in `slow`.
+fn profile(every: usize) -> String {
+    let stacks: Vec<String> = (0..2000)
+        .map(|n| usize::from(n % every == 0).to_string())
+        .collect();
+    format!(
+        r#"{{"meta": {{"preprocessedProfileVersion": 66, "interval": 1}}, "threads": [{{"pid": "1",
+        "processName": "app", "samples": {{"stack": [{}], "timeDeltas": [{}]}}}}],
+        "shared": {{"stackTable": {{"frame": [0, 1], "prefix": [null, 0]}}, "frameTable": {{"func": [0, 1]}},
+        "funcTable": {{"name": [0, 1]}}, "stringArray": ["main", "slow"]}}}}"#,
+        stacks.join(","),
+        vec!["1"; 2000].join(","),
+    )
+}
+
+#[test]
+fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, every| std::fs::write(directory.path().join(name), profile(every));
+    write("old.json", 10).unwrap();
+    write("new.json", 4).unwrap();
+    let diff = |words: &[&str]| {
+        let output = profiler(directory.path(), &[&["diff"], words].concat());
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (code, table, error) = diff(&["old.json", "new.json", "--fail-above", "5"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert_eq!(
+        error,
+        "profiler: slow in app: 10.0 % before, 25.0 % after\n"
+    );
+    assert!(table.contains("+15.0 *"), "{table}");
+    for passes in [
+        &["old.json", "new.json", "--fail-above", "20"][..],
+        &["new.json", "old.json", "--fail-above", "5"],
+        &["old.json", "new.json"],
+    ] {
+        let (code, _, error) = diff(passes);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{passes:?}");
+    }
+    let (_, json, _) = diff(&["old.json", "new.json", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let share = &json["processes"][0]["functions"][0]["wall"]["self"];
+    assert_eq!(share["is_more_than_noise"], true, "{json}");
 }
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! The entry counts of every process, from the profile's own logs.
 //!
-//! Called by [`super::read`]. The rows come from `profileGatheringLog`, which lists the missing
+//! Called by [`super::read`] and by `profiler diff`. The rows come from `profileGatheringLog`, which lists the missing
 //! processes, too. A profile without that log (of a single process, or of another profiler) yields
 //! a row per process that it contains. Both formats have the same logs; in the processed format the
 //! outermost object has the logs of all processes.
@@ -15,7 +15,7 @@ use crate::report::Row;
 
 /// A thread's data about its process.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     part: PartId,
     /// As in the file: a number or a text.
     pid: String,
@@ -24,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn of(thread: &Thread<'_>) -> Self {
+    pub(crate) fn of(thread: &Thread<'_>) -> Self {
         let RawThread {
             pid, process_name, ..
         } = thread.raw;
@@ -46,7 +46,7 @@ impl Head {
 }
 
 /// A row for every process. Takes the logs out of `survey`.
-pub(super) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
+pub(crate) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
     let mut parts = std::mem::take(&mut survey.parts);
     let Some(root) = parts.first_mut() else {
         return Vec::new();

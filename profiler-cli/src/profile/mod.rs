@@ -1,11 +1,11 @@
 //! The content of a profile for `profiler info`: its processes, and the functions that take the
-//! most time.
+//! most time. `profiler diff` uses [`counts`] and [`functions`], too.
 //!
 //! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
 //! thread is held at a time; only the costs of its functions are kept.
 
-mod counts;
-mod functions;
+pub(crate) mod counts;
+pub(crate) mod functions;
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use profiler_parent::internal::reading::{
 
 use crate::report::{Report, Samples, TopFunction};
 use counts::Head;
-use functions::{Cost, Costs, Function, Functions, StackCosts};
+use functions::{Collection, Cost, Costs, Function, Functions, sum};
 
 /// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -40,10 +40,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 struct Collected {
     heads: Vec<Head>,
-    /// Functions of threads with tables of their own.
     functions: Functions,
-    /// Costs in threads that share their tables.
-    shared: StackCosts,
 }
 
 impl ThreadSink for Collected {
@@ -51,13 +48,7 @@ impl ThreadSink for Collected {
 
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
         self.heads.push(Head::of(thread));
-        if thread.has_own_tables {
-            let mut costs = StackCosts::new(thread.tables);
-            costs.add(thread);
-            self.functions.add(thread.tables, &costs);
-        } else {
-            self.shared.add(thread);
-        }
+        self.functions.add(thread);
         Ok(())
     }
 }
@@ -69,32 +60,29 @@ pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
         reading::Wanted {
             names: wanted.names,
             logs: true,
+            ..reading::Wanted::default()
         },
     )?;
-    let shared = StackCosts::new(&reader.survey().tables);
     let mut collected = Collected {
         heads: Vec::new(),
-        functions: Functions::default(),
-        shared,
+        functions: Functions::new(Collection {
+            blocks: 1,
+            by_library: true,
+        }),
     };
     reader.threads(&mut collected)?;
     Ok(report(reader.into_survey(), collected, wanted))
 }
 
 fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
-    let Collected {
-        heads,
-        mut functions,
-        shared,
-    } = collected;
-    functions.add(&survey.tables, &shared);
+    let Collected { heads, functions } = collected;
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
         profiling_end_time,
         ..
     } = survey.meta;
-    let samples = (functions.all.samples > 0.0).then(|| {
+    let samples = (sum(functions.all()).samples > 0.0).then(|| {
         let samples = top(&survey.meta, functions, wanted);
         Samples {
             nameless: survey.into_nameless(),
@@ -113,7 +101,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
 
 /// The functions that take most of the time.
 fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
-    let all = functions.all;
+    let all = sum(functions.all());
     let cpu_ms = meta
         .cpu_unit_ns()
         .map(|ns| ns / 1e6)
@@ -128,7 +116,10 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         Time::Cpu => cost.cpu,
         Time::Wall => cost.wall_ms(interval),
     };
-    let mut costs = functions.into_costs();
+    let mut costs: Vec<(Function, Costs)> = functions
+        .into_costs()
+        .map(|(function, costs)| (function, sum(&costs)))
+        .collect();
     costs.sort_by(|(name, one), (other_name, other)| {
         let by_cost = amount(other.own).total_cmp(&amount(one.own));
         by_cost

@@ -56,7 +56,7 @@ impl Recording {
             path,
             Wanted {
                 names: options.names,
-                logs: false,
+                ..Wanted::default()
             },
         )?;
         Ok(Self {

@@ -59,9 +59,6 @@ pub(super) struct Cut {
 /// differences and sums of times do not overflow.
 const FARTHEST: i64 = 1 << 60;
 
-/// The same in milliseconds.
-const MOST_MS: f64 = FARTHEST as f64 / 1e6;
-
 /// Converts milliseconds of a file to nanoseconds; 0 for NaN.
 pub(super) fn bounded_ns(ms: f64) -> i64 {
     ((ms * 1e6).round() as i64).clamp(-FARTHEST, FARTHEST)
@@ -114,16 +111,8 @@ impl Cut {
     }
 
     fn times(&self, thread: &RawThread) -> Vec<i64> {
-        let [stacks, times, deltas, ..] = &thread.samples.0;
-        let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
-        let mut ms = 0.0;
-        let all = (0..stacks.len()).map(|row| {
-            // A sample without a time gets the time of the previous one.
-            let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
-            ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
-            bounded_ns(ms)
-        });
-        all.map(|at| at.saturating_add(self.shift_ns)).collect()
+        let at = |ms| bounded_ns(ms).saturating_add(self.shift_ns);
+        thread.sample_times_ms().map(at).collect()
     }
 
     fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {

@@ -31,6 +31,9 @@ pub(super) trait Items {
 /// Reads a list into a receiver of its items.
 pub(super) struct List<'t, T>(pub(super) &'t mut T);
 
+/// Reads a list into a receiver of its items. Null is an empty list.
+pub(super) struct OptionalList<'t, T>(pub(super) &'t mut T);
+
 /// Passes over the value of a member.
 pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
@@ -86,5 +89,33 @@ impl<'de, T: Items> Visitor<'de> for List<'_, T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while self.0.item(&mut items)? {}
         Ok(())
+    }
+}
+
+impl<'de, T: Items> DeserializeSeed<'de> for OptionalList<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_option(self)
+    }
+}
+
+impl<'de, T: Items> Visitor<'de> for OptionalList<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::NAME)
+    }
+
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        List(self.0).deserialize(from)
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 use super::json::{Items, List, Members, skip};
-use super::table::column;
+use super::table::{as_index, column};
 
 /// The columns without the payload, in the order of the Gecko form's rows.
 const KEYS: [&str; 5] = ["name", "startTime", "endTime", "phase", "category"];
@@ -30,6 +30,50 @@ pub(crate) struct RawMarker<'m> {
     pub(crate) category: f64,
     /// JSON of an object.
     pub(crate) data: Option<&'m str>,
+}
+
+/// A marker with its name, without its payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NamedMarker<'m> {
+    /// Its name.
+    pub name: &'m str,
+    /// Whether it is a point, an interval, or one end of an interval.
+    pub phase: MarkerPhase,
+    /// Milliseconds since the start of the process's session; NaN if unknown.
+    pub start_ms: f64,
+    /// Milliseconds since the start of the process's session; NaN if unknown.
+    pub end_ms: f64,
+}
+
+/// The phase of a marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkerPhase {
+    /// A point in time.
+    Instant,
+    /// An interval with both ends.
+    Interval,
+    /// The start of an interval, whose end is another marker.
+    Start,
+    /// The end of an interval, whose start is another marker.
+    End,
+}
+
+impl<'m> NamedMarker<'m> {
+    /// Looks up the name; `None` if it is missing.
+    pub(super) fn of(marker: RawMarker<'_>, texts: &'m [String]) -> Option<Self> {
+        let phase = match as_index(marker.phase) {
+            Some(1) => MarkerPhase::Interval,
+            Some(2) => MarkerPhase::Start,
+            Some(3) => MarkerPhase::End,
+            _ => MarkerPhase::Instant,
+        };
+        Some(Self {
+            name: texts.get(as_index(marker.name)?)?,
+            phase,
+            start_ms: marker.start,
+            end_ms: marker.end,
+        })
+    }
 }
 
 /// All markers of a thread.

@@ -1,9 +1,9 @@
 //! Reads profiles, in either format, compressed or not.
 //!
-//! Called by `profiler info`, by the exports and by `profiler view`. All input is read as a stream;
-//! only the requested data is kept. [`ProfileReader`] reads a profile twice: first the data that
-//! its threads refer to ([`Survey`]), then one thread at a time. Invariant: memory grows with the
-//! amount of requested data in the file, never with a number in the file.
+//! Called by `profiler info`, `profiler diff` and `profiler view`, and by the exports. All input is
+//! read as a stream; only the requested data is kept. [`ProfileReader`] reads a profile twice: first
+//! the data that its threads refer to ([`Survey`]), then one thread at a time. Invariant: memory
+//! grows with the amount of requested data in the file, never with a number in the file.
 //!
 //! ```text
 //! text ─▶ walk ─▶ survey        libraries, names, shared tables   (held)
@@ -11,6 +11,7 @@
 //! ```
 
 mod addresses;
+mod counters;
 mod json;
 mod located;
 mod logs;
@@ -26,7 +27,9 @@ pub(crate) mod text;
 mod thread;
 mod walk;
 
+pub use counters::CounterLevels;
 pub use logs::{EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog};
+pub use markers::{MarkerPhase, NamedMarker};
 pub use meta::Meta;
 pub use namer::Nameless;
 pub use reader::{ProfileReader, ReadError, Thread, ThreadSink};

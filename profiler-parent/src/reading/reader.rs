@@ -14,6 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _};
 use super::addresses::AddressMap;
 use super::json::Object;
 use super::located::{Located, Names};
+use super::markers::NamedMarker;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
 use super::text::text;
@@ -49,7 +50,7 @@ pub struct Thread<'t> {
     /// The object that contains it.
     pub part: PartId,
     /// Its process's name.
-    pub(crate) process: &'t str,
+    pub process: &'t str,
     /// Its display name.
     pub(crate) name: &'t str,
     /// The thread as the file has it.
@@ -62,6 +63,16 @@ pub struct Thread<'t> {
     pub nodes: &'t [Option<NodeId>],
     /// The texts that the names and texts of its markers index.
     pub(crate) texts: &'t [String],
+}
+
+impl Thread<'_> {
+    /// The markers with a name, in the order of the file; none if the sink does not need markers.
+    pub fn markers(&self) -> impl Iterator<Item = NamedMarker<'_>> {
+        self.raw
+            .markers
+            .iter()
+            .filter_map(|marker| NamedMarker::of(marker, self.texts))
+    }
 }
 
 /// Receives the threads of a profile.

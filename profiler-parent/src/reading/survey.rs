@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use super::addresses::{AddressMap, Lib, code_of};
-use super::json::{Members, Object, skip};
+use super::counters::{CounterLevels, ReadCounters};
+use super::json::{Members, Object, OptionalList, skip};
 use super::logs::Logs;
 use super::meta::Meta;
 use super::namer::{Nameless, Namer};
@@ -29,6 +30,8 @@ pub struct Wanted {
     pub names: bool,
     /// The logs of processes and captures.
     pub logs: bool,
+    /// The values of counters.
+    pub counters: bool,
 }
 
 /// One process's object. In the processed format the outermost object describes all processes.
@@ -55,6 +58,8 @@ pub struct Survey {
     pub parts: Vec<Part>,
     /// The tables that threads share in the processed format.
     pub tables: Tables,
+    /// Empty unless counters are wanted.
+    pub counters: Vec<CounterLevels>,
     pub(super) has_meta: bool,
     pub(super) namer: Namer,
     wanted: Wanted,
@@ -113,7 +118,7 @@ impl Visit for Survey {
         key: &str,
         from: D,
     ) -> Result<(), D::Error> {
-        let logs = self.wanted.logs;
+        let Wanted { logs, counters, .. } = self.wanted;
         let Some(part) = self.parts.get_mut(at.0) else {
             return Ok(());
         };
@@ -129,6 +134,13 @@ impl Visit for Survey {
             "pausedRanges" => part.paused = Option::deserialize(from)?.unwrap_or_default(),
             "profilingLog" if logs => part.logs.profiling = Deserialize::deserialize(from)?,
             "profileGatheringLog" if logs => part.logs.gathering = Deserialize::deserialize(from)?,
+            "counters" if counters => {
+                let mut read = ReadCounters {
+                    part: at,
+                    counters: &mut self.counters,
+                };
+                OptionalList(&mut read).deserialize(from)?;
+            }
             "shared" => {
                 let mut shared = SharedTables::default();
                 Object(&mut shared).deserialize(from)?;

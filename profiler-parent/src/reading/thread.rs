@@ -24,6 +24,10 @@ const STACKS: [(&str, usize); 2] = [("prefix", 0), ("frame", 1)];
 /// `location`, `line`.
 const FRAMES: [(&str, usize); 2] = [("location", 0), ("line", 4)];
 
+/// The limit on the times of samples, in milliseconds (36 years), so that sums of times stay exact
+/// enough.
+const MOST_MS: f64 = (1_i64 << 60) as f64 / 1e6;
+
 /// A thread as the file has it, without names for its addresses.
 #[derive(Debug, Default)]
 pub struct RawThread {
@@ -95,6 +99,19 @@ impl RawThread {
         self.is_marked_main || self.name == MAIN_THREAD
     }
 
+    /// The times of the samples, in milliseconds since the start of the process's session. A sample
+    /// without a time has the time of the previous one.
+    pub fn sample_times_ms(&self) -> impl Iterator<Item = f64> {
+        let [stacks, times, deltas, ..] = &self.samples.0;
+        let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
+        let mut ms = 0.0;
+        (0..stacks.len()).map(move |row| {
+            let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
+            ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
+            ms
+        })
+    }
+
     /// The stacks of the samples, as rows of the table of stacks.
     pub(super) fn sampled_stacks(&self) -> impl Iterator<Item = Option<usize>> {
         let [stacks, ..] = &self.samples.0;
@@ -115,7 +132,8 @@ impl PausedRange {
 /// The name by which viewers recognise a main thread.
 pub(super) const MAIN_THREAD: &str = "GeckoMain";
 
-fn plain(value: &Value) -> String {
+/// A number or a text, as text.
+pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -1,0 +1,306 @@
+//! Compares two lists of runs. Pure.
+//!
+//! Called by [`super::run`]. Each side is a list of units, see [`super::noise`]: its runs, or the
+//! blocks of its runs. A run without processes of a name counts as one in which they took no time.
+
+use std::collections::BTreeSet;
+use std::iter;
+
+use super::changes::{
+    Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange,
+    ShareChanges, Sides,
+};
+use super::markers::MarkerTimes;
+use super::noise::{Resampling, Series};
+use super::run::{FunctionTimes, ProcessRun, Run, Times};
+use crate::profile::Time;
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ComparisonParams {
+    /// The smallest change of a share to keep, in percentage points.
+    pub(super) smallest: f64,
+    /// The time by which functions are ranked; by default processor time, if all runs have it.
+    pub(super) by: Option<Time>,
+    /// The number of blocks into which the samples of each run are divided.
+    pub(super) blocks: usize,
+}
+
+/// Compares two lists of runs, none of them empty.
+pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -> Comparison {
+    let has_cpu = before.iter().chain(after).all(|run| run.has_cpu);
+    let best = if has_cpu { Time::Cpu } else { Time::Wall };
+    let comparer = Comparer {
+        resampling: Resampling::new(before.len() * params.blocks, after.len() * params.blocks),
+        blocks: params.blocks,
+        smallest: params.smallest,
+        has_cpu,
+        by: params
+            .by
+            .filter(|by| has_cpu || *by == Time::Wall)
+            .unwrap_or(best),
+    };
+    let runs = before.iter().chain(after);
+    let names: BTreeSet<&String> = runs.flat_map(|run| run.processes.keys()).collect();
+    let process = |name: &String| {
+        let sides = Sides {
+            before: Side::of(before, name),
+            after: Side::of(after, name),
+        };
+        comparer.process(name, &sides)
+    };
+    let files = |runs: &[Run]| {
+        let files = runs.iter().map(|run| run.file.display().to_string());
+        files.collect()
+    };
+    Comparison {
+        files: Sides {
+            before: files(before),
+            after: files(after),
+        },
+        noise: match params.blocks {
+            1 => "runs",
+            _ => "slices of time",
+        },
+        by: comparer.by,
+        processes: names.into_iter().map(process).collect(),
+    }
+}
+
+/// The processes with one name, in each run of a side.
+#[derive(Debug)]
+struct Side<'r>(Vec<Option<&'r ProcessRun>>);
+
+impl<'r> Side<'r> {
+    fn of(runs: &'r [Run], name: &str) -> Self {
+        Self(runs.iter().map(|run| run.processes.get(name)).collect())
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &'r ProcessRun> {
+        self.0.iter().copied().flatten()
+    }
+
+    /// The mean of a number over all runs.
+    fn mean(&self, number: impl Fn(&ProcessRun) -> f64) -> f64 {
+        self.processes().map(number).sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// A number of each unit; `blocks` returns the blocks of a run.
+    fn units<B: 'r>(
+        &self,
+        count: usize,
+        blocks: impl Fn(&'r ProcessRun) -> &'r [B],
+        number: impl Fn(&B) -> f64,
+    ) -> Vec<f64> {
+        let mut units = Vec::with_capacity(self.0.len() * count);
+        for process in &self.0 {
+            let blocks = process.map_or(&[][..], &blocks);
+            let numbers = blocks.iter().map(&number);
+            units.extend(numbers.chain(iter::repeat(0.0)).take(count));
+        }
+        units
+    }
+
+    /// The markers with this name in all runs, their durations in order.
+    fn markers(&self, name: &str) -> MarkerTimes {
+        let mut all = MarkerTimes::default();
+        let runs = self.processes();
+        for times in runs.filter_map(|process| process.markers.get(name)) {
+            all.count += times.count;
+            all.durations_ms.extend(&times.durations_ms);
+        }
+        all.durations_ms.sort_by(f64::total_cmp);
+        all
+    }
+}
+
+impl<'r> Sides<Side<'r>> {
+    fn means(&self, number: impl Fn(&ProcessRun) -> f64) -> Sides<f64> {
+        Sides {
+            before: self.before.mean(&number),
+            after: self.after.mean(&number),
+        }
+    }
+
+    /// The names that occur in any run.
+    fn names<K: Iterator<Item = &'r String>>(
+        &self,
+        names: impl Fn(&'r ProcessRun) -> K,
+    ) -> BTreeSet<&'r String> {
+        let processes = self.before.processes().chain(self.after.processes());
+        processes.flat_map(names).collect()
+    }
+}
+
+/// Compares processes.
+#[derive(Debug)]
+struct Comparer {
+    resampling: Resampling,
+    blocks: usize,
+    smallest: f64,
+    has_cpu: bool,
+    by: Time,
+}
+
+/// The time of all threads in each unit, for each kind of time.
+#[derive(Debug)]
+struct AllTimes {
+    cpu: Sides<Vec<f64>>,
+    wall: Sides<Vec<f64>>,
+}
+
+impl Comparer {
+    fn process(&self, name: &str, sides: &Sides<Side<'_>>) -> ProcessChange {
+        let sum =
+            |time| sides.means(move |process| process.all.iter().map(|times| times.of(time)).sum());
+        ProcessChange {
+            name: name.to_owned(),
+            processes: sides.means(|process| process.processes as f64),
+            cpu_ms: self.has_cpu.then(|| sum(Time::Cpu)),
+            wall_ms: sum(Time::Wall),
+            functions: self.functions(sides),
+            markers: markers(sides),
+            memory: memory(sides),
+            recorded: sides.means(|process| process.recorded as f64),
+            lost: sides.means(|process| process.lost as f64),
+        }
+    }
+
+    /// The functions with a share that changed enough.
+    fn functions(&self, sides: &Sides<Side<'_>>) -> Vec<FunctionChange> {
+        let all = |time| {
+            self.units(
+                sides,
+                |process| process.all.as_slice(),
+                |times: &Times| times.of(time),
+            )
+        };
+        let all = AllTimes {
+            cpu: all(Time::Cpu),
+            wall: all(Time::Wall),
+        };
+        let names = sides.names(|process| process.functions.keys());
+        let mut changes: Vec<FunctionChange> = names
+            .into_iter()
+            .filter_map(|name| self.function(sides, &all, name))
+            .collect();
+        let size = |change: &FunctionChange| {
+            change.shares(self.by).map_or((0.0, 0.0), |shares| {
+                (shares.own.points().abs(), shares.largest_points())
+            })
+        };
+        changes.sort_by(|one, other| {
+            let (one, other) = (size(one), size(other));
+            other.0.total_cmp(&one.0).then(other.1.total_cmp(&one.1))
+        });
+        changes
+    }
+
+    /// The change of a function; `None` if no share changed enough.
+    fn function(
+        &self,
+        sides: &Sides<Side<'_>>,
+        all: &AllTimes,
+        name: &str,
+    ) -> Option<FunctionChange> {
+        let units = |number: &dyn Fn(&FunctionTimes) -> f64| {
+            self.units(
+                sides,
+                |process| process.functions.get(name).map_or(&[][..], Vec::as_slice),
+                number,
+            )
+        };
+        let shares = |time: Time, all: &Sides<Vec<f64>>| ShareChanges {
+            own: self.share(&units(&|times| times.own.of(time)), all),
+            total: self.share(&units(&|times| times.total.of(time)), all),
+        };
+        let change = FunctionChange {
+            function: name.to_owned(),
+            cpu: self.has_cpu.then(|| shares(Time::Cpu, &all.cpu)),
+            wall: shares(Time::Wall, &all.wall),
+        };
+        let has_changed = |shares: &ShareChanges| {
+            [shares.own, shares.total]
+                .iter()
+                .any(|share| share.interval_points.is_some())
+        };
+        let is_kept = has_changed(&change.wall) || change.cpu.as_ref().is_some_and(has_changed);
+        is_kept.then_some(change)
+    }
+
+    fn share(&self, of: &Sides<Vec<f64>>, all: &Sides<Vec<f64>>) -> ShareChange {
+        let before = Series {
+            of: &of.before,
+            all: &all.before,
+        };
+        let after = Series {
+            of: &of.after,
+            all: &all.after,
+        };
+        let (before_percent, after_percent) = (before.percent(), after.percent());
+        let is_large = (after_percent - before_percent).abs() >= self.smallest;
+        let interval = is_large.then(|| self.resampling.interval(before, after));
+        ShareChange {
+            before_percent,
+            after_percent,
+            interval_points: interval,
+            is_more_than_noise: interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0),
+        }
+    }
+
+    fn units<'r, B: 'r>(
+        &self,
+        sides: &Sides<Side<'r>>,
+        blocks: impl Fn(&'r ProcessRun) -> &'r [B],
+        number: impl Fn(&B) -> f64,
+    ) -> Sides<Vec<f64>> {
+        Sides {
+            before: sides.before.units(self.blocks, &blocks, &number),
+            after: sides.after.units(self.blocks, &blocks, &number),
+        }
+    }
+}
+
+/// All markers, those first whose sum of durations changed most.
+fn markers(sides: &Sides<Side<'_>>) -> Vec<MarkerChange> {
+    let names = sides.names(|process| process.markers.keys());
+    let change = |name: &String| {
+        let times = Sides {
+            before: sides.before.markers(name),
+            after: sides.after.markers(name),
+        };
+        let quantiles = |part| Sides {
+            before: quantile(&times.before.durations_ms, part),
+            after: quantile(&times.after.durations_ms, part),
+        };
+        let of_run = |number: &dyn Fn(&MarkerTimes) -> f64| {
+            sides.means(|process| process.markers.get(name).map_or(0.0, number))
+        };
+        MarkerChange {
+            marker: name.clone(),
+            count: of_run(&|times| times.count as f64),
+            median_ms: quantiles(0.5),
+            p95_ms: quantiles(0.95),
+            total_ms: of_run(&|times| times.durations_ms.iter().sum()),
+        }
+    };
+    let mut changes: Vec<MarkerChange> = names.into_iter().map(change).collect();
+    let size = |change: &MarkerChange| (change.total_ms.after - change.total_ms.before).abs();
+    changes.sort_by(|one, other| size(other).total_cmp(&size(one)));
+    changes
+}
+
+/// The smallest value that is at least as large as this part of the values, which are in order.
+fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+fn memory(sides: &Sides<Side<'_>>) -> Vec<MemoryChange> {
+    let names = sides.names(|process| process.memory.keys());
+    let change = |name: &String| MemoryChange {
+        counter: name.clone(),
+        highest_bytes: sides.means(|process| process.memory.get(name).copied().unwrap_or(0.0)),
+    };
+    names.into_iter().map(change).collect()
+}

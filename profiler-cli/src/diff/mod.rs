@@ -1,0 +1,155 @@
+//! `profiler diff BEFORE AFTER`: what changed between two profiles, or between two groups of runs.
+//!
+//! ```text
+//! files ─▶ run (reads one profile) ─▶ compare (two lists of runs, pure) ─▶ table, or JSON
+//!                                        └─ noise (resamples the units of both sides)
+//! ```
+//!
+//! Invariants: the same files give the same output; all runs are reduced to sums per process name
+//! before they are compared, so memory does not grow with the samples of all files together.
+
+mod changes;
+mod compare;
+mod markers;
+mod noise;
+mod run;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::profile::Time;
+use crate::report::say;
+use changes::Comparison;
+use compare::{ComparisonParams, compare};
+use run::Run;
+use table::TableParams;
+
+/// Compares two profiles, or two groups of profiles: functions, markers, memory and lost entries
+///
+/// BEFORE and AFTER are profiles, or directories that contain the profiles of several runs. The
+/// processes with the same name are added up. A function's share is the part of these processes'
+/// time that was spent in it: in itself, or in itself and the functions that it calls.
+///
+/// A change of a share is marked with * if it is more than noise: 0 is outside of the 99 % interval
+/// of the change. With several runs on both sides, the interval comes from the differences between
+/// the runs. Otherwise it comes from the differences between short slices of time in each run; then
+/// it does not contain the differences between one run and the next, so record at least three runs
+/// of each side before you trust a small change.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A profile (.json or .json.gz), or a directory with profiles of the same program
+    before: PathBuf,
+    /// A profile (.json or .json.gz), or a directory with profiles of the same program
+    after: PathBuf,
+    /// Prints one JSON object, with the intervals of all changes
+    #[arg(long)]
+    json: bool,
+    /// The number of functions, and of markers, to show for each process name
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// The time to compare in the table [default: cpu if all profiles have it, otherwise wall]
+    #[arg(long, value_enum, value_name = "TIME")]
+    by: Option<Time>,
+    /// The smallest change of a share to show, in percentage points
+    #[arg(long, value_name = "POINTS", default_value = "0.5", value_parser = points)]
+    min_change: f64,
+    /// Ends with exit code 1 if the share of a function grew by more than this number of percentage
+    /// points, and by more than noise
+    #[arg(long, value_name = "POINTS", value_parser = points)]
+    fail_above: Option<f64>,
+    /// Keeps addresses without names, and reads no debug information
+    #[arg(long)]
+    no_names: bool,
+}
+
+pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
+    let (before, after) = (profiles(&options.before)?, profiles(&options.after)?);
+    let has_several_runs = before.len() > 1 && after.len() > 1;
+    let blocks = if has_several_runs { 1 } else { BLOCKS };
+    let read = |files: &[PathBuf]| -> Result<Vec<Run>> {
+        let runs = files
+            .iter()
+            .map(|file| Run::read(file, blocks, !options.no_names));
+        Ok(runs.collect::<Result<_, _>>()?)
+    };
+    let params = ComparisonParams {
+        smallest: options
+            .fail_above
+            .map_or(options.min_change, |points| points.min(options.min_change)),
+        by: options.by,
+        blocks,
+    };
+    let comparison = compare(&read(&before)?, &read(&after)?, params);
+    if options.json {
+        say(&serde_json::to_string_pretty(&comparison)?);
+    } else {
+        let shown = TableParams {
+            top: options.top,
+            smallest: options.min_change,
+        };
+        table::print(&comparison, shown);
+    }
+    let grew = options
+        .fail_above
+        .is_some_and(|points| report_growth(&comparison, points));
+    Ok(if grew {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The number of blocks of a run that is compared without other runs of its side.
+const BLOCKS: usize = 24;
+
+/// Prints the functions whose share grew by more than `points`, on standard error. Returns whether
+/// there are any.
+fn report_growth(comparison: &Comparison, points: f64) -> bool {
+    let mut grew = false;
+    for (process, function, share) in comparison.grown(points) {
+        grew = true;
+        eprintln!(
+            "profiler: {function} in {process}: {:.1} % before, {:.1} % after",
+            share.before_percent, share.after_percent
+        );
+    }
+    grew
+}
+
+/// The profiles at a path: the file, or the profiles in the directory, in the order of their names.
+fn profiles(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = || format!("cannot read {}", path.display());
+    let mut files = Vec::new();
+    for entry in path.read_dir().with_context(unreadable)? {
+        let file = entry.with_context(unreadable)?.path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".json") || name.ends_with(".json.gz") {
+            files.push(file);
+        }
+    }
+    ensure!(
+        !files.is_empty(),
+        "{} has no profile (.json or .json.gz)",
+        path.display()
+    );
+    files.sort();
+    Ok(files)
+}
+
+/// Parses percentage points.
+fn points(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points),
+        _ => Err("expected a number from 0 to 100".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! One run: a profile, reduced to the numbers that are compared.
+//!
+//! Created by [`super::run`], read by [`super::compare`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use profiler_parent::internal::reading::{
+    CounterLevels, Meta, PartId, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
+};
+
+use super::markers::{self, MarkersByName};
+use crate::profile::Time;
+use crate::profile::counts::{self, Head};
+use crate::profile::functions::{Collection, Cost, Costs, Functions};
+
+/// The category of counters whose values are bytes of memory.
+const MEMORY: &str = "Memory";
+
+/// Times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Times {
+    cpu: f64,
+    wall: f64,
+}
+
+impl Times {
+    pub(super) const fn of(self, time: Time) -> f64 {
+        match time {
+            Time::Cpu => self.cpu,
+            Time::Wall => self.wall,
+        }
+    }
+}
+
+/// The time of a function itself, and with all functions that it calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FunctionTimes {
+    pub(super) own: Times,
+    pub(super) total: Times,
+}
+
+/// All processes of a run that have the same name.
+#[derive(Debug, Default)]
+pub(super) struct ProcessRun {
+    /// The number of these processes.
+    pub(super) processes: usize,
+    /// The time of all threads, by block.
+    pub(super) all: Vec<Times>,
+    /// The times of functions by block.
+    pub(super) functions: HashMap<String, Vec<FunctionTimes>>,
+    pub(super) markers: MarkersByName,
+    /// The highest values of memory counters in bytes: the sums over the processes.
+    pub(super) memory: BTreeMap<String, f64>,
+    /// All recorded entries.
+    pub(super) recorded: u64,
+    /// The recorded entries that are not in the profile.
+    pub(super) lost: u64,
+}
+
+/// A profile, reduced to the numbers that are compared.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) file: PathBuf,
+    /// Whether the samples have processor times.
+    pub(super) has_cpu: bool,
+    /// By name.
+    pub(super) processes: BTreeMap<String, ProcessRun>,
+}
+
+impl Run {
+    /// Reads a profile, and divides its samples into blocks.
+    pub(super) fn read(file: &Path, blocks: usize, names: bool) -> Result<Self, ReadError> {
+        let wanted = Wanted {
+            names,
+            logs: true,
+            counters: true,
+        };
+        let reader = ProfileReader::open(file, wanted)?;
+        let mut collected = Collected {
+            collection: Collection {
+                blocks,
+                by_library: false,
+            },
+            heads: Vec::new(),
+            processes: BTreeMap::new(),
+        };
+        reader.threads(&mut collected)?;
+        Ok(collected.into_run(file, reader.into_survey()))
+    }
+}
+
+/// The data collected from the threads.
+#[derive(Debug)]
+struct Collected {
+    collection: Collection,
+    heads: Vec<Head>,
+    /// By name.
+    processes: BTreeMap<String, Process>,
+}
+
+/// The data collected from the threads of processes with the same name.
+#[derive(Debug)]
+struct Process {
+    ids: BTreeSet<(PartId, String)>,
+    functions: Functions,
+    markers: MarkersByName,
+}
+
+impl ThreadSink for Collected {
+    type Error = ReadError;
+    const WITH_MARKERS: bool = true;
+
+    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
+        self.heads.push(Head::of(thread));
+        let name = thread.process.to_owned();
+        let process = self.processes.entry(name).or_insert_with(|| Process {
+            ids: BTreeSet::new(),
+            functions: Functions::new(self.collection),
+            markers: MarkersByName::new(),
+        });
+        process.ids.insert((thread.part, thread.raw.pid.clone()));
+        process.functions.add(thread);
+        markers::add(&mut process.markers, thread);
+        Ok(())
+    }
+}
+
+impl Collected {
+    fn into_run(self, file: &Path, mut survey: Survey) -> Run {
+        let units = Units::of(&survey.meta);
+        let mut processes: BTreeMap<String, ProcessRun> = BTreeMap::new();
+        let mut names = ProcessNames::default();
+        for (name, process) in self.processes {
+            names.add(&name, &process.ids);
+            processes.insert(name, process.into_run(units));
+        }
+        for counter in &survey.counters {
+            let name = names.find(counter).filter(|_| counter.category == MEMORY);
+            if let Some(process) = name.and_then(|name| processes.get_mut(name)) {
+                *process.memory.entry(counter.name.clone()).or_default() += counter.highest;
+            }
+        }
+        // A profile of another profiler has no entry counts.
+        let rows = counts::rows(&mut survey, self.heads).into_iter();
+        for row in rows.filter(|row| row.recorded > 0) {
+            // A process without threads in the profile has lost all of its entries.
+            let process = processes.entry(row.name).or_default();
+            process.recorded = process.recorded.saturating_add(row.recorded);
+            let lost = row.recorded.saturating_sub(row.delivered);
+            process.lost = process.lost.saturating_add(lost);
+        }
+        let cpu_ms = |process: &ProcessRun| process.all.iter().map(|times| times.cpu).sum::<f64>();
+        Run {
+            file: file.to_owned(),
+            has_cpu: processes.values().any(|process| cpu_ms(process) > 0.0),
+            processes,
+        }
+    }
+}
+
+impl Process {
+    fn into_run(self, units: Units) -> ProcessRun {
+        let all = self.functions.all().iter();
+        let all = all.map(|cost| units.times(*cost)).collect();
+        let functions = self.functions.into_costs().map(|(function, costs)| {
+            let times = costs.into_iter().map(|costs| units.function(costs));
+            (function.name, times.collect())
+        });
+        ProcessRun {
+            processes: self.ids.len(),
+            all,
+            functions: functions.collect(),
+            markers: self.markers,
+            ..ProcessRun::default()
+        }
+    }
+}
+
+/// Converts the costs of a profile to milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Units {
+    /// Milliseconds in a unit of processor time; 0 if it is not a unit of time.
+    cpu_ms: f64,
+    interval_ms: f64,
+}
+
+impl Units {
+    fn of(meta: &Meta) -> Self {
+        Self {
+            cpu_ms: meta.cpu_unit_ns().map_or(0.0, |ns| ns / 1e6),
+            interval_ms: meta.interval.unwrap_or(1.0),
+        }
+    }
+
+    fn times(self, cost: Cost) -> Times {
+        Times {
+            cpu: cost.cpu * self.cpu_ms,
+            wall: cost.wall_ms(self.interval_ms),
+        }
+    }
+
+    fn function(self, costs: Costs) -> FunctionTimes {
+        FunctionTimes {
+            own: self.times(costs.own),
+            total: self.times(costs.total),
+        }
+    }
+}
+
+/// Which process a counter belongs to.
+#[derive(Debug, Default)]
+struct ProcessNames {
+    by_pid: HashMap<String, String>,
+    by_part: HashMap<PartId, String>,
+}
+
+impl ProcessNames {
+    fn add(&mut self, name: &str, ids: &BTreeSet<(PartId, String)>) {
+        for (part, pid) in ids {
+            self.by_part.insert(*part, name.to_owned());
+            self.by_pid.insert(pid.clone(), name.to_owned());
+        }
+    }
+
+    /// In the Gecko format, the object of a process contains its counters.
+    fn find(&self, counter: &CounterLevels) -> Option<&String> {
+        let by_pid = counter.pid.as_ref().and_then(|pid| self.by_pid.get(pid));
+        by_pid.or_else(|| self.by_part.get(&counter.part))
+    }
+}

@@ -1,0 +1,197 @@
+//! Prints a comparison as tables: for each process name its times, the functions, the markers, the
+//! memory and the lost entries.
+
+use super::changes::{
+    Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange, Sides,
+};
+use crate::profile::Time;
+use crate::report::say;
+
+/// Which rows are shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableParams {
+    /// The number of functions and of markers per process name.
+    pub(super) top: usize,
+    /// The smallest change of a share, in percentage points.
+    pub(super) smallest: f64,
+}
+
+/// The smallest change of a marker's numbers that is shown, as a part of the number before.
+const MARKER_CHANGE: f64 = 0.05;
+
+/// Prints a comparison.
+pub(super) fn print(comparison: &Comparison, params: TableParams) {
+    print_files("before", &comparison.files.before);
+    print_files("after", &comparison.files.after);
+    for process in &comparison.processes {
+        print_process(process, comparison.by, params);
+    }
+    let source = match comparison.noise {
+        "runs" => "the differences between the runs of each side",
+        _ => "the differences between slices of time of each run; record several runs of each side",
+    };
+    say(&format!(
+        "\n* more than noise: 0 is outside of the 99 % interval of the change, which comes from\n  {source}"
+    ));
+}
+
+fn print_files(side: &str, files: &[String]) {
+    match files {
+        [file] => say(&format!("{side:<7} {file}")),
+        files => say(&format!(
+            "{side:<7} {} runs: {}",
+            files.len(),
+            files.join(", ")
+        )),
+    }
+}
+
+fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
+    let ProcessChange {
+        name,
+        processes,
+        cpu_ms,
+        wall_ms,
+        functions,
+        markers,
+        memory,
+        lost,
+        ..
+    } = process;
+    say(&format!("\n{name}"));
+    let line = |what: &str, sides: Sides<f64>| {
+        let Sides { before, after } = sides;
+        let percent = percent_of(sides);
+        say(&format!(
+            "  {what:<28} {before:>12.1} {after:>12.1} {percent:>9}"
+        ));
+    };
+    line("processes", *processes);
+    if let Some(cpu_ms) = cpu_ms {
+        line("processor time, ms", *cpu_ms);
+    }
+    line("running or waiting, ms", *wall_ms);
+    for MemoryChange {
+        counter,
+        highest_bytes: Sides { before, after },
+    } in memory
+    {
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        let sides = Sides {
+            before: mib(*before),
+            after: mib(*after),
+        };
+        line(&format!("most {counter}, MiB"), sides);
+    }
+    if *lost != Sides::default() {
+        line("lost entries", *lost);
+    }
+    print_functions(functions, by, params);
+    print_markers(markers, params.top);
+}
+
+/// The change as a part of the value before.
+fn percent_of(Sides { before, after }: Sides<f64>) -> String {
+    if before > 0.0 {
+        format!("{:+.1} %", (after / before - 1.0) * 100.0)
+    } else {
+        String::new()
+    }
+}
+
+fn print_functions(functions: &[FunctionChange], by: Time, params: TableParams) {
+    let shown = functions.iter().filter_map(|function| {
+        let shares = function.shares(by)?;
+        (shares.largest_points() >= params.smallest).then_some((function, shares))
+    });
+    let shown: Vec<_> = shown.collect();
+    let time = match by {
+        Time::Cpu => "processor time",
+        Time::Wall => "time, running or waiting",
+    };
+    if shown.is_empty() {
+        say(&format!(
+            "  no function's share of the {time} changed by {} points",
+            params.smallest
+        ));
+        return;
+    }
+    say(&format!(
+        "  {:^26}  {:^26}\n  {:>7} {:>7} {:>8}    {:>7} {:>7} {:>8}    function, % of the {time}",
+        "self", "total", "before", "after", "change", "before", "after", "change"
+    ));
+    for (function, shares) in shown.iter().take(params.top) {
+        let (own, total) = (share(shares.own), share(shares.total));
+        say(&format!("  {own}  {total}  {}", function.function));
+    }
+    let more = shown.len().saturating_sub(params.top);
+    if more > 0 {
+        say(&format!("  and {more} more; --top shows more functions"));
+    }
+}
+
+fn share(change: ShareChange) -> String {
+    let mark = if change.is_more_than_noise { '*' } else { ' ' };
+    format!(
+        "{:>7.1} {:>7.1} {:>+8.1} {mark}",
+        change.before_percent,
+        change.after_percent,
+        change.points()
+    )
+}
+
+fn print_markers(markers: &[MarkerChange], top: usize) {
+    let mut shown = markers
+        .iter()
+        .filter(|marker| has_changed(marker))
+        .take(top)
+        .peekable();
+    if shown.peek().is_none() {
+        return;
+    }
+    say(&format!(
+        "  {:^17}   {:^19}   {:^19}\n  {:>8} {:>8}   {:>9} {:>9}   {:>9} {:>9}   marker",
+        "count",
+        "median, ms",
+        "95 % within, ms",
+        "before",
+        "after",
+        "before",
+        "after",
+        "before",
+        "after"
+    ));
+    for MarkerChange {
+        marker,
+        count,
+        median_ms,
+        p95_ms,
+        ..
+    } in shown
+    {
+        let ms = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));
+        let pair =
+            |sides: &Sides<Option<f64>>| format!("{:>9} {:>9}", ms(sides.before), ms(sides.after));
+        say(&format!(
+            "  {:>8.0} {:>8.0}   {}   {}   {marker}",
+            count.before,
+            count.after,
+            pair(median_ms),
+            pair(p95_ms)
+        ));
+    }
+}
+
+fn has_changed(marker: &MarkerChange) -> bool {
+    let number = |sides: Sides<Option<f64>>| Sides {
+        before: sides.before.unwrap_or(0.0),
+        after: sides.after.unwrap_or(0.0),
+    };
+    [
+        marker.count,
+        number(marker.median_ms),
+        number(marker.p95_ms),
+    ]
+    .into_iter()
+    .any(|Sides { before, after }| (after - before).abs() > before * MARKER_CHANGE)
+}

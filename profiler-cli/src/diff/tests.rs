@@ -1,0 +1,271 @@
+//! Tests of comparisons of profiles with known shares.
+
+use serde_json::{Value, json};
+
+use super::changes::{FunctionChange, Sides};
+use super::*;
+
+/// The time of a sample in milliseconds.
+const SAMPLE_MS: f64 = 4.0;
+
+/// The content of a profile of one process called `worker`.
+#[derive(Clone, Copy)]
+struct Recording {
+    /// The part of the samples that are in `slow`, in percent; the others are in `fast`.
+    slow_percent: u64,
+    samples: usize,
+    seed: u64,
+    library: &'static str,
+    /// The duration of each marker called `request`.
+    request_ms: f64,
+    memory_bytes: u64,
+    lost: u64,
+}
+
+const USUAL: Recording = Recording {
+    slow_percent: 20,
+    samples: 4000,
+    seed: 1,
+    library: "app",
+    request_ms: 2.0,
+    memory_bytes: 1 << 20,
+    lost: 0,
+};
+
+impl Recording {
+    fn to_json(self) -> Value {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        // Stack 0 is `main`, which calls `slow` (1) and `fast` (2).
+        let stacks: Vec<u8> = (0..self.samples)
+            .map(|_| {
+                if random.u64(0..100) < self.slow_percent {
+                    1
+                } else {
+                    2
+                }
+            })
+            .collect();
+        let starts: Vec<usize> = (0..100).collect();
+        let ends: Vec<f64> = starts
+            .iter()
+            .map(|at| *at as f64 + self.request_ms)
+            .collect();
+        let thread = json!({
+            "name": "main", "isMainThread": true, "processName": "worker", "pid": "7", "tid": 7,
+            "samples": {
+                "length": self.samples, "stack": stacks, "weight": null, "weightType": "samples",
+                "timeDeltas": vec![SAMPLE_MS; self.samples],
+                "threadCPUDelta": vec![SAMPLE_MS * 1e6; self.samples],
+            },
+            "markers": {
+                "length": 100, "name": vec![4; 100], "startTime": starts, "endTime": ends,
+                "phase": vec![1; 100], "category": vec![0; 100], "data": vec![Value::Null; 100],
+            },
+        });
+        let row = json!({"name": "worker", "pid": 7, "verdict": "complete", "threads": 1, "recorded": 5000,
+            "delivered": 5000 - self.lost, "evicted": self.lost, "unfinished": 0, "dropped": {}});
+        json!({
+            "meta": {"preprocessedProfileVersion": 66, "interval": SAMPLE_MS, "sampleUnits": {"threadCPUDelta": "ns"}},
+            "threads": [thread],
+            "counters": [{"name": "malloc", "category": "Memory", "pid": "7",
+                "samples": {"length": 2, "timeDeltas": [1, 1], "count": [self.memory_bytes, -100]}}],
+            "profileGatheringLog": {"7": {"processes": [row]}},
+            "shared": {
+                "stackTable": {"length": 3, "frame": [0, 1, 2], "prefix": [null, 0, 0]},
+                "frameTable": {"length": 3, "func": [0, 1, 2]},
+                "funcTable": {"length": 3, "name": [0, 1, 2], "resource": [0, 0, 0]},
+                "resourceTable": {"length": 1, "name": [3]},
+                "stringArray": ["main", "slow", "fast", self.library, "request"],
+            },
+        })
+    }
+
+    fn read(self, blocks: usize) -> Run {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), self.to_json().to_string()).unwrap();
+        Run::read(file.path(), blocks, false).unwrap()
+    }
+}
+
+/// Compares runs, and keeps all changes of at least a tenth of a point.
+fn compared(before: &[Recording], after: &[Recording]) -> Comparison {
+    let blocks = if before.len().min(after.len()) > 1 {
+        1
+    } else {
+        BLOCKS
+    };
+    let read = |all: &[Recording]| all.iter().map(|one| one.read(blocks)).collect::<Vec<_>>();
+    let params = ComparisonParams {
+        smallest: 0.1,
+        by: None,
+        blocks,
+    };
+    compare(&read(before), &read(after), params)
+}
+
+fn with_shares(shares: &[u64]) -> Vec<Recording> {
+    let runs = shares.iter().zip(10..);
+    let runs = runs.map(|(slow_percent, seed)| Recording {
+        slow_percent: *slow_percent,
+        seed,
+        ..USUAL
+    });
+    runs.collect()
+}
+
+fn function<'c>(comparison: &'c Comparison, name: &str) -> Option<&'c FunctionChange> {
+    let [process] = &comparison.processes[..] else {
+        panic!("{comparison:?}");
+    };
+    assert_eq!(process.name, "worker");
+    process
+        .functions
+        .iter()
+        .find(|function| function.function == name)
+}
+
+#[test]
+fn a_function_whose_share_grew_is_found_with_one_run_of_each_side() {
+    let comparison = compared(&with_shares(&[10]), &with_shares(&[20]));
+    let slow = function(&comparison, "slow").unwrap();
+    for share in [slow.cpu.unwrap(), slow.wall].map(|shares| shares.own) {
+        assert!((share.before_percent - 10.0).abs() < 2.0, "{share:?}");
+        assert!((share.after_percent - 20.0).abs() < 2.0, "{share:?}");
+        let (low, high) = share.interval_points.unwrap();
+        assert!(share.is_more_than_noise && low < share.points() && share.points() < high);
+    }
+    assert_eq!(slow.wall.own, slow.wall.total, "it calls no function");
+    assert!(
+        function(&comparison, "main").is_none(),
+        "its share is 100 % on both sides"
+    );
+    let grown: Vec<_> = comparison
+        .grown(5.0)
+        .map(|(process, name, _)| (process, name))
+        .collect();
+    assert_eq!(grown, [("worker", "slow")], "`fast` has shrunk");
+    assert_eq!(comparison.grown(50.0).count(), 0);
+}
+
+#[test]
+fn two_runs_of_the_same_program_do_not_differ_by_more_than_noise() {
+    let mistakes = (0..20).filter(|seed| {
+        let run = |seed| Recording { seed, ..USUAL };
+        let comparison = compared(&[run(*seed)], &[run(seed + 100)]);
+        comparison.grown(0.0).next().is_some()
+    });
+    assert!(mistakes.count() <= 1);
+}
+
+#[test]
+fn with_several_runs_a_change_counts_if_it_exceeds_the_differences_between_the_runs() {
+    let varied = with_shares(&[10, 20, 30]);
+    let comparison = compared(&varied, &with_shares(&[15, 24, 36]));
+    assert_eq!(comparison.noise, "runs");
+    let slow = function(&comparison, "slow").unwrap().wall.own;
+    assert!(slow.points() > 3.0 && !slow.is_more_than_noise, "{slow:?}");
+    let one_of_each = compared(&varied[..1], &with_shares(&[15]));
+    assert_eq!(one_of_each.noise, "slices of time");
+    assert!(
+        function(&one_of_each, "slow")
+            .unwrap()
+            .wall
+            .own
+            .is_more_than_noise
+    );
+    let comparison = compared(&varied, &with_shares(&[70, 72, 74]));
+    assert!(
+        function(&comparison, "slow")
+            .unwrap()
+            .wall
+            .own
+            .is_more_than_noise
+    );
+}
+
+#[test]
+fn a_function_is_the_same_in_a_library_with_another_name() {
+    let renamed = Recording {
+        library: "app-2",
+        ..USUAL
+    };
+    let comparison = compared(&[USUAL], &[renamed]);
+    assert!(
+        comparison.processes[0].functions.is_empty(),
+        "{comparison:?}"
+    );
+}
+
+#[test]
+fn markers_memory_and_lost_entries_are_compared() {
+    let after = Recording {
+        request_ms: 3.0,
+        memory_bytes: 3 << 20,
+        lost: 50,
+        ..USUAL
+    };
+    let process = compared(&[USUAL], &[after]).processes.remove(0);
+    let [request] = &process.markers[..] else {
+        panic!("{:?}", process.markers);
+    };
+    let sides = |sides: Sides<Option<f64>>| (sides.before.unwrap(), sides.after.unwrap());
+    assert_eq!(request.marker, "request");
+    assert_eq!((request.count.before, request.count.after), (100.0, 100.0));
+    assert_eq!(sides(request.median_ms), (2.0, 3.0));
+    assert_eq!(sides(request.p95_ms), (2.0, 3.0));
+    assert_eq!(
+        (request.total_ms.before, request.total_ms.after),
+        (200.0, 300.0)
+    );
+    let bytes = process.memory[0].highest_bytes;
+    assert_eq!(
+        (bytes.before, bytes.after),
+        (f64::from(1 << 20), f64::from(3 << 20))
+    );
+    assert_eq!((process.lost.before, process.lost.after), (0.0, 50.0));
+    assert_eq!(
+        (process.recorded.before, process.recorded.after),
+        (5000.0, 5000.0)
+    );
+}
+
+#[test]
+fn a_process_on_one_side_only_is_compared_with_nothing() {
+    let mut after = USUAL.read(BLOCKS);
+    let process = after.processes.remove("worker").unwrap();
+    after.processes.insert("new".to_owned(), process);
+    let params = ComparisonParams {
+        smallest: 0.1,
+        by: Some(Time::Wall),
+        blocks: BLOCKS,
+    };
+    let comparison = compare(&[USUAL.read(BLOCKS)], &[after], params);
+    let times: Vec<_> = comparison
+        .processes
+        .iter()
+        .map(|process| {
+            (
+                process.name.as_str(),
+                process.wall_ms.before > 0.0,
+                process.wall_ms.after > 0.0,
+            )
+        })
+        .collect();
+    assert_eq!(times, [("new", false, true), ("worker", true, false)]);
+}
+
+#[test]
+fn a_directory_stands_for_the_profiles_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let error = profiles(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("has no profile"), "{error}");
+    for name in ["b.json.gz", "a.json", "notes.txt"] {
+        std::fs::write(path(name), "").unwrap();
+    }
+    assert_eq!(
+        profiles(directory.path()).unwrap(),
+        [path("a.json"), path("b.json.gz")]
+    );
+    assert_eq!(profiles(&path("notes.txt")).unwrap(), [path("notes.txt")]);
+}
