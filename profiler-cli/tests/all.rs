@@ -43,8 +43,8 @@ const WRONG_ARGUMENTS: &[Case] = &[
         "[possible values: cpuprofile, speedscope",
     ),
     (
-        &["diff", "a.json", "b.json", "--fail-above", "-1"],
-        "--fail-above",
+        &["diff", "a.json", "b.json", "--fail-above", "101"],
+        "--fail-above <POINTS>': expected a number from 0 to 100",
     ),
     (
         &["diff", "a.json", "b.json", "--min-change", "much"],
@@ -113,18 +113,24 @@ fn a_wrong_argument_or_file_gives_one_line_and_exit_code_2_and_writes_nothing() 
     assert_eq!(left, ["other.json"]);
 }
 
-/// A profile of one thread, in which each `every`-th sample is in `slow`.
+/// A profile of one thread with 2,000 samples in `main` itself, and one in `slow` after each
+/// `every`-th of them.
 fn profile(every: usize) -> String {
-    let stacks: Vec<String> = (0..2000)
-        .map(|n| usize::from(n % every == 0).to_string())
-        .collect();
+    let after = |n: usize| {
+        if n.is_multiple_of(every) {
+            &["0", "1"][..]
+        } else {
+            &["0"]
+        }
+    };
+    let stacks: Vec<&str> = (0..2000).flat_map(after).copied().collect();
     format!(
         r#"{{"meta": {{"preprocessedProfileVersion": 66, "interval": 1}}, "threads": [{{"pid": "1",
         "processName": "app", "samples": {{"stack": [{}], "timeDeltas": [{}]}}}}],
         "shared": {{"stackTable": {{"frame": [0, 1], "prefix": [null, 0]}}, "frameTable": {{"func": [0, 1]}},
         "funcTable": {{"name": [0, 1]}}, "stringArray": ["main", "slow"]}}}}"#,
         stacks.join(","),
-        vec!["1"; 2000].join(","),
+        vec!["1"; stacks.len()].join(","),
     )
 }
 
@@ -132,8 +138,8 @@ fn profile(every: usize) -> String {
 fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, every| std::fs::write(directory.path().join(name), profile(every));
-    write("old.json", 10).unwrap();
-    write("new.json", 4).unwrap();
+    write("old.json", 9).unwrap();
+    write("new.json", 3).unwrap();
     let diff = |words: &[&str]| {
         let output = profiler(directory.path(), &[&["diff"], words].concat());
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -147,11 +153,12 @@ fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
     assert_eq!(code, Some(1), "{error}");
     assert_eq!(
         error,
-        "profiler: slow in app: 10.0 % before, 25.0 % after\n"
+        "profiler: slow in app: 10.0 % before, 25.0 % after (223.0 and 667.0 ms)\n"
     );
     assert!(table.contains("+15.0 *"), "{table}");
     for passes in [
         &["old.json", "new.json", "--fail-above", "20"][..],
+        // The share of `main` grows, but `main` takes as much time as before.
         &["new.json", "old.json", "--fail-above", "5"],
         &["old.json", "new.json"],
     ] {

@@ -73,12 +73,18 @@ pub(super) struct ShareChanges {
 pub(super) struct ShareChange {
     pub(super) before_percent: f64,
     pub(super) after_percent: f64,
+    /// The time, as a mean over the runs.
+    pub(super) before_ms: f64,
+    pub(super) after_ms: f64,
     /// The 99 % interval of the change in percentage points; `None` if the change is too small to
     /// be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interval_points: Option<(f64, f64)>,
     /// Whether 0 is outside of the interval.
     pub(super) is_more_than_noise: bool,
+    /// Whether the time grew, too, by more than noise. A share also grows if other functions take
+    /// less time.
+    pub(super) takes_more_time: bool,
 }
 
 /// The differences of the markers with one name.
@@ -110,15 +116,15 @@ fn time_name<S: serde::Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error
 
 impl Comparison {
     /// The functions whose share of the time by which they are ranked grew by more than `points`,
-    /// and by more than noise: the name of their processes, their name, and the share that grew
-    /// more.
+    /// and by more than noise, because they take more time: the name of their processes, their
+    /// name, and the share that grew more.
     pub(super) fn grown(&self, points: f64) -> impl Iterator<Item = (&str, &str, ShareChange)> {
         self.processes.iter().flat_map(move |process| {
             process.functions.iter().filter_map(move |function| {
                 let shares = function.shares(self.by)?;
                 let grown = [shares.own, shares.total]
                     .into_iter()
-                    .filter(|share| share.is_more_than_noise && share.points() > points);
+                    .filter(|share| share.has_grown() && share.points() > points);
                 let most = grown.max_by(|one, other| one.points().total_cmp(&other.points()))?;
                 Some((process.name.as_str(), function.function.as_str(), most))
             })
@@ -144,6 +150,11 @@ impl ShareChanges {
 }
 
 impl ShareChange {
+    /// Whether the function takes a larger share because it takes more time, beyond noise.
+    const fn has_grown(&self) -> bool {
+        self.is_more_than_noise && self.takes_more_time
+    }
+
     /// The change in percentage points.
     pub(super) const fn points(&self) -> f64 {
         self.after_percent - self.before_percent

@@ -240,12 +240,31 @@ impl Comparer {
         let (before_percent, after_percent) = (before.percent(), after.percent());
         let is_large = (after_percent - before_percent).abs() >= self.smallest;
         let interval = is_large.then(|| self.resampling.interval(before, after));
+        let of_run =
+            |times: &[f64]| times.iter().sum::<f64>() * self.blocks as f64 / times.len() as f64;
         ShareChange {
             before_percent,
             after_percent,
+            before_ms: of_run(&of.before),
+            after_ms: of_run(&of.after),
             interval_points: interval,
             is_more_than_noise: interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0),
+            takes_more_time: is_large && self.takes_more_time(of),
         }
+    }
+
+    /// Whether the time per unit grew by more than noise.
+    fn takes_more_time(&self, of: &Sides<Vec<f64>>) -> bool {
+        let ones = Sides {
+            before: vec![1.0; of.before.len()],
+            after: vec![1.0; of.after.len()],
+        };
+        let per_unit = |of, all| Series { of, all };
+        let (low, _) = self.resampling.interval(
+            per_unit(&of.before, &ones.before),
+            per_unit(&of.after, &ones.after),
+        );
+        low > 0.0
     }
 
     fn units<'r, B: 'r>(

@@ -58,7 +58,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "POINTS", default_value = "0.5", value_parser = points)]
     min_change: f64,
     /// Ends with exit code 1 if the share of a function grew by more than this number of percentage
-    /// points, and by more than noise
+    /// points and by more than noise, because the function takes more time
     #[arg(long, value_name = "POINTS", value_parser = points)]
     fail_above: Option<f64>,
     /// Keeps addresses without names, and reads no debug information
@@ -106,15 +106,15 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
 /// The number of blocks of a run that is compared without other runs of its side.
 const BLOCKS: usize = 24;
 
-/// Prints the functions whose share grew by more than `points`, on standard error. Returns whether
-/// there are any.
+/// Prints the functions whose share grew by more than `points`, on standard error, see
+/// [`Comparison::grown`]. Returns whether there are any.
 fn report_growth(comparison: &Comparison, points: f64) -> bool {
     let mut grew = false;
     for (process, function, share) in comparison.grown(points) {
         grew = true;
         eprintln!(
-            "profiler: {function} in {process}: {:.1} % before, {:.1} % after",
-            share.before_percent, share.after_percent
+            "profiler: {function} in {process}: {:.1} % before, {:.1} % after ({:.1} and {:.1} ms)",
+            share.before_percent, share.after_percent, share.before_ms, share.after_ms
         );
     }
     grew

@@ -143,7 +143,7 @@ fn a_function_whose_share_grew_is_found_with_one_run_of_each_side() {
         .grown(5.0)
         .map(|(process, name, _)| (process, name))
         .collect();
-    assert_eq!(grown, [("worker", "slow")], "`fast` has shrunk");
+    assert_eq!(grown, [("worker", "slow")]);
     assert_eq!(comparison.grown(50.0).count(), 0);
 }
 
