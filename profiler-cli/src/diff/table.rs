@@ -151,15 +151,7 @@ fn print_markers(markers: &[MarkerChange], top: usize) {
     }
     say(&format!(
         "  {:^17}   {:^19}   {:^19}\n  {:>8} {:>8}   {:>9} {:>9}   {:>9} {:>9}   marker",
-        "count",
-        "median, ms",
-        "95 % within, ms",
-        "before",
-        "after",
-        "before",
-        "after",
-        "before",
-        "after"
+        "count", "median, ms", "p95, ms", "before", "after", "before", "after", "before", "after"
     ));
     for MarkerChange {
         marker,
