@@ -137,9 +137,13 @@ fn profile(every: usize) -> String {
 #[test]
 fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
     let directory = tempfile::tempdir().unwrap();
-    let write = |name: &str, every| std::fs::write(directory.path().join(name), profile(every));
-    write("old.json", 9).unwrap();
-    write("new.json", 3).unwrap();
+    for (side, every) in [("old", 9), ("new", 3)] {
+        let side = directory.path().join(side);
+        std::fs::create_dir(&side).unwrap();
+        for run in ["1.json", "2.json", "3.json"] {
+            std::fs::write(side.join(run), profile(every)).unwrap();
+        }
+    }
     let diff = |words: &[&str]| {
         let output = profiler(directory.path(), &[&["diff"], words].concat());
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -149,7 +153,7 @@ fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
             text(output.stderr),
         )
     };
-    let (code, table, error) = diff(&["old.json", "new.json", "--fail-above", "5"]);
+    let (code, table, error) = diff(&["old", "new", "--fail-above", "5"]);
     assert_eq!(code, Some(1), "{error}");
     assert_eq!(
         error,
@@ -157,15 +161,24 @@ fn a_share_that_grew_by_more_than_the_given_points_gives_exit_code_1() {
     );
     assert!(table.contains("+15.0 *"), "{table}");
     for passes in [
-        &["old.json", "new.json", "--fail-above", "20"][..],
+        &["old", "new", "--fail-above", "20"][..],
         // The share of `main` grows, but `main` takes as much time as before.
-        &["new.json", "old.json", "--fail-above", "5"],
-        &["old.json", "new.json"],
+        &["new", "old", "--fail-above", "5"],
+        &["old", "new"],
     ] {
         let (code, _, error) = diff(passes);
         assert_eq!((code, error.as_str()), (Some(0), ""), "{passes:?}");
     }
-    let (_, json, _) = diff(&["old.json", "new.json", "--json"]);
+    let (code, _, error) = diff(&["old/1.json", "new", "--fail-above", "5"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(
+        error.contains("at least 3 profiles on each side"),
+        "{error}"
+    );
+    let (code, _, error) = diff(&["old", "new", "--by", "cpu"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("has no processor times"), "{error}");
+    let (_, json, _) = diff(&["old", "new", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let share = &json["processes"][0]["functions"][0]["wall"]["self"];
     assert_eq!(share["is_more_than_noise"], true, "{json}");

@@ -37,7 +37,7 @@ pub(super) struct ProcessChange {
     pub(super) cpu_ms: Option<Sides<f64>>,
     /// Time, running or waiting.
     pub(super) wall_ms: Sides<f64>,
-    /// The functions whose share changed, those with the largest change first.
+    /// The functions whose share changed, those first whose share without callees changed most.
     pub(super) functions: Vec<FunctionChange>,
     pub(super) markers: Vec<MarkerChange>,
     pub(super) memory: Vec<MemoryChange>,
@@ -76,8 +76,11 @@ pub(super) struct ShareChange {
     /// The time, as a mean over the runs.
     pub(super) before_ms: f64,
     pub(super) after_ms: f64,
+    /// Whether the change is large enough to be shown.
+    #[serde(skip)]
+    pub(super) is_shown: bool,
     /// The 99 % interval of the change in percentage points; `None` if the change is too small to
-    /// be shown.
+    /// be shown, or if there are too few samples or runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interval_points: Option<(f64, f64)>,
     /// Whether 0 is outside of the interval.

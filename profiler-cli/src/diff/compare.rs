@@ -31,7 +31,11 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
     let has_cpu = before.iter().chain(after).all(|run| run.has_cpu);
     let best = if has_cpu { Time::Cpu } else { Time::Wall };
     let comparer = Comparer {
-        resampling: Resampling::new(before.len() * params.blocks, after.len() * params.blocks),
+        resampling: Resampling::new(
+            before.len() * params.blocks,
+            after.len() * params.blocks,
+            params.blocks / 3,
+        ),
         blocks: params.blocks,
         smallest: params.smallest,
         has_cpu,
@@ -82,7 +86,8 @@ impl<'r> Side<'r> {
 
     /// The mean of a number over all runs.
     fn mean(&self, number: impl Fn(&ProcessRun) -> f64) -> f64 {
-        self.processes().map(number).sum::<f64>() / self.0.len().max(1) as f64
+        // The sum of no numbers is -0.
+        (self.processes().map(number).sum::<f64>() + 0.0) / self.0.len().max(1) as f64
     }
 
     /// A number of each unit; `blocks` returns the blocks of a run.
@@ -142,11 +147,44 @@ struct Comparer {
     by: Time,
 }
 
-/// The time of all threads in each unit, for each kind of time.
+/// The time of all threads in the units of both sides in which it is positive.
 #[derive(Debug)]
 struct AllTimes {
-    cpu: Sides<Vec<f64>>,
-    wall: Sides<Vec<f64>>,
+    /// The numbers of these units.
+    units: Sides<Vec<usize>>,
+    times: Sides<Vec<f64>>,
+}
+
+impl AllTimes {
+    fn of(times: &Sides<Vec<f64>>) -> Self {
+        let units = |times: &Vec<f64>| {
+            let positive = (0..).zip(times).filter(|(_, time)| **time > 0.0);
+            positive.map(|(unit, _)| unit).collect()
+        };
+        let units = Sides {
+            before: units(&times.before),
+            after: units(&times.after),
+        };
+        let times = select(times, &units);
+        Self { units, times }
+    }
+
+    /// Whether each side has time, so that its functions have shares.
+    const fn is_on_both_sides(&self) -> bool {
+        !self.times.before.is_empty() && !self.times.after.is_empty()
+    }
+}
+
+/// The numbers of some units.
+fn select(numbers: &Sides<Vec<f64>>, units: &Sides<Vec<usize>>) -> Sides<Vec<f64>> {
+    let select = |numbers: &Vec<f64>, units: &Vec<usize>| {
+        let numbers = units.iter().filter_map(|unit| numbers.get(*unit));
+        numbers.copied().collect()
+    };
+    Sides {
+        before: select(&numbers.before, &units.before),
+        after: select(&numbers.after, &units.after),
+    }
 }
 
 impl Comparer {
@@ -166,23 +204,26 @@ impl Comparer {
         }
     }
 
-    /// The functions with a share that changed enough.
+    /// The functions with a share that changed enough. There are none if these processes took time on
+    /// one side only.
     fn functions(&self, sides: &Sides<Side<'_>>) -> Vec<FunctionChange> {
         let all = |time| {
-            self.units(
+            let times = self.units(
                 sides,
                 |process| process.all.as_slice(),
                 |times: &Times| times.of(time),
-            )
+            );
+            Some(AllTimes::of(&times)).filter(AllTimes::is_on_both_sides)
         };
-        let all = AllTimes {
-            cpu: all(Time::Cpu),
-            wall: all(Time::Wall),
+        let Some(wall) = all(Time::Wall) else {
+            return Vec::new();
         };
+        let cpu = all(Time::Cpu).filter(|_| self.has_cpu);
+        let all = (cpu.as_ref(), &wall);
         let names = sides.names(|process| process.functions.keys());
         let mut changes: Vec<FunctionChange> = names
             .into_iter()
-            .filter_map(|name| self.function(sides, &all, name))
+            .filter_map(|name| self.function(sides, all, name))
             .collect();
         let size = |change: &FunctionChange| {
             change.shares(self.by).map_or((0.0, 0.0), |shares| {
@@ -200,7 +241,7 @@ impl Comparer {
     fn function(
         &self,
         sides: &Sides<Side<'_>>,
-        all: &AllTimes,
+        (all_cpu, all_wall): (Option<&AllTimes>, &AllTimes),
         name: &str,
     ) -> Option<FunctionChange> {
         let units = |number: &dyn Fn(&FunctionTimes) -> f64| {
@@ -210,25 +251,65 @@ impl Comparer {
                 number,
             )
         };
-        let shares = |time: Time, all: &Sides<Vec<f64>>| ShareChanges {
+        let shares = |time: Time, all: &AllTimes| ShareChanges {
             own: self.share(&units(&|times| times.own.of(time)), all),
             total: self.share(&units(&|times| times.total.of(time)), all),
         };
         let change = FunctionChange {
             function: name.to_owned(),
-            cpu: self.has_cpu.then(|| shares(Time::Cpu, &all.cpu)),
-            wall: shares(Time::Wall, &all.wall),
+            cpu: all_cpu.map(|all| shares(Time::Cpu, all)),
+            wall: shares(Time::Wall, all_wall),
         };
         let has_changed = |shares: &ShareChanges| {
             [shares.own, shares.total]
                 .iter()
-                .any(|share| share.interval_points.is_some())
+                .any(|share| share.is_shown)
         };
         let is_kept = has_changed(&change.wall) || change.cpu.as_ref().is_some_and(has_changed);
         is_kept.then_some(change)
     }
 
-    fn share(&self, of: &Sides<Vec<f64>>, all: &Sides<Vec<f64>>) -> ShareChange {
+    fn share(&self, of: &Sides<Vec<f64>>, all: &AllTimes) -> ShareChange {
+        let runs = |times: &Vec<f64>| times.len() as f64 / self.blocks as f64;
+        let runs = Sides {
+            before: runs(&of.before),
+            after: runs(&of.after),
+        };
+        let of = select(of, &all.units);
+        let before = Series {
+            of: &of.before,
+            all: &all.times.before,
+        };
+        let after = Series {
+            of: &of.after,
+            all: &all.times.after,
+        };
+        let (before_percent, after_percent) = (before.percent(), after.percent());
+        let change = after_percent - before_percent;
+        let is_large = change.abs() >= self.smallest;
+        let interval = is_large.then(|| self.resampling.interval(before, after));
+        let is_more_than_noise =
+            matches!(interval, Some(Some((low, high))) if low > 0.0 || high < 0.0);
+        ShareChange {
+            before_percent,
+            after_percent,
+            before_ms: of.before.iter().sum::<f64>() / runs.before,
+            after_ms: of.after.iter().sum::<f64>() / runs.after,
+            is_shown: is_large,
+            interval_points: interval.flatten(),
+            is_more_than_noise,
+            takes_more_time: is_more_than_noise && change > 0.0 && self.takes_more_time(&of, runs),
+        }
+    }
+
+    /// Whether the time per run grew by more than noise.
+    fn takes_more_time(&self, of: &Sides<Vec<f64>>, runs: Sides<f64>) -> bool {
+        // With these times of all functions, a share is a time per run.
+        let even = |of: &Vec<f64>, runs: f64| vec![runs / of.len() as f64; of.len()];
+        let all = Sides {
+            before: even(&of.before, runs.before),
+            after: even(&of.after, runs.after),
+        };
         let before = Series {
             of: &of.before,
             all: &all.before,
@@ -237,34 +318,8 @@ impl Comparer {
             of: &of.after,
             all: &all.after,
         };
-        let (before_percent, after_percent) = (before.percent(), after.percent());
-        let is_large = (after_percent - before_percent).abs() >= self.smallest;
-        let interval = is_large.then(|| self.resampling.interval(before, after));
-        let of_run =
-            |times: &[f64]| times.iter().sum::<f64>() * self.blocks as f64 / times.len() as f64;
-        ShareChange {
-            before_percent,
-            after_percent,
-            before_ms: of_run(&of.before),
-            after_ms: of_run(&of.after),
-            interval_points: interval,
-            is_more_than_noise: interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0),
-            takes_more_time: is_large && self.takes_more_time(of),
-        }
-    }
-
-    /// Whether the time per unit grew by more than noise.
-    fn takes_more_time(&self, of: &Sides<Vec<f64>>) -> bool {
-        let ones = Sides {
-            before: vec![1.0; of.before.len()],
-            after: vec![1.0; of.after.len()],
-        };
-        let per_unit = |of, all| Series { of, all };
-        let (low, _) = self.resampling.interval(
-            per_unit(&of.before, &ones.before),
-            per_unit(&of.after, &ones.after),
-        );
-        low > 0.0
+        let interval = self.resampling.interval(before, after);
+        interval.is_some_and(|(low, _)| low > 0.0)
     }
 
     fn units<'r, B: 'r>(

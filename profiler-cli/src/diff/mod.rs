@@ -5,8 +5,8 @@
 //!                                        └─ noise (resamples the units of both sides)
 //! ```
 //!
-//! Invariants: the same files give the same output; all runs are reduced to sums per process name
-//! before they are compared, so memory does not grow with the samples of all files together.
+//! Invariants: the same files give the same output; each run is reduced to sums per process name,
+//! and to the durations of its markers, before the next one is read.
 
 mod changes;
 mod compare;
@@ -18,7 +18,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::profile::Time;
@@ -58,7 +58,8 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "POINTS", default_value = "0.5", value_parser = points)]
     min_change: f64,
     /// Ends with exit code 1 if the share of a function grew by more than this number of percentage
-    /// points and by more than noise, because the function takes more time
+    /// points and by more than noise, because the function takes more time. Needs at least three
+    /// runs on each side, all of which do the same work
     #[arg(long, value_name = "POINTS", value_parser = points)]
     fail_above: Option<f64>,
     /// Keeps addresses without names, and reads no debug information
@@ -68,6 +69,10 @@ pub(crate) struct DiffArgs {
 
 pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
     let (before, after) = (profiles(&options.before)?, profiles(&options.after)?);
+    ensure!(
+        options.fail_above.is_none() || before.len().min(after.len()) >= RUNS_TO_FAIL,
+        "--fail-above needs at least {RUNS_TO_FAIL} profiles on each side"
+    );
     let has_several_runs = before.len() > 1 && after.len() > 1;
     let blocks = if has_several_runs { 1 } else { BLOCKS };
     let read = |files: &[PathBuf]| -> Result<Vec<Run>> {
@@ -83,7 +88,13 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
         by: options.by,
         blocks,
     };
-    let comparison = compare(&read(&before)?, &read(&after)?, params);
+    let (before, after) = (read(&before)?, read(&after)?);
+    if options.by == Some(Time::Cpu)
+        && let Some(run) = before.iter().chain(&after).find(|run| !run.has_cpu)
+    {
+        bail!("{} has no processor times", run.file.display());
+    }
+    let comparison = compare(&before, &after, params);
     if options.json {
         say(&serde_json::to_string_pretty(&comparison)?);
     } else {
@@ -102,6 +113,10 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
         ExitCode::SUCCESS
     })
 }
+
+/// The smallest number of runs on each side for `--fail-above`: a single run does not show how much
+/// one run differs from the next.
+const RUNS_TO_FAIL: usize = 3;
 
 /// The number of blocks of a run that is compared without other runs of its side.
 const BLOCKS: usize = 24;

@@ -80,6 +80,7 @@ impl Run {
         let mut collected = Collected {
             collection: Collection {
                 blocks,
+                slice_ms: slice_ms(&reader.survey().meta, blocks),
                 by_library: false,
             },
             heads: Vec::new(),
@@ -89,6 +90,19 @@ impl Run {
         Ok(collected.into_run(file, reader.into_survey()))
     }
 }
+
+/// The length of the slices of time: each block has several of them, and each slice has several
+/// samples of a busy thread.
+fn slice_ms(meta: &Meta, blocks: usize) -> f64 {
+    let span = meta.profiling_start_time.zip(meta.profiling_end_time);
+    let span = span.map_or(0.0, |(start, end)| end - start);
+    let slice = span / (blocks * ROUNDS) as f64;
+    let least = meta.interval.unwrap_or(1.0) * ROUNDS as f64;
+    [slice, least, 1.0].into_iter().fold(1.0, f64::max)
+}
+
+/// The number of slices of a block, and of samples in a slice.
+const ROUNDS: usize = 4;
 
 /// The data collected from the threads.
 #[derive(Debug)]
@@ -131,8 +145,9 @@ impl Collected {
         let units = Units::of(&survey.meta);
         let mut processes: BTreeMap<String, ProcessRun> = BTreeMap::new();
         let mut names = ProcessNames::default();
-        for (name, process) in self.processes {
+        for (name, mut process) in self.processes {
             names.add(&name, &process.ids);
+            process.functions.finish(&survey.tables);
             processes.insert(name, process.into_run(units));
         }
         for counter in &survey.counters {
@@ -145,7 +160,8 @@ impl Collected {
         let rows = counts::rows(&mut survey, self.heads).into_iter();
         for row in rows.filter(|row| row.recorded > 0) {
             // A process without threads in the profile has lost all of its entries.
-            let process = processes.entry(row.name).or_default();
+            let name = names.of_pid(row.pid).cloned().unwrap_or(row.name);
+            let process = processes.entry(name).or_default();
             process.recorded = process.recorded.saturating_add(row.recorded);
             let lost = row.recorded.saturating_sub(row.delivered);
             process.lost = process.lost.saturating_add(lost);
@@ -225,7 +241,13 @@ impl ProcessNames {
 
     /// In the Gecko format, the object of a process contains its counters.
     fn find(&self, counter: &CounterLevels) -> Option<&String> {
-        let by_pid = counter.pid.as_ref().and_then(|pid| self.by_pid.get(pid));
-        by_pid.or_else(|| self.by_part.get(&counter.part))
+        match &counter.pid {
+            Some(pid) => self.by_pid.get(pid),
+            None => self.by_part.get(&counter.part),
+        }
+    }
+
+    fn of_pid(&self, pid: u64) -> Option<&String> {
+        self.by_pid.get(&pid.to_string())
     }
 }

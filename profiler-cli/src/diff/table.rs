@@ -63,7 +63,7 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
         let Sides { before, after } = sides;
         let percent = percent_of(sides);
         say(&format!(
-            "  {what:<28} {before:>12.1} {after:>12.1} {percent:>9}"
+            "  {what:<36} {before:>12.1} {after:>12.1} {percent:>9}"
         ));
     };
     line("processes", *processes);
@@ -81,7 +81,7 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
             before: mib(*before),
             after: mib(*after),
         };
-        line(&format!("most {counter}, MiB"), sides);
+        line(&format!("{counter}, sum of peaks, MiB"), sides);
     }
     if *lost != Sides::default() {
         line("lost entries", *lost);
@@ -111,7 +111,7 @@ fn print_functions(functions: &[FunctionChange], by: Time, params: TableParams) 
     };
     if shown.is_empty() {
         say(&format!(
-            "  no function's share of the {time} changed by {} points",
+            "  no function's share of the {time} changed by {} points or more",
             params.smallest
         ));
         return;

@@ -149,12 +149,37 @@ fn a_function_whose_share_grew_is_found_with_one_run_of_each_side() {
 
 #[test]
 fn two_runs_of_the_same_program_do_not_differ_by_more_than_noise() {
-    let mistakes = (0..20).filter(|seed| {
-        let run = |seed| Recording { seed, ..USUAL };
-        let comparison = compared(&[run(*seed)], &[run(seed + 100)]);
-        comparison.grown(0.0).next().is_some()
-    });
-    assert!(mistakes.count() <= 1);
+    let mistakes = |samples| {
+        let mistakes = (0..20).filter(|seed| {
+            let run = |seed| Recording {
+                seed,
+                samples,
+                ..USUAL
+            };
+            let process = compared(&[run(*seed)], &[run(seed + 100)])
+                .processes
+                .remove(0);
+            let shares = process.functions.iter().map(|function| function.wall.own);
+            shares.into_iter().any(|share| share.is_more_than_noise)
+        });
+        mistakes.count()
+    };
+    for samples in [4000, 150, 40, 3] {
+        assert!(mistakes(samples) <= 1, "{samples} samples");
+    }
+}
+
+#[test]
+fn a_function_whose_share_grew_is_found_in_short_runs() {
+    let short = |slow_percent, seed| Recording {
+        slow_percent,
+        samples: 250,
+        seed,
+        ..USUAL
+    };
+    let comparison = compared(&[short(20, 1)], &[short(60, 2)]);
+    let grown: Vec<_> = comparison.grown(5.0).map(|(_, name, _)| name).collect();
+    assert_eq!(grown, ["slow"]);
 }
 
 #[test]
@@ -252,6 +277,11 @@ fn a_process_on_one_side_only_is_compared_with_nothing() {
         })
         .collect();
     assert_eq!(times, [("new", false, true), ("worker", true, false)]);
+    assert_eq!(
+        comparison.grown(0.0).count(),
+        0,
+        "nothing has shares on both sides"
+    );
 }
 
 #[test]

@@ -74,51 +74,55 @@ pub(crate) struct Function {
 pub(crate) struct Collection {
     /// The number of blocks, at least 1.
     pub(crate) blocks: usize,
+    /// The length of the slices of time that are assigned to the blocks in turn, in milliseconds.
+    /// Samples that are close to each other are similar, so they belong to the same block.
+    pub(crate) slice_ms: f64,
     /// Whether functions with the same name in different libraries are different functions.
     pub(crate) by_library: bool,
 }
 
-/// The length of the slices of time that are assigned to the blocks in turn. Samples that are
-/// closer to each other are similar, so they belong to the same block.
-const SLICE_MS: f64 = 50.0;
-
 impl Collection {
     /// The block of a sample.
     fn block(self, ms: f64) -> usize {
-        let slice = (ms / SLICE_MS).floor() as i64;
+        let slice = (ms / self.slice_ms).floor() as i64;
         let blocks = i64::try_from(self.blocks).unwrap_or(i64::MAX);
         usize::try_from(slice.rem_euclid(blocks)).unwrap_or(0)
     }
 
-    /// The costs of the different stacks of a thread in each block.
-    fn stacks(self, thread: &Thread<'_>) -> Vec<StackCost> {
+    /// Adds the samples of a thread.
+    fn add(self, thread: &Thread<'_>, to: &mut StackCosts) {
         let times = thread.raw.sample_times_ms();
-        let samples = thread.nodes.iter().zip(times).enumerate();
-        let mut stacks: Vec<StackCost> = samples
-            .map(|(row, (stack, ms))| StackCost {
-                block: self.block(ms),
-                stack: *stack,
-                cost: cost_of(thread.raw, row),
-            })
-            .collect();
-        stacks.sort_by_key(|stack| (stack.block, stack.stack));
-        stacks.dedup_by(|next, kept| {
-            let is_same = (next.block, next.stack) == (kept.block, kept.stack);
-            if is_same {
-                kept.cost += next.cost;
+        let mut last: Option<(StackInBlock, Cost)> = None;
+        for (row, (stack, ms)) in thread.nodes.iter().zip(times).enumerate() {
+            let place = (self.block(ms), *stack);
+            let cost = cost_of(thread.raw, row);
+            // Samples in succession often have the same stack.
+            match &mut last {
+                Some((known, sum)) if *known == place => *sum += cost,
+                _ => {
+                    if let Some((place, cost)) = last.replace((place, cost)) {
+                        to.add(place, cost);
+                    }
+                }
             }
-            is_same
-        });
-        stacks
+        }
+        if let Some((place, cost)) = last {
+            to.add(place, cost);
+        }
     }
 }
 
-/// The cost of the samples of one thread with the same stack.
-#[derive(Clone, Copy, Debug)]
-struct StackCost {
-    block: usize,
-    stack: Option<NodeId>,
-    cost: Cost,
+/// A block, and a stack; `None` for samples without one.
+type StackInBlock = (usize, Option<NodeId>);
+
+/// The costs of the different stacks of threads with the same tables.
+#[derive(Debug, Default)]
+struct StackCosts(HashMap<StackInBlock, Cost>);
+
+impl StackCosts {
+    fn add(&mut self, place: StackInBlock, cost: Cost) {
+        *self.0.entry(place).or_default() += cost;
+    }
 }
 
 /// The cost of a sample.
@@ -145,15 +149,8 @@ fn cost_of(thread: &RawThread, row: usize) -> Cost {
     }
 }
 
-/// The number of a function in a table of functions.
-#[derive(Clone, Copy, Debug)]
-enum Lookup {
-    /// No sample has needed it so far.
-    Unknown,
-    /// The function has no name.
-    Nameless,
-    Number(usize),
-}
+/// The numbers of the functions in a table; `None` if a function has no name.
+type Lookups = HashMap<FuncId, Option<usize>>;
 
 /// The costs of the functions of a profile, or of some of its threads.
 #[derive(Debug)]
@@ -167,8 +164,8 @@ pub(crate) struct Functions {
     stacks: u64,
     /// The costs of all samples by block, including those without a stack.
     all: Vec<Cost>,
-    /// The numbers of the functions in the tables that threads share.
-    shared: Vec<Lookup>,
+    /// The costs of the stacks in the tables that threads share.
+    shared: StackCosts,
 }
 
 impl Functions {
@@ -181,69 +178,75 @@ impl Functions {
             last_stack: Vec::new(),
             stacks: 0,
             all: vec![Cost::default(); collection.blocks],
-            shared: Vec::new(),
+            shared: StackCosts::default(),
         }
     }
 
     /// Adds the samples of a thread. All threads must be of the same profile.
     pub(crate) fn add(&mut self, thread: &Thread<'_>) {
-        let mut lookups = match thread.has_own_tables {
-            true => Vec::new(),
-            false => std::mem::take(&mut self.shared),
-        };
-        lookups.resize(thread.tables.func_count(), Lookup::Unknown);
-        for stack in self.collection.stacks(thread) {
-            self.add_stack(thread.tables, &stack, &mut lookups);
-        }
-        if !thread.has_own_tables {
-            self.shared = lookups;
+        if thread.has_own_tables {
+            let mut stacks = StackCosts::default();
+            self.collection.add(thread, &mut stacks);
+            self.add_stacks(thread.tables, stacks);
+        } else {
+            self.collection.add(thread, &mut self.shared);
         }
     }
 
-    fn add_stack(&mut self, tables: &Tables, stack: &StackCost, lookups: &mut [Lookup]) {
-        if let Some(all) = self.all.get_mut(stack.block) {
-            *all += stack.cost;
+    /// Completes the costs, after the last thread. `tables` are those that the threads share.
+    pub(crate) fn finish(&mut self, tables: &Tables) {
+        let stacks = std::mem::take(&mut self.shared);
+        self.add_stacks(tables, stacks);
+    }
+
+    fn add_stacks(&mut self, tables: &Tables, stacks: StackCosts) {
+        let mut lookups = Lookups::new();
+        // The order determines how sums are rounded.
+        let mut stacks: Vec<(StackInBlock, Cost)> = stacks.0.into_iter().collect();
+        stacks.sort_unstable_by_key(|(place, _)| *place);
+        for ((block, stack), cost) in stacks {
+            if let Some(all) = self.all.get_mut(block) {
+                *all += cost;
+            }
+            if let Some(stack) = stack {
+                self.add_stack(tables, (block, stack), cost, &mut lookups);
+            }
         }
+    }
+
+    fn add_stack(
+        &mut self,
+        tables: &Tables,
+        (block, stack): (usize, NodeId),
+        cost: Cost,
+        lookups: &mut Lookups,
+    ) {
         self.stacks += 1;
         let mut is_own = true;
         // A stack that is not in the table has no functions.
-        for func in stack
-            .stack
-            .into_iter()
-            .flat_map(|node| tables.functions(node))
-        {
-            let Some(number) = self.number(tables, func, lookups) else {
+        for func in tables.functions(stack) {
+            let number = *lookups
+                .entry(func)
+                .or_insert_with(|| Some(self.number(tables.function(func)?)));
+            let Some(number) = number else {
                 continue;
             };
-            let place = number * self.collection.blocks + stack.block;
+            let place = number * self.collection.blocks + block;
             let (Some(costs), Some(last)) =
                 (self.costs.get_mut(place), self.last_stack.get_mut(number))
             else {
                 continue;
             };
             if std::mem::take(&mut is_own) {
-                costs.own += stack.cost;
+                costs.own += cost;
             }
             if std::mem::replace(last, self.stacks) != self.stacks {
-                costs.total += stack.cost;
+                costs.total += cost;
             }
         }
     }
 
-    fn number(&mut self, tables: &Tables, func: FuncId, lookups: &mut [Lookup]) -> Option<usize> {
-        let lookup = lookups.get_mut(func.0 as usize)?;
-        if matches!(lookup, Lookup::Unknown) {
-            *lookup = tables
-                .function(func)
-                .map_or(Lookup::Nameless, |function| self.intern(function));
-        }
-        match lookup {
-            Lookup::Number(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    fn intern(&mut self, function: reading::Function<'_>) -> Lookup {
+    fn number(&mut self, function: reading::Function<'_>) -> usize {
         let library = function.library.filter(|_| self.collection.by_library);
         let function = Function {
             name: function.name.to_owned(),
@@ -256,7 +259,7 @@ impl Functions {
             let costs = self.costs.len() + self.collection.blocks;
             self.costs.resize(costs, Costs::default());
         }
-        Lookup::Number(number)
+        number
     }
 
     /// The costs of all samples by block, including those without a stack.

@@ -67,6 +67,7 @@ pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
         heads: Vec::new(),
         functions: Functions::new(Collection {
             blocks: 1,
+            slice_ms: f64::INFINITY,
             by_library: true,
         }),
     };
@@ -75,7 +76,11 @@ pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
 }
 
 fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
-    let Collected { heads, functions } = collected;
+    let Collected {
+        heads,
+        mut functions,
+    } = collected;
+    functions.finish(&survey.tables);
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
