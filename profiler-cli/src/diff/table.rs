@@ -86,7 +86,11 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
     if *lost != Sides::default() {
         line("lost entries", *lost);
     }
-    print_functions(functions, by, params);
+    if wall_ms.before > 0.0 && wall_ms.after > 0.0 {
+        print_functions(functions, by, params);
+    } else {
+        say("  no shares to compare: there are no samples on one side");
+    }
     print_markers(markers, params.top);
 }
 
