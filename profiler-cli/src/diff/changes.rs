@@ -1,6 +1,6 @@
 //! The result of a comparison, as `--json` prints it.
 //!
-//! Created by [`super::compare`], printed by [`super::table`].
+//! Created by [`mod@super::compare`], printed by [`super::table`].
 
 use serde::Serialize;
 

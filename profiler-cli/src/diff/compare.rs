@@ -1,6 +1,6 @@
 //! Compares two lists of runs. Pure.
 //!
-//! Called by [`super::run`]. Each side is a list of units, see [`super::noise`]: its runs, or the
+//! Called by [`super::run()`]. Each side is a list of units, see [`super::noise`]: its runs, or the
 //! blocks of its runs. A run without processes of a name counts as one in which they took no time.
 
 use std::collections::BTreeSet;

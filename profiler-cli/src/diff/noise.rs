@@ -1,7 +1,7 @@
 //! How much a share varies by chance: the interval that contains its change with a probability of
 //! about 99 %.
 //!
-//! Used by [`super::compare`]. Each side consists of units: its runs, or blocks of slices of time
+//! Used by [`mod@super::compare`]. Each side consists of units: its runs, or blocks of slices of time
 //! if a side has only one run. The interval is that of the percentile bootstrap (B. Efron,
 //! "Bootstrap Methods: Another Look at the Jackknife", 1979): the units of each side are drawn again,
 //! with repetition, many times, and the change is computed for each draw. For few units, this

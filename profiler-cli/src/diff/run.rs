@@ -1,6 +1,6 @@
 //! One run: a profile, reduced to the numbers that are compared.
 //!
-//! Created by [`super::run`], read by [`super::compare`].
+//! Created by [`super::run()`], read by [`mod@super::compare`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
