@@ -204,8 +204,8 @@ impl Comparer {
         }
     }
 
-    /// The functions with a share that changed enough. There are none if these processes took time on
-    /// one side only.
+    /// The functions with a share that changed enough. There are none if these processes took time
+    /// on one side only.
     fn functions(&self, sides: &Sides<Side<'_>>) -> Vec<FunctionChange> {
         let all = |time| {
             let times = self.units(

@@ -1,11 +1,11 @@
 //! How much a share varies by chance: the interval that contains its change with a probability of
 //! about 99 %.
 //!
-//! Used by [`mod@super::compare`]. Each side consists of units: its runs, or blocks of slices of time
-//! if a side has only one run. The interval is that of the percentile bootstrap (B. Efron,
-//! "Bootstrap Methods: Another Look at the Jackknife", 1979): the units of each side are drawn again,
-//! with repetition, many times, and the change is computed for each draw. For few units, this
-//! interval is too narrow for two reasons (T. Hesterberg, "What Teachers Should Know About the
+//! Used by [`mod@super::compare`]. Each side consists of units: its runs, or blocks of slices of
+//! time if a side has only one run. The interval is that of the percentile bootstrap (B. Efron,
+//! "Bootstrap Methods: Another Look at the Jackknife", 1979): the units of each side are drawn
+//! again, with repetition, many times, and the change is computed for each draw. For few units,
+//! this interval is too narrow for two reasons (T. Hesterberg, "What Teachers Should Know About the
 //! Bootstrap", 2015, section 3): draws of n units vary by the factor √((n − 1) / n) too little, and
 //! the quantile of the normal distribution stands for that of Student's t distribution. So the
 //! deviations of each side are multiplied by the inverse of that factor, and by the ratio of the
@@ -127,8 +127,8 @@ impl Resampling {
         }
     }
 
-    /// The ends of the interval of the change of a share, in percentage points; `None` if a side has
-    /// too few units. The time of all functions must be positive in each unit.
+    /// The ends of the interval of the change of a share, in percentage points; `None` if a side
+    /// has too few units. The time of all functions must be positive in each unit.
     pub(super) fn interval(&self, before: Series<'_>, after: Series<'_>) -> Option<(f64, f64)> {
         let before_draws = self.draws(&self.before, before.all.len(), SEED)?;
         let after_draws = self.draws(&self.after, after.all.len(), SEED + 1)?;
