@@ -1,9 +1,9 @@
 //! The entry counts of every process, from the profile's own logs.
 //!
-//! Called by [`super::read`] and by `profiler diff`. The rows come from `profileGatheringLog`, which
-//! lists the missing processes, too. A profile without that log (of a single process, or of another
-//! profiler) yields a row per process that it contains. Both formats have the same logs; in the
-//! processed format the outermost object has the logs of all processes.
+//! Called by [`super::read`] and by `profiler diff`. The rows come from `profileGatheringLog`,
+//! which lists the missing processes, too. A profile without that log (of a single process, or of
+//! another profiler) yields a row per process that it contains. Both formats have the same logs; in
+//! the processed format the outermost object has the logs of all processes.
 
 use std::collections::BTreeMap;
 
