@@ -61,7 +61,7 @@ impl View {
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY");
         change(&mut command);
-        let mut command = command.spawn()?;
+        let mut command = tools::with_default_signals(&mut command).spawn()?;
         let mut link = String::new();
         BufReader::new(command.stdout.take().context("no pipe")?).read_line(&mut link)?;
         let link = link.trim_end().to_owned();
