@@ -17,7 +17,7 @@ use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
 use crate::params::Features;
 use crate::pool::tag::pool_tag;
-use crate::record::writer::{Front, PayloadBuffer, Tail};
+use crate::record::writer::{Front, PayloadBuffer};
 use crate::record::{local, session_state};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
@@ -129,7 +129,7 @@ fn record(address: u64, bytes: i64, own: *const u8) -> bool {
         Ok(len)
     };
     local::with_recorder_in_allocator(|recorder| {
-        recorder.with_tail(front, Tail { name: "", encode })
+        recorder.with_tail(front, "", encode)
     });
     is_written
 }

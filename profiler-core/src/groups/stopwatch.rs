@@ -377,7 +377,7 @@ impl Stopwatch {
 
     /// Reads the clock if anything is timed, and adds the time since the last reading to the
     /// iteration.
-    #[inline]
+    #[inline(always)]
     fn read<C: Clock>(&mut self, clock: &C) -> Reading {
         let it = &mut self.inner;
         if !it.is_running || !it.probes.needs_time() {
@@ -388,12 +388,18 @@ impl Stopwatch {
         it.last = now;
         it.ticks = it.ticks.saturating_add(step);
         if it.blocking > 0 {
-            it.blocked = it.blocked.saturating_add(step);
-            self.each(self.inner.open, |lap| {
-                lap.blocked = lap.blocked.saturating_add(step)
-            });
+            self.add_blocked(step);
         }
         now
+    }
+
+    /// Adds time during which the thread waited to the iteration and to its open laps.
+    #[inline(never)]
+    fn add_blocked(&mut self, step: u64) {
+        self.inner.blocked = self.inner.blocked.saturating_add(step);
+        self.each(self.inner.open, |lap| {
+            lap.blocked = lap.blocked.saturating_add(step)
+        });
     }
 }
 

@@ -10,14 +10,16 @@ use super::stack::add_with_stack;
 use super::{MarkerOptions, MarkerStack, ProfilerMarker, Text};
 use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionTable;
-use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
+use crate::entry::{Timing, fixed_words, head, is_foreign, length_bits};
+use crate::entry::{with_length, with_site as with_site_number};
 use crate::entry_counts::DropReason;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, PayloadBuffer, Tail, ThreadContext};
-use crate::record::{local, session_state};
+use crate::record::writer::{Front, PayloadBuffer, ThreadContext};
+use crate::record::local::{self, AddEntry};
+use crate::record::session_state;
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
@@ -99,21 +101,21 @@ impl MarkerSite {
                 Ok(Some(0))
             });
         }
-        let timing = options.timing.resolve();
+        let front = front_of(options.timing.resolve(), options.thread, false);
         let tag = pool_tag();
         let Some(number) = self.known(tag) else {
-            return self.add_first(category.into(), timing, options.thread);
+            return self.add_first(category.into(), front.copied());
         };
         let site = Site { number, tag };
-        local::with_recorder(|recorder| add_fixed(recorder, site, timing, options.thread));
+        local::add(FixedMarker { site, front });
     }
 
     #[cold]
     #[inline(never)]
-    fn add_first(&'static self, category: CategoryPair, timing: Timing, thread: Option<ThreadId>) {
+    fn add_first(&'static self, category: CategoryPair, front: Front) {
         with_site(
             |manager| self.define(manager, category, no_type),
-            |recorder, site| add_fixed(recorder, site, timing, thread),
+            |recorder, site| FixedMarker { site, front }.add_with(recorder),
         );
     }
 
@@ -145,15 +147,13 @@ impl MarkerSite {
         options: MarkerOptions,
         payload: &M,
     ) {
-        let Front {
-            head,
-            fixed: [first, second, third],
-        } = front(options.timing.resolve(), options.thread);
+        let front = front(options.timing.resolve(), options.thread);
         let tag = pool_tag();
         let Some(number) = self.known(tag) else {
-            return self.add_typed_first(category.into(), head, [first, second, third], payload);
+            return self.add_typed_first(category.into(), front.copied(), payload);
         };
-        let head = Site { number, tag }.complete(head);
+        let [first, second, third] = front.fixed;
+        let head = Site { number, tag }.complete(front.head);
         local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
     }
 
@@ -162,15 +162,16 @@ impl MarkerSite {
     fn add_typed_first<M: ProfilerMarker>(
         &'static self,
         category: CategoryPair,
-        head: u64,
-        [first, second, third]: [u64; 3],
+        front: Front,
         payload: &M,
     ) {
+        let [first, second, third] = front.fixed;
         let define = |manager: &ChunkManager| {
             self.define(manager, category, |manager| define_type(manager, payload))
         };
         with_site(define, |recorder, site| {
-            add_encoded(recorder, site.complete(head), first, second, third, payload);
+            let head = site.complete(front.head);
+            add_encoded(recorder, head, first, second, third, payload);
         });
     }
 
@@ -245,68 +246,52 @@ impl Site {
     }
 }
 
-#[inline(always)]
-fn add_fixed(recorder: &Recorder, site: Site, timing: Timing, thread: Option<ThreadId>) {
-    let Some(thread) = thread else {
-        return add_plain(recorder, site, timing);
-    };
-    match timing {
-        Timing::Interval(start, end) => {
-            let first = head(4, timing, false, true, site.number);
-            recorder.fixed(
-                [first, start.raw(), end.raw(), thread.get()],
-                true,
-                site.tag,
-            );
-        }
-        Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed(
-                [
-                    head(3, timing, false, true, site.number),
-                    at.raw(),
-                    thread.get(),
-                ],
-                true,
-                site.tag,
-            );
+/// A marker without payload, whose entry has a fixed size.
+#[derive(Clone, Copy)]
+struct FixedMarker {
+    site: Site,
+    front: Front,
+}
+
+impl AddEntry for FixedMarker {
+    #[inline(always)]
+    fn add_with(self, recorder: &Recorder) {
+        let [first, second, third] = self.front.fixed;
+        match fixed_words(self.front.head) {
+            1 => self.add_words(recorder, [self.head(2), first]),
+            2 => self.add_words(recorder, [self.head(3), first, second]),
+            _ => self.add_words(recorder, [self.head(4), first, second, third]),
         }
     }
 }
 
-#[inline(always)]
-fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
-    match timing {
-        Timing::Interval(start, end) => {
-            recorder.fixed(
-                [
-                    head(3, timing, false, false, site.number),
-                    start.raw(),
-                    end.raw(),
-                ],
-                false,
-                site.tag,
-            );
-        }
-        Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed(
-                [head(2, timing, false, false, site.number), at.raw()],
-                false,
-                site.tag,
-            );
-        }
+impl FixedMarker {
+    #[inline(always)]
+    const fn head(self, words: usize) -> u64 {
+        with_length(with_site_number(self.front.head, self.site.number), words)
+    }
+
+    #[inline(always)]
+    fn add_words<const N: usize>(self, recorder: &Recorder, words: [u64; N]) {
+        recorder.fixed(words, is_foreign(self.front.head), self.site.tag);
     }
 }
 
 /// The fixed words of an entry with a tail, without the site.
 #[inline(always)]
 pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
+    front_of(timing, thread, true)
+}
+
+#[inline(always)]
+fn front_of(timing: Timing, thread: Option<ThreadId>, has_tail: bool) -> Front {
     let thread_word = thread.map_or(0, ThreadId::get);
     let fixed = match timing {
         Timing::Interval(start, end) => [start.raw(), end.raw(), thread_word],
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => [at.raw(), thread_word, 0],
     };
     Front {
-        head: head(0, timing, true, thread.is_some(), DefinitionId::NONE),
+        head: head(0, timing, has_tail, thread.is_some(), DefinitionId::NONE),
         fixed,
     }
 }
@@ -319,7 +304,7 @@ where
         head: site.complete(front.head),
         ..front
     };
-    recorder.with_tail(front, Tail { name, encode });
+    recorder.with_tail(front, name, encode);
 }
 
 /// Adds an entry with a payload: one function per type of payload, not one per call.
@@ -339,13 +324,9 @@ fn add_encoded<M: ProfilerMarker>(
         head,
         fixed: [first, second, third],
     };
-    recorder.with_tail(
-        front,
-        Tail {
-            name: "",
-            encode: |room: PayloadBuffer<'_>| encoded(payload, room.bytes),
-        },
-    );
+    recorder.with_tail(front, "", |room: PayloadBuffer<'_>| {
+        encoded(payload, room.bytes)
+    });
 }
 
 #[inline]

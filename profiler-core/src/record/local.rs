@@ -113,17 +113,41 @@ fn let_go(recorder: Arc<Recorder>) {
     all.retain(|listed| !Arc::ptr_eq(listed, &recorder));
 }
 
-/// Runs `body` with the calling thread's recorder, making one if it has none.
+/// An entry that a thread adds with its own recorder.
+///
+/// A trait, because the compiler itself decides whether it inlines a closure. If it does not, the
+/// words of an entry are stored on the stack and loaded again.
+pub(crate) trait AddEntry {
+    /// Adds the entry. On the path of every marker, this function is `inline(always)`.
+    fn add_with(self, recorder: &Recorder);
+}
+
+/// Adds `entry` with the calling thread's recorder, making one if it has none.
 #[inline(always)]
-pub(crate) fn with_recorder(body: impl FnOnce(&Recorder)) {
+pub(crate) fn add(entry: impl AddEntry) {
     let mut recorder = RECORDER.with(Cell::get);
     if recorder.is_null() {
         recorder = new_recorder();
     }
     // SAFETY: null, or cleared on this thread before the recorder is freed.
     if let Some(recorder) = unsafe { recorder.as_ref() } {
-        body(recorder);
+        entry.add_with(recorder);
     }
+}
+
+/// Runs `body` with the calling thread's recorder, making one if it has none.
+#[inline(always)]
+pub(crate) fn with_recorder(body: impl FnOnce(&Recorder)) {
+    struct Body<F>(F);
+
+    impl<F: FnOnce(&Recorder)> AddEntry for Body<F> {
+        #[inline(always)]
+        fn add_with(self, recorder: &Recorder) {
+            (self.0)(recorder);
+        }
+    }
+
+    add(Body(body));
 }
 
 /// Like [`with_recorder`], for the program's allocator, which is called at any point of a thread's

@@ -17,7 +17,7 @@ use std::ptr;
 use super::backoff::{spin, spin_then_yield};
 use super::biased_lock::{BiasedLock, OpenChunk, SeenChunk};
 use super::session_state;
-use super::writer::{Front, Own, PayloadBuffer, Tail, ThreadContext};
+use super::writer::{Front, Own, PayloadBuffer, ThreadContext};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::entry_counts::DropReason;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
@@ -81,27 +81,33 @@ impl Recorder {
         if self.lock.is_armed_for(session_state::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
             unsafe { own.write(entry) };
-        } else {
-            self.fixed_slow(own, entry, foreign, tag);
+        } else if self.prepare_fixed(own, N, foreign, tag) {
+            // SAFETY: the recorder has room for the entry in an open chunk of its own.
+            unsafe { own.write(entry) };
         }
         self.lock.end();
     }
 
+    /// Makes the recorder ready for an entry of fixed size; false if the entry is dropped.
+    ///
+    /// The entry itself is not an argument: the compiler would store its words on the stack before
+    /// it knows whether this function is called, and load them again for the fast path.
     #[cold]
     #[inline(never)]
-    fn fixed_slow<const N: usize>(&self, own: &mut Own, entry: [u64; N], foreign: bool, tag: u64) {
-        if self.prepare(own, N, tag).is_ok() {
-            if foreign {
-                own.mark_foreign();
-            }
-            // SAFETY: `prepare` made room for the entry in an open chunk of ours.
-            unsafe { own.write(entry) };
+    fn prepare_fixed(&self, own: &mut Own, words: usize, foreign: bool, tag: u64) -> bool {
+        let is_ready = self.prepare(own, words, tag).is_ok();
+        if is_ready && foreign {
+            own.mark_foreign();
         }
+        is_ready
     }
 
-    /// Adds an entry with a tail. Called by the owner only.
+    /// Adds an entry with a tail: a name, then a payload that `encode` writes into the room.
+    ///
+    /// `encode` returns the length of the payload in bytes, or `Ok(None)` if the room does not
+    /// suffice, or an error if the payload cannot be encoded. Called by the owner only.
     #[inline]
-    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
+    pub(crate) fn with_tail<F>(&self, front: Front, name: &str, mut encode: F)
     where
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
@@ -111,7 +117,7 @@ impl Recorder {
         let _turn = Turn(self);
         // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
+        let minimum = Front::words_with(name);
         let is_ready = self.lock.is_armed_for(session_state::word()) && own.left >= minimum;
         if !is_ready && self.prepare(own, minimum, length_bits(front.head)).is_err() {
             return;
@@ -119,9 +125,10 @@ impl Recorder {
         if is_foreign(front.head) {
             own.mark_foreign();
         }
-        match own.try_tail(front, &mut tail) {
+        match own.try_tail(front, name, &mut encode) {
             Ok(true) => {}
-            Ok(false) => self.encode_growing(own, front, &mut tail),
+            // A copy: the compiler stores only the copy on the stack, and only here.
+            Ok(false) => self.encode_growing(own, front.copied(), name, &mut encode),
             Err(()) => own.count(DropReason::Unencodable),
         }
     }
@@ -130,7 +137,7 @@ impl Recorder {
     /// times as large each.
     #[cold]
     #[inline(never)]
-    fn encode_growing<F>(&self, own: &mut Own, front: Front, tail: &mut Tail<'_, F>)
+    fn encode_growing<F>(&self, own: &mut Own, front: Front, name: &str, encode: &mut F)
     where
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
@@ -147,7 +154,7 @@ impl Recorder {
             if is_foreign(front.head) {
                 own.mark_foreign();
             }
-            match own.try_tail(front, tail) {
+            match own.try_tail(front, name, encode) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(()) => return own.count(DropReason::Unencodable),

@@ -100,7 +100,23 @@ pub(crate) struct Front {
 
 impl Front {
     /// Room for the first word, the longest fixed part and the lengths.
-    pub(super) const MOST_WORDS: usize = 5;
+    const MOST_WORDS: usize = 5;
+
+    /// The words that an entry with this name and an empty payload has at most.
+    #[inline(always)]
+    pub(super) const fn words_with(name: &str) -> usize {
+        Self::MOST_WORDS + name.len().div_ceil(8)
+    }
+
+    /// The same words in another place of the stack.
+    #[inline(always)]
+    pub(crate) const fn copied(&self) -> Self {
+        let [first, second, third] = self.fixed;
+        Self {
+            head: self.head,
+            fixed: [first, second, third],
+        }
+    }
 }
 
 /// The buffer for an encoded payload.
@@ -133,14 +149,6 @@ impl PayloadBuffer<'_> {
             life: self.slot.life(),
         }
     }
-}
-
-/// The part after an entry's fixed words: inline name, then payload.
-pub(crate) struct Tail<'a, F> {
-    pub(crate) name: &'a str,
-    /// Encodes the payload into the room. Returns its length in bytes, or `Ok(None)` if the room
-    /// does not suffice, or an error if it cannot be encoded.
-    pub(crate) encode: F,
 }
 
 impl Own {
@@ -200,12 +208,16 @@ impl Own {
 
     /// Tries to write an entry with a tail into the remaining room; `Ok(false)` if it does not fit.
     #[inline]
-    pub(super) fn try_tail<F>(&mut self, front: Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
+    pub(super) fn try_tail<F>(
+        &mut self,
+        front: Front,
+        name: &str,
+        encode: &mut F,
+    ) -> Result<bool, ()>
     where
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
-        let name = tail.name.as_bytes();
-        if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
+        if self.slot.is_null() || self.left < Front::words_with(name) {
             return Ok(false);
         }
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
@@ -221,7 +233,7 @@ impl Own {
         // SAFETY: `left` words of uncommitted room begin at `next`; only we access them, no other
         // reference to them exists, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, slot, front, name, &mut tail.encode);
+        let filled = fill(room, slot, front, name.as_bytes(), encode);
         abandon.returned = true;
         let Some(words) = filled? else {
             return Ok(false);

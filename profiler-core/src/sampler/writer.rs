@@ -12,7 +12,7 @@ use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
 use crate::record::local;
-use crate::record::writer::{ChunkLife, Front, PayloadBuffer, Tail};
+use crate::record::writer::{ChunkLife, Front, PayloadBuffer};
 use crate::sample_types::{Frame, MAX_FRAMES, Sample};
 use crate::time::Timestamp;
 
@@ -253,7 +253,7 @@ impl Place {
             committed = len.map(|_| (number, now));
             Ok(len)
         };
-        local::with_recorder(|recorder| recorder.with_tail(front, Tail { name: "", encode }));
+        local::with_recorder(|recorder| recorder.with_tail(front, "", encode));
         if let Some(at) = committed {
             self.chunk = at.0;
             self.last = Some(at.1);

@@ -12,7 +12,7 @@
 //! process, including the profiler's sampler. `bare` is the cost of a signal from another thread
 //! whose handler does nothing. In a virtual machine it is most of the cost, because interrupting
 //! another processor is expensive there, while `pprof`'s timer shares the interrupt with the
-//! kernel's tick. For `perf`, whose samples the kernel takes, only the slowdown is printed.
+//! kernel's tick. `vs_perf.cpu_ratio` counts the threads of the process and the process `perf`.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -20,14 +20,15 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::held::{handle, signal};
+use super::perf::PerfRecord;
 use super::session::{Sampling, at_depth};
 use crate::workers::CHILD;
 use integration_tests::figure::{Figure, Promise, Report};
-use integration_tests::measure::{cpu_ns_of, median, median_ratio};
+use integration_tests::measure::{cpu_ns_of, median};
 
 /// Processes per sampler.
 const ROUNDS: usize = 3;
@@ -43,12 +44,11 @@ const FEW: f64 = 20.0;
 /// The sampler of a child, which is the child's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sampler {
-    /// The work runs alone.
-    None = 0,
     Own = 1,
     Pprof = 2,
     /// Signals at the profiler's frequency, whose handler does nothing.
     Signals = 3,
+    Perf = 4,
 }
 
 /// A child's results: each number is the median of its pairs, and times are nanoseconds of
@@ -68,8 +68,6 @@ struct Found {
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     let program = std::env::current_exe()?;
-    let directory = tempfile::tempdir()?;
-    let mut alone = Vec::new();
     let mut ours = Vec::new();
     let mut pprof = Vec::new();
     let mut bare = Vec::new();
@@ -79,23 +77,43 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
         ours.push(child(&program, Sampler::Own)?);
         pprof.push(child(&program, Sampler::Pprof)?);
         bare.push(child(&program, Sampler::Signals)?);
-        alone.push(child(&program, Sampler::None)?.alone);
         if no_perf.is_none() {
-            match under_perf(&program, &directory.path().join("perf.data")) {
-                Ok(found) => perf.push(found.alone),
+            match child(&program, Sampler::Perf) {
+                Ok(found) => perf.push(found),
                 Err(error) => no_perf = Some(format!("{error:#}")),
             }
         }
     }
     put(report, &ours, &pprof, &bare);
-    let slowdown = (median_ratio(&perf, &alone) - 1.0) * 100.0;
-    report.put(Figure::new("sample.vs_perf.slowdown_pct", slowdown, "%").or_left_out(no_perf));
+    put_perf(report, &ours, &perf, no_perf);
     Ok(())
 }
 
+/// The middle value of a number of all processes of a sampler.
+fn middle(all: &[Found], of: fn(&Found) -> f64) -> f64 {
+    median(&all.iter().map(of).collect::<Vec<_>>())
+}
+
+fn put_perf(report: &mut Report, ours: &[Found], perf: &[Found], no_perf: Option<String>) {
+    let cost = |all| middle(all, |found| found.process);
+    let lost = cost(perf);
+    let none = (lost <= 0.0)
+        .then(|| "the machine is too busy: perf costs nothing that can be seen".to_owned());
+    let name = "sample.vs_perf.cpu_ratio";
+    let ratio = Figure::new(name, cost(ours) / lost, "x perf's cpu per sample");
+    report.put(
+        ratio
+            .promised(Promise::Below(1.0))
+            .unless(none)
+            .or_left_out(no_perf.clone()),
+    );
+    let us = Figure::new("sample.vs_perf.cpu_us", lost / 1e3, "µs per sample");
+    report.put(us.or_left_out(no_perf.clone()));
+    let slowdown = middle(perf, |found| found.slowdown_pct);
+    report.put(Figure::new("sample.vs_perf.slowdown_pct", slowdown, "%").or_left_out(no_perf));
+}
+
 fn put(report: &mut Report, ours: &[Found], pprof: &[Found], bare: &[Found]) {
-    let middle =
-        |all: &[Found], of: fn(&Found) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
     let all = [("ours", ours), ("pprof", pprof), ("bare", bare)];
     let few = all
         .iter()
@@ -150,20 +168,6 @@ fn child(program: &Path, sampler: Sampler) -> Result<Found> {
     run(Command::new(program).args([CHILD, "peer", &(sampler as u32).to_string()]))
 }
 
-fn under_perf(program: &Path, file: &Path) -> Result<Found> {
-    let mut perf = Command::new("perf");
-    perf.args(["record", "-q", "-F", &HZ.to_string(), "-g", "-o"])
-        .arg(file)
-        .arg("--")
-        .arg(program);
-    let found = run(perf.args([CHILD, "peer", "0"])).context("perf record")?;
-    ensure!(
-        std::fs::metadata(file)?.len() > 100_000,
-        "perf record took no samples"
-    );
-    Ok(found)
-}
-
 /// Runs a child with the mode [`work`] and parses its results.
 fn run(command: &mut Command) -> Result<Found> {
     let output = command.stdin(Stdio::null()).output()?;
@@ -198,13 +202,13 @@ pub(crate) fn work(sampler: u64) -> Result<()> {
     for _ in 0..PAIRS {
         let alone = do_work();
         let (sampled, samples) = match sampler {
-            0 => (do_work(), 0),
             1 => {
                 let sampling = Sampling::start()?;
                 (do_work(), sampling.stats()?.taken)
             }
             2 => by_pprof()?,
-            _ => by_signals()?,
+            3 => by_signals()?,
+            _ => by_perf()?,
         };
         let one_thread = |took: WorkTime| WorkTime {
             process: took.thread,
@@ -268,6 +272,20 @@ fn by_signals() -> Result<(WorkTime, u64)> {
         stop.store(true, Ordering::Relaxed);
         Ok((took, sent.load(Ordering::Relaxed)))
     })
+}
+
+/// Does the work while `perf` records it. The process time includes that of `perf`.
+fn by_perf() -> Result<(WorkTime, u64)> {
+    let directory = tempfile::tempdir()?;
+    let mut perf = PerfRecord::start(directory.path(), HZ)?;
+    let before = perf.enable()?;
+    let took = do_work();
+    let used = perf.disable()? - before;
+    let took = WorkTime {
+        process: took.process + used as f64,
+        ..took
+    };
+    Ok((took, perf.finish()?))
 }
 
 extern "C" fn ignore(_: libc::c_int) {}

@@ -15,7 +15,7 @@ use crate::pool::definitions::{Definition, SiteDefinition};
 use crate::pool::tag::pool_tag;
 use crate::reader::ModuleDefinition;
 use crate::record::local;
-use crate::record::writer::{Front, PayloadBuffer, Tail};
+use crate::record::writer::{Front, PayloadBuffer};
 use crate::schema::{Format, MarkerSchema};
 use crate::session::{self, StartOptions};
 use crate::time::{ClockKind, SessionClock, Timestamp};
@@ -117,7 +117,7 @@ fn add(kind: Kind, at: Timestamp, site: DefinitionId, thread: Option<u64>, body:
         place.copy_from_slice(body);
         Ok(Some(body.len()))
     };
-    local::with_recorder(|recorder| recorder.with_tail(front, Tail { name: "", encode }));
+    local::with_recorder(|recorder| recorder.with_tail(front, "", encode));
 }
 
 /// A marker with a stack, and a title if its site wants one.
