@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use integration_tests::patience::{LONG, until};
+use integration_tests::patience::{LONG, Stopwatch, until};
 use profiler_core::groups::{Group, GroupKind, Probes};
 use profiler_core::session::Features;
 use profiler_parent::{AlertRules, AlertTarget, EvidenceOptions, Format, Session};
@@ -130,7 +130,7 @@ fn wait_for_order() -> Result<bool> {
 
 #[inline(never)]
 fn work() {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     while begun.elapsed() < RUN {
         std::hint::black_box((0..1_000_u64).sum::<u64>());
     }

@@ -84,7 +84,7 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
     }
     if let Some(gecko) = gecko {
         session.capture().format(Format::Gecko).save(gecko)?; // no process records in between
-        let mut expect = ProfileFile::create(&gecko.with_extension("expect.json"))?;
+        let mut expect = ProfileFile::create(gecko.with_extension("expect.json"))?;
         serde_json::to_writer_pretty(&mut expect, &gecko_expectation())?;
         expect.commit()?;
     }
