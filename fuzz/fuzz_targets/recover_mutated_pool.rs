@@ -148,8 +148,9 @@ fn write(file: &File, clock: SessionClock) -> Option<(u64, Vec<u8>)> {
     Some((summary.counts.delivered, out.finish().expect("room")))
 }
 
-/// Reads the counts of a thread or a process: recorded, delivered, evicted, dropped, unfinished.
-fn counts_of(counts: &Value) -> [u64; 5] {
+/// Reads the counts of a thread or a process: recorded, delivered, outside, evicted, dropped,
+/// unfinished.
+fn counts_of(counts: &Value) -> [u64; 6] {
     let sum_of = |key: &str| match &counts[key] {
         Value::Object(reasons) => reasons
             .values()
@@ -157,7 +158,15 @@ fn counts_of(counts: &Value) -> [u64; 5] {
             .fold(0, u64::saturating_add),
         number => number.as_u64().unwrap_or(0),
     };
-    ["recorded", "delivered", "evicted", "dropped", "unfinished"].map(sum_of)
+    [
+        "recorded",
+        "delivered",
+        "outside",
+        "evicted",
+        "dropped",
+        "unfinished",
+    ]
+    .map(sum_of)
 }
 
 fn check_counts(profile: &Value, delivered: u64) {

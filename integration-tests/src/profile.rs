@@ -73,6 +73,7 @@ pub struct Mark {
 pub struct LoggedCounts {
     pub recorded: u64,
     pub delivered: u64,
+    pub outside: u64,
     pub evicted: u64,
     pub dropped: u64,
     pub unfinished: u64,
@@ -88,8 +89,12 @@ impl Profile {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
         let children = json["processes"].as_array().context("no processes")?;
-        let all = std::iter::once(&json).chain(children);
-        let processes = all.map(Process::parse).collect::<anyhow::Result<_>>()?;
+        // The parent has no threads if the profile is about its children only.
+        let has_threads =
+            |json: &&Value| json["threads"].as_array().is_none_or(|all| !all.is_empty());
+        let parent = std::iter::once(&json).filter(has_threads);
+        let processes = parent.chain(children).map(Process::parse);
+        let processes = processes.collect::<anyhow::Result<_>>()?;
         Ok(Self { processes, json })
     }
 
@@ -128,7 +133,9 @@ impl Profile {
     /// # Errors
     /// When the log has no row for the process, or more than one.
     pub fn verdict(&self, name: &str) -> anyhow::Result<String> {
-        let log = &self.json["profileGatheringLog"][self.parent().pid.to_string()];
+        let log = self.json["profileGatheringLog"].as_object();
+        let log = log.and_then(|log| log.values().next());
+        let log = log.context("no gathering log")?;
         let rows = log["processes"].as_array().context("no gathering log")?;
         let mut found = rows.iter().filter(|row| row["name"] == name);
         let row = found.next().with_context(|| format!("no row for {name}"))?;
@@ -169,11 +176,10 @@ impl Profile {
 
 impl Process {
     fn parse(json: &Value) -> anyhow::Result<Self> {
-        let name = json["meta"]["product"]
-            .as_str()
-            .context("no name")?
-            .to_owned();
         let threads = json["threads"].as_array().context("no threads")?;
+        let shown = threads.first().map(|thread| &thread["processName"]);
+        let name = shown.and_then(Value::as_str);
+        let name = name.context("no name")?.to_owned();
         let pid = threads
             .first()
             .and_then(|thread| thread["pid"].as_u64())
@@ -241,8 +247,8 @@ impl Process {
             .filter(move |mark| mark.name == name)
     }
 
-    /// Checks for every thread that each recorded entry is delivered, evicted, dropped or
-    /// unfinished. Returns the sum of the counts of all threads.
+    /// Checks for every thread that each recorded entry is delivered, outside of the range, or
+    /// lost. Returns the sum of the counts of all threads.
     ///
     /// # Errors
     /// When the counts of a thread do not add up, or it has more than one unfinished entry.
@@ -252,7 +258,8 @@ impl Process {
             let Some(counts) = &thread.counts else {
                 continue;
             };
-            let parts = counts.delivered + counts.evicted + counts.dropped + counts.unfinished;
+            let lost = counts.evicted + counts.dropped + counts.unfinished;
+            let parts = counts.delivered + counts.outside + lost;
             ensure!(counts.recorded == parts, "{}: {counts:?}", thread.name);
             ensure!(counts.unfinished <= 1, "{}: {counts:?}", thread.name);
             sum.add(counts);
@@ -326,10 +333,11 @@ impl Mark {
 
 impl LoggedCounts {
     fn parse(json: &Value) -> Option<Self> {
-        const SUMS: [&str; 7] = [
+        const SUMS: [&str; 8] = [
             "tid",
             "recorded",
             "delivered",
+            "outside",
             "evicted",
             "dropped",
             "unfinished",
@@ -346,6 +354,7 @@ impl LoggedCounts {
                 .collect(),
             recorded: field("recorded")?,
             delivered: field("delivered")?,
+            outside: field("outside")?,
             evicted: field("evicted")?,
             dropped: field("dropped")?,
             unfinished: field("unfinished")?,
@@ -358,6 +367,7 @@ impl LoggedCounts {
         }
         self.recorded += other.recorded;
         self.delivered += other.delivered;
+        self.outside += other.outside;
         self.evicted += other.evicted;
         self.dropped += other.dropped;
         self.unfinished += other.unfinished;

@@ -276,11 +276,48 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
             .all(|name| !names.contains(&(*name).to_owned())),
         "{names:?}"
     );
+    shows_its_run(path, &received[0])?;
     run("a5 worst", RUN);
     let next = single_alert(&all)?;
     assert!(
         next.evidence.is_some_and(|path| path.exists()) && !path.exists(),
         "the oldest evidence is not removed"
+    );
+    Ok(())
+}
+
+/// Checks that the evidence is about the time of its alert, and has a marker with the group's name
+/// over the time of the slow run.
+fn shows_its_run(path: &std::path::Path, alert: &Alert) -> anyhow::Result<()> {
+    const MARGIN_MS: f64 = 1.0;
+    let profile = read(path)?;
+    let is_near = |value: &Value, ms: f64| value.as_f64().is_some_and(|is| (is - ms).abs() < 0.1);
+    let [from, to] = [alert.from, alert.to].map(|at| at.0 as f64 / 1e6);
+    let meta = &profile["meta"];
+    ensure!(
+        is_near(&meta["profilingStartTime"], from - MARGIN_MS)
+            && is_near(&meta["profilingEndTime"], to + MARGIN_MS),
+        "{from} to {to}: {} to {}",
+        meta["profilingStartTime"],
+        meta["profilingEndTime"]
+    );
+    let threads = profile["threads"].as_array().context("no threads")?;
+    let mut found = 0;
+    for thread in threads {
+        let column = |name: &str| thread["markers"][name].as_array().into_iter().flatten();
+        let rows = column("data")
+            .zip(column("startTime"))
+            .zip(column("endTime"));
+        for ((data, start), end) in rows.filter(|((data, _), _)| data["type"] == "SlowRun") {
+            ensure!(data["group"] == alert.group.as_str(), "{data}");
+            ensure!(is_near(start, from) && is_near(end, to), "{start} to {end}");
+            ensure!(thread["pid"] == alert.process.to_string(), "{thread}");
+            found += 1;
+        }
+    }
+    ensure!(
+        found == 1 && alert.slow_runs.len() == 1,
+        "{found}: {alert:?}"
     );
     Ok(())
 }

@@ -37,7 +37,7 @@ fn stack(sample: usize) -> usize {
 fn log() -> Value {
     let row = |name: &str, pid: u64, verdict: &str| {
         json!({"name": name, "pid": pid, "verdict": verdict, "present": true, "threads": 2, "writing_ms": 1,
-               "recorded": 2010, "delivered": 2000, "evicted": 7, "unfinished": 1, "dropped": {"budget": 2}})
+               "recorded": 2010, "delivered": 2000, "outside": 0, "evicted": 7, "unfinished": 1, "dropped": {"budget": 2}})
     };
     let rows = [
         row("parent", 1, "complete"),
@@ -270,6 +270,7 @@ fn rows_are_those_of_the_log(info: &Value, name: &str) {
             "threads",
             "recorded",
             "delivered",
+            "outside",
             "evicted",
             "dropped",
             "unfinished",

@@ -179,10 +179,13 @@ fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::
     assert_eq!(ended.code, Some(7), "{}", ended.error);
     let profile = ended.check("shown", &[(0, 300), (1, 300)])?;
     assert_eq!(
-        profile.process("profiler")?.pid,
-        profile.parent().pid,
-        "the command itself is not the first process"
+        profile.processes.len(),
+        1,
+        "the command itself is in the profile"
     );
+    assert_eq!(profile.json["meta"]["product"], "shown");
+    assert_eq!(profile.json["meta"]["stackwalk"], 1);
+    assert!(profile.json["meta"]["arguments"].is_null());
     let configuration = &profile.json["meta"]["configuration"];
     assert_eq!(configuration["capacity"], (32 << 20) / 8);
     assert_eq!(
@@ -415,6 +418,59 @@ fn a_program_without_a_profiler_runs_and_is_reported() -> anyhow::Result<()> {
         );
         assert_eq!(ended.files()?, ["old.json"]);
     }
+    Ok(())
+}
+
+#[test]
+fn a_profile_is_about_the_program_that_records_and_shows_its_arguments_only_on_request()
+-> anyhow::Result<()> {
+    own_process!();
+    for shows_arguments in [false, true] {
+        for format in ["processed", "gecko"] {
+            patiently(|window| is_about_the_program(format, shows_arguments, window))?;
+        }
+    }
+    Ok(())
+}
+
+/// The program must connect within the window: it says its name then.
+fn is_about_the_program(
+    format: &str,
+    shows_arguments: bool,
+    window: Duration,
+) -> anyhow::Result<()> {
+    let options = ["-o", "out.json", "--format", format, "--show-arguments"];
+    let options = &options[..options.len() - usize::from(!shows_arguments)];
+    let script = format!("exec {CHILD} init");
+    let mut recording = Recording::start(options, &["sh", "-c", &script])?;
+    ensure!(recording.line()? == "Recording", "it does not record");
+    recording.ask("mark 50")?;
+    std::thread::sleep(window);
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    let text = fs::read_to_string(ended.path("out.json"))?;
+    let profile: serde_json::Value = serde_json::from_str(&text)?;
+    let meta = &profile["meta"];
+    if meta["product"] == "sh" {
+        return Err(HeldUp("the program's name".to_owned()).into());
+    }
+    assert_eq!(
+        (&meta["product"], &meta["stackwalk"]),
+        (&"child".into(), &1.into())
+    );
+    let root = profile["threads"].as_array().into_iter().flatten();
+    let parts = profile["processes"].as_array().into_iter().flatten();
+    let parts = parts.flat_map(|part| part["threads"].as_array().into_iter().flatten());
+    let mut names: Vec<_> = root
+        .chain(parts)
+        .map(|thread| &thread["processName"])
+        .collect();
+    names.dedup();
+    assert_eq!(names, ["child"], "{format}");
+    let arguments = shows_arguments.then(|| format!("sh -c {script}"));
+    assert_eq!(meta["arguments"].as_str(), arguments.as_deref(), "{format}");
+    assert_eq!(text.contains("sh -c"), shows_arguments, "{format}");
     Ok(())
 }
 

@@ -257,7 +257,7 @@ fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
 fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
     own_process!();
     let refused =
-        Outcome::Closed("the other side speaks version 6 of the protocol, this side version 5");
+        Outcome::Closed("the other side speaks version 7 of the protocol, this side version 6");
     tell(
         |liar, _| run_commands("hello-wrong-version", liar),
         &refused,
@@ -319,7 +319,7 @@ fn a_child_that_answers_without_end() -> anyhow::Result<()> {
 fn a_child_that_sends_garbage() -> anyhow::Result<()> {
     own_process!();
     let garbage =
-        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 5");
+        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 6");
     tell(|liar, _| run_commands("garbage", liar), &garbage, &garbage)
 }
 

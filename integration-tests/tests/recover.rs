@@ -430,6 +430,7 @@ fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
             "threads",
             "recorded",
             "delivered",
+            "outside",
             "evicted",
             "dropped",
             "unfinished",
@@ -455,6 +456,7 @@ fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
         for key in [
             "recorded",
             "delivered",
+            "outside",
             "evicted",
             "dropped",
             "unfinished",

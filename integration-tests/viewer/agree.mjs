@@ -8,11 +8,12 @@
 //
 // Compared are: processes and their names; threads with their names and their numbers of markers
 // and samples; every marker (name, times, category, label, fields, and its stack if it has one);
-// the call tree of every thread with samples, by function; the bytes that functions allocated;
-// counters with their names and values. Not compared is what one of the formats cannot express: how
-// a counter is drawn, files and lines. A function without a name is compared by its library and its
-// address there, in steps of four bytes. Therefore the processed file must have no names, or the
-// Gecko file no code.
+// the call tree of every thread with samples, by function, with and without idle samples; the bytes
+// that functions allocated; counters with their names and values. A level that is a marker with a
+// graph in the Gecko format is compared by its name. Not compared is what one of the formats cannot
+// express: how a counter is drawn, files and lines. A function without a name is compared by its
+// library and its address there, in steps of four bytes. Therefore the processed file must have no
+// names, or the Gecko file no code.
 
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -26,6 +27,8 @@ const TOLERANCE_MS = 1e-4;
 const UNTIL_CAPTURE = ["Entries lost", "Incomplete process"];
 // Each stack of a marker takes a separate question.
 const MARKER_STACKS = 200;
+// Types of markers that show a counter in the Gecko format.
+const LEVELS = ["Level", "MemoryLevel"];
 // Counters whose value depends on the moment at which a file is written.
 const MOMENTARY = ["Resident memory"];
 // Marks that prevent the viewer from interpreting a name in the Gecko format.
@@ -92,9 +95,20 @@ function inOrder(rows) {
   return texts.sort(before);
 }
 
+const isLevel = (row) => LEVELS.includes(row.markerType);
+
 async function markers(viewer, thread) {
   const answer = await viewer.ask("thread", "markers", "--list", "--limit", "0", "--thread", thread.threadHandle);
   return answer.flatMarkers;
+}
+
+/** Returns the levels of a file that are markers: process and name. */
+async function levels(viewer, threads) {
+  const all = new Set();
+  for (const thread of threads) {
+    for (const row of (await markers(viewer, thread)).filter(isLevel)) all.add(`${thread.pid} ; ${row.name}`);
+  }
+  return all;
 }
 
 /**
@@ -108,8 +122,8 @@ function addPaths(node, above, libraries, all) {
   for (const child of node.children ?? []) addPaths(child, path, libraries, all);
 }
 
-async function callTree({ viewer, libraries }, thread) {
-  const question = ["thread", "samples-top-down", "--include-idle", "--max-lines", "100000", "--thread", thread.threadHandle];
+async function callTree({ viewer, libraries }, thread, ...how) {
+  const question = ["thread", "samples-top-down", ...how, "--max-lines", "100000", "--thread", thread.threadHandle];
   const { regularCallTree } = await viewer.ask(...question);
   if (regularCallTree === undefined) throw new CannotRun("the viewer's answer has no call tree");
   const all = new Map();
@@ -154,11 +168,14 @@ async function look(viewer, libraries) {
 
 const counterText = (counter) => {
   const value = MOMENTARY.includes(counter.name) ? "" : (counter.graph ?? []).reduce((sum, item) => sum + item, 0);
-  return [counter.pid, counter.name, counter.category, counter.rangeSampleCount, value].join(" ; ");
+  // The last change of a rate is divided into points up to the capture.
+  const points = counter.graphType === "line-rate" ? "" : counter.rangeSampleCount;
+  return [counter.pid, counter.name, counter.category, points, value].join(" ; ");
 };
 
 async function compareThread(gecko, processed, one, other) {
-  const [ours, theirs] = [await markers(gecko.viewer, one), await markers(processed.viewer, other)];
+  const ours = (await markers(gecko.viewer, one)).filter((row) => !isLevel(row));
+  const theirs = await markers(processed.viewer, other);
   const [first, second] = [inOrder(ours), inOrder(theirs)];
   same(`${one.key}: markers`, first.map(({ text }) => text), second.map(({ text }) => text));
   close(`${one.key}: when they began`, first.map(({ row }) => row.start), second.map(({ row }) => row.start));
@@ -181,7 +198,9 @@ async function compareThread(gecko, processed, one, other) {
   const bytes = [await allocations(gecko, one), await allocations(processed, other)];
   if (bytes.some((list) => list.length > 0)) same(`${one.key}: allocations`, ...bytes);
   if (one.samples > 0 && other.samples > 0) {
-    same(`${one.key}: call tree`, await callTree(gecko, one), await callTree(processed, other));
+    const trees = async (...how) => [await callTree(gecko, one, ...how), await callTree(processed, other, ...how)];
+    same(`${one.key}: call tree`, ...(await trees("--include-idle")));
+    same(`${one.key}: call tree without idle samples`, ...(await trees()));
     const cpu = [one, other].map((thread) => `${Math.round(thread.cpuMs * 1000)}`);
     same(`${one.key}: processor time`, [cpu[0]], [cpu[1]]);
   }
@@ -190,9 +209,13 @@ async function compareThread(gecko, processed, one, other) {
 async function compare(gecko, processed) {
   const process = ({ name, pid }) => `${name} ${pid}`;
   same("processes", gecko.processes.map(process).sort(), processed.processes.map(process).sort());
-  const thread = ({ key, samples, markerCount }) => `${key}: ${samples} samples, ${markerCount} markers`;
+  const thread = ({ key, samples }) => `${key}: ${samples} samples`;
   same("threads", gecko.threads.map(thread), processed.threads.map(thread));
-  same("counters", gecko.counters.map(counterText).sort(), processed.counters.map(counterText).sort());
+  const asMarkers = await levels(gecko.viewer, gecko.threads);
+  const name = (counter) => `${counter.pid} ; ${counter.name}`;
+  const [others, counters] = [true, false].map((is) => processed.counters.filter((counter) => asMarkers.has(name(counter)) === is));
+  same("counters", gecko.counters.map(counterText).sort(), counters.map(counterText).sort());
+  same("levels", [...asMarkers].sort(), others.map(name).sort());
   for (const one of gecko.threads) {
     const other = processed.threads.find(({ key }) => key === one.key);
     if (other !== undefined) await compareThread(gecko, processed, one, other);

@@ -26,6 +26,8 @@
 //                              or in it and the functions that it calls, including idle samples. A
 //                              function of a library without symbols is "library!0x7f00"; a missing
 //                              function has 0
+//                    busySelfSamples, busyTotalSamples  the same without the samples that the
+//                              viewer leaves out when idle samples are not included
 //                    allocatedBytes  {function: COUNT}: bytes that the function itself allocated
 //                    cpuMs     COUNT of whole milliseconds of processor time
 //                    complete  true: there are no markers except the listed ones
@@ -40,12 +42,20 @@
 //                  its label
 //   schemas        [NAME or {name, fields: [label, ...]}]: there are markers of this type and the
 //                  viewer knows the type; fields: the labels of the rows that it shows, in order
-//   counters       [{process, name, label?, unit?, graphType?, samples?}]
+//   counters       [{process, name, label?, unit?, graphType?, samples?, busyRanges?, sum?}]
+//                    busyRanges  COUNT of the ranges of time in the viewer's graph of 50 ranges in
+//                              which the counter changed
+//                    sum       COUNT: the sum over all ranges, rounded
+//   counterCount   COUNT of all counters
+//   opensOn        {process, thread, marker, marginMs}: the thread is selected at first, it has one
+//                  such marker, and the shown range is the time of that marker and marginMs before
+//                  and after it
 //   meta           {key: value}: the viewer's information on the whole profile (`profile meta`)
 //
 // These checks always run: the profile loads; every thread's markers and samples can be shown; no
 // marker lies outside the shown range or has no name; every payload type has a schema (in large
-// threads only the first markers of each name are checked); the viewer's log contains no complaint.
+// threads only the first markers of each name are checked); no function has the name of a symbol
+// that is data; the viewer's log contains no complaint.
 //
 // The loader shows table labels only. For chart labels and tooltips the profile is loaded again
 // with `chartLabel` (`tooltipLabel`) in place of `tableLabel`, because the same code renders them.
@@ -73,6 +83,10 @@ const START_SECONDS = 300;
 // Attempts to end a daemon, with 20 ms between two of them.
 const END_TRIES = 1500;
 const SESSION = "check";
+// Symbols of tables that linkers and compilers make.
+const DATA = /^(_GLOBAL_OFFSET_TABLE_|GCC_except_table\d*|_DYNAMIC|__GNU_EH_FRAME_HDR|__bss_start)$/;
+// The viewer rounds times of ranges.
+const MARGIN_ERROR_MS = 0.1;
 // The markers of a larger thread are not listed completely to find their types: the time of the
 // daemon's answers grows with the square of their length (100,000 rows: 7 s).
 const FEW_MARKERS = 2000;
@@ -236,17 +250,17 @@ async function inventory(viewer) {
 }
 
 /**
- * Returns a function that asks for a thread's functions by a strategy, at most once per strategy.
+ * Returns a function that asks for a thread's functions by a strategy, with or without idle samples,
+ * at most once for each question.
  */
 function functionsOf(viewer, handle, { availableStrategies }) {
   const answers = new Map();
-  return async (strategy) => {
+  return async (strategy, idle) => {
     if (!availableStrategies.includes(strategy)) return [];
-    if (!answers.has(strategy)) {
-      const how = ["--include-idle", "--limit", "0", "--strategy", strategy, "--thread", handle];
-      answers.set(strategy, (await viewer.ask("thread", "functions", ...how)).functions);
-    }
-    return answers.get(strategy);
+    const how = [...(idle ? ["--include-idle"] : []), "--limit", "0", "--strategy", strategy, "--thread", handle];
+    const key = how.join(" ");
+    if (!answers.has(key)) answers.set(key, (await viewer.ask("thread", "functions", ...how)).functions);
+    return answers.get(key);
   };
 }
 
@@ -305,22 +319,26 @@ function byName(name) {
 const NO_PAYLOAD = "NoPayloadUserData";
 
 /**
- * The expected numbers of a thread's functions: key, the viewer's strategy, the name of its number.
+ * The expected numbers of a thread's functions: key, the viewer's strategy, the name of its number,
+ * whether idle samples are included.
  */
 const FUNCTIONS = [
-  ["selfSamples", "timing", "selfSamples"],
-  ["totalSamples", "timing", "totalSamples"],
-  ["allocatedBytes", "native-allocations", "selfSamples"],
+  ["selfSamples", "timing", "selfSamples", true],
+  ["totalSamples", "timing", "totalSamples", true],
+  ["busySelfSamples", "timing", "selfSamples", false],
+  ["busyTotalSamples", "timing", "totalSamples", false],
+  ["allocatedBytes", "native-allocations", "selfSamples", true],
 ];
 const CONTENTS = ["markers", "samples", "cpuMs", "complete", ...FUNCTIONS.map(([key]) => key)];
 const KEYS = {
-  expect: ["processes", "moreProcesses", "threads", "markerLabels", "markerFields", "schemas", "counters", "meta"],
+  expect: ["processes", "moreProcesses", "threads", "markerLabels", "markerFields", "schemas", "counters", "counterCount", "meta", "opensOn"],
   processes: ["name", "pid", "count", "threads", ...CONTENTS],
   threads: ["process", "pid", "name", ...CONTENTS],
   markerLabels: ["process", "marker", "label", "kind", "count", "search"],
   markerFields: ["process", "marker", "field", "value", "count", "search"],
   schemas: ["name", "fields"],
-  counters: ["process", "name", "label", "unit", "graphType", "samples"],
+  counters: ["process", "name", "label", "unit", "graphType", "samples", "busyRanges", "sum"],
+  opensOn: ["process", "thread", "marker", "marginMs"],
 };
 const NEEDED = {
   processes: ["name"],
@@ -358,11 +376,17 @@ function validated(expect) {
       const missing = needed.filter((key) => entry[key] === undefined);
       if (missing.length > 0) throw new CannotRun(`${where} lacks: ${missing.join(", ")}`);
       const named = ["markers", ...FUNCTIONS.map(([key]) => key)].flatMap((key) => Object.values(entry[key] ?? {}));
-      for (const wanted of [entry.count, entry.samples, entry.cpuMs, ...named]) {
+      for (const wanted of [entry.count, entry.samples, entry.cpuMs, entry.busyRanges, entry.sum, ...named]) {
         if (wanted !== undefined) validCount(wanted, where);
       }
       if (entry.kind !== undefined && !LABELS[entry.kind]) throw new CannotRun(`${where}: kind ${entry.kind}`);
     });
+  }
+  if (expect.counterCount !== undefined) validCount(expect.counterCount, "counterCount");
+  if (expect.opensOn !== undefined) {
+    knownKeys(expect.opensOn, KEYS.opensOn, "opensOn");
+    const missing = KEYS.opensOn.filter((key) => expect.opensOn[key] === undefined);
+    if (missing.length > 0) throw new CannotRun(`opensOn lacks: ${missing.join(", ")}`);
   }
   return expect;
 }
@@ -399,7 +423,7 @@ class Report {
 
 // ---- the checks ----------------------------------------------------------------------------
 
-function checkAlways(report, all) {
+async function checkAlways(report, all) {
   report.check(all.threads.length > 0, "at least one thread", all.threads.length);
   for (const thread of all.threads) {
     const name = `${thread.processName} / ${thread.name} (${thread.tid})`;
@@ -409,6 +433,8 @@ function checkAlways(report, all) {
       `${thread.shownMarkers} of ${thread.markerCount}`,
     );
     if (thread.markers.has(undefined)) report.check(false, `${name}: every marker has a name`);
+    const data = (await thread.functions("timing", true)).filter((f) => DATA.test(f.name));
+    if (data.length > 0) report.check(false, `${name}: every function is code`, data.map((f) => f.name).join(", "));
   }
 }
 
@@ -468,11 +494,11 @@ async function checkContents(report, threads, wanted, what) {
     const cpu = threads.reduce((sum, thread) => sum + thread.cpuMs, 0);
     report.count(Math.round(cpu), wanted.cpuMs, `${what}: milliseconds of processor time`);
   }
-  for (const [key, strategy, number] of FUNCTIONS) {
+  for (const [key, strategy, number, idle] of FUNCTIONS) {
     for (const [name, count] of Object.entries(wanted[key] ?? {})) {
       let found = 0;
       for (const thread of threads) {
-        const same = (await thread.functions(strategy)).filter((f) => f.nameWithLibrary === name);
+        const same = (await thread.functions(strategy, idle)).filter((f) => f.nameWithLibrary === name);
         found += same.reduce((sum, f) => sum + f[number], 0);
       }
       report.count(found, count, `${what}: ${key} of "${name}"`);
@@ -530,10 +556,11 @@ async function checkSchemas(report, markers, wanted) {
   }
 }
 
-async function checkCounters(report, viewer, wanted) {
-  if (wanted === undefined) return;
+async function checkCounters(report, viewer, wanted, count) {
+  if (wanted === undefined && count === undefined) return;
   const { counters } = await viewer.ask("counter", "list");
-  for (const { process, name, samples, ...rest } of wanted) {
+  if (count !== undefined) report.count(counters.length, count, "counters");
+  for (const { process, name, samples, busyRanges, sum, ...rest } of wanted ?? []) {
     const what = `counter "${name}" of "${process}"`;
     const found = counters.filter((counter) => counter.name === name && counter.processName === process);
     report.check(found.length > 0, `${what} is there`, counters.map((c) => `${c.name} of ${c.processName}`).join(", "));
@@ -541,7 +568,31 @@ async function checkCounters(report, viewer, wanted) {
       report.check(found.some((c) => c[key] === value), `${what}: ${key} ${value}`, found[0]?.[key] ?? "none");
     }
     if (samples !== undefined) report.count(found[0]?.rangeSampleCount ?? 0, samples, `${what}: samples`);
+    const graph = found[0]?.graph ?? [];
+    if (busyRanges !== undefined) {
+      report.count(graph.filter((value) => value !== 0).length, busyRanges, `${what}: ranges with changes`);
+    }
+    if (sum !== undefined) report.count(Math.round(graph.reduce((a, b) => a + b, 0)), sum, `${what}: sum`);
   }
+}
+
+/** Checks what the viewer shows at first: a thread, and the time of one of its markers. */
+async function checkOpening(report, viewer, all, wanted) {
+  if (wanted === undefined) return;
+  const { process, thread: name, marker, marginMs } = wanted;
+  const { selectedThreadHandle } = await viewer.ask("status");
+  const selected = all.threads.find((thread) => thread.threadHandle === selectedThreadHandle);
+  const isRight = selected?.processName === process && selected?.name === name;
+  report.check(isRight, `it opens on thread "${name}" of "${process}"`, `${selected?.name} of ${selected?.processName}`);
+  if (selected === undefined) return;
+  const question = ["thread", "markers", "--list", "--limit", "0", "--thread", selectedThreadHandle];
+  const rows = (await viewer.ask(...question)).flatMarkers.filter((row) => row.name === marker);
+  report.count(rows.length, 1, `it opens on one marker "${marker}"`);
+  const { durationMs } = await viewer.ask("profile", "meta");
+  const [{ start, duration }] = rows.length > 0 ? rows : [{ start: NaN, duration: NaN }];
+  const before = Math.abs(start - marginMs) < MARGIN_ERROR_MS;
+  const after = Math.abs(durationMs - start - duration - marginMs) < MARGIN_ERROR_MS;
+  report.check(before && after, `the range is that of "${marker}" and ${marginMs} ms on both sides`, `${start} ms + ${duration} ms of ${durationMs} ms`);
 }
 
 async function checkMeta(report, viewer, wanted) {
@@ -605,14 +656,15 @@ async function checkAll(report, profile, expect) {
     report.check(true, "the viewer loads the profile");
     const all = await inventory(viewer);
     const markers = new Markers(viewer, all.threads);
-    checkAlways(report, all);
+    await checkAlways(report, all);
     await checkProcesses(report, all, expect);
     await checkThreads(report, all, expect);
     await checkSchemas(report, markers, expect.schemas);
     await checkLabels(report, markers, labels("table"));
     await checkFields(report, markers, expect.markerFields);
-    await checkCounters(report, viewer, expect.counters);
+    await checkCounters(report, viewer, expect.counters, expect.counterCount);
     await checkMeta(report, viewer, expect.meta);
+    await checkOpening(report, viewer, all, expect.opensOn);
     const complaints = viewer.complaints();
     report.check(complaints.length === 0, "the viewer complains of nothing", complaints.join(" | "));
   });

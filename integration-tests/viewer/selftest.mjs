@@ -37,7 +37,9 @@ const INTERVAL = 1;
 const CATEGORIES = [
   { name: "Other", color: "grey", subcategories: ["Other"] },
   { name: "Indexing", color: "blue", subcategories: ["Other"] },
+  { name: "Idle", color: "transparent", subcategories: ["Other"] },
 ];
+const IDLE = 2;
 
 // The schemas of the two marker types.
 const SCHEMAS = [
@@ -66,7 +68,7 @@ const table = (columns, data) => ({
   data,
 });
 
-// A label calls code of a library, which calls a leaf in the same library.
+// A label calls code of a library, which calls a leaf in the same library. The leaf is idle.
 const FRAMES = ["run", "0x401010", "0x401020"];
 const LIB = {
   start: 0x400000,
@@ -112,7 +114,7 @@ function thread({ name, processName, pid, tid, markers }) {
     ),
     frameTable: table(
       ["location", "relevantForJS", "innerWindowID", "implementation", "line", "column", "category", "subcategory"],
-      FRAMES.map((_, index) => [index, false, 0, null, null, null, index === 0 ? 0 : null, index === 0 ? 0 : null]),
+      [0, null, IDLE].map((category, index) => [index, false, 0, null, null, null, category, category === null ? null : 0]),
     ),
     stackTable: table(
       ["prefix", "frame"],
@@ -216,6 +218,8 @@ const [CALLER, LEAF] = ["libwork.so!0x401010", "libwork.so!0x401020"];
 const STACKS = {
   selfSamples: { run: 1, [CALLER]: 1, [LEAF]: 1, nowhere: 0 },
   totalSamples: { run: 3, [CALLER]: 2, [LEAF]: { min: 1, max: 1 } },
+  busySelfSamples: { run: 1, [CALLER]: 1, [LEAF]: 0 },
+  busyTotalSamples: { run: 2, [CALLER]: 1 },
   allocatedBytes: { run: 0, [CALLER]: 1000 },
   cpuMs: { min: 7, max: 7 },
 };
@@ -223,6 +227,8 @@ const STACKS = {
 const WRONG_STACKS = {
   selfSamples: { run: 2, nowhere: 1 },
   totalSamples: { run: { max: 2 } },
+  busySelfSamples: { [LEAF]: 1 },
+  busyTotalSamples: { run: 3 },
   allocatedBytes: { [CALLER]: 999 },
   cpuMs: 8,
 };
@@ -244,8 +250,18 @@ const RIGHT = {
   markerFields: [{ process: "worker 2", marker: "File", field: "Size", value: "2,048B", count: 1 }],
   schemas: ["Batch", { name: "File", fields: ["Path", "Size"] }],
   counters: [
-    { process: "worker 1", name: "malloc", label: "Memory", unit: "bytes", graphType: "line-accumulated", samples: 4 },
+    {
+      process: "worker 1",
+      name: "malloc",
+      label: "Memory",
+      unit: "bytes",
+      graphType: "line-accumulated",
+      samples: 4,
+      busyRanges: { min: 1 },
+      sum: { min: 1 },
+    },
   ],
+  counterCount: 1,
   meta: { product: "viewer self-test", interval: 1, durationMs: 20 },
 };
 
@@ -294,8 +310,10 @@ const WRONG = [
       schemas: ["Missing", { name: "File", fields: ["Size", "Path"] }],
       counters: [
         { process: "worker 2", name: "malloc" },
-        { process: "worker 1", name: "malloc", label: "malloc", unit: "percent", graphType: "line-rate", samples: 5 },
+        { process: "worker 1", name: "malloc", label: "malloc", unit: "percent", graphType: "line-rate", samples: 5, busyRanges: 0, sum: 0 },
       ],
+      counterCount: 2,
+      opensOn: { process: "parent", thread: "Collector", marker: "File", marginMs: 5 },
       meta: { product: "something else" },
     },
     [
@@ -306,6 +324,8 @@ const WRONG = [
       'thread "Collector" of "parent": selfSamples of "run": 2: saw 1',
       'thread "Collector" of "parent": selfSamples of "nowhere": 1: saw 0',
       'thread "Collector" of "parent": totalSamples of "run": 0..2: saw 3',
+      `thread "Collector" of "parent": busySelfSamples of "${LEAF}": 1: saw 0`,
+      'thread "Collector" of "parent": busyTotalSamples of "run": 3: saw 2',
       `thread "Collector" of "parent": allocatedBytes of "${CALLER}": 999: saw 1000`,
       'thread "Collector" of "worker 1" is there',
       'table label of "File" in "worker 1" is "/data/2.txt (2,048B)": saw 0 times',
@@ -321,6 +341,12 @@ const WRONG = [
       'counter "malloc" of "worker 1": unit percent: saw bytes',
       'counter "malloc" of "worker 1": graphType line-rate: saw line-accumulated',
       'counter "malloc" of "worker 1": samples: 5: saw 4',
+      'counter "malloc" of "worker 1": ranges with changes: 0: saw ',
+      'counter "malloc" of "worker 1": sum: 0: saw ',
+      'counters: 2: saw 1',
+      'it opens on thread "Collector" of "parent": saw GeckoMain of parent',
+      'it opens on one marker "File": 1: saw 0',
+      'the range is that of "File" and 5 ms on both sides: saw ',
       'meta product is "something else": saw "viewer self-test"',
     ],
   ],
@@ -337,6 +363,7 @@ const BROKEN = [
   ["a frame without a name", edit((p) => (p.threads[0].frameTable.data[0][0] = 99)), "the viewer answers"],
   ["a marker without a name", edit((p) => (p.threads[1].markers.data[0][0] = 99)), "every marker has a name"],
   ["a marker outside the range", edit((p) => (p.threads[1].markers.data[0][1] = 50)), "lie in the shown range"],
+  ["a function that is data", edit((p) => (p.threads[1].stringTable[0] = "GCC_except_table141")), "every function is code"],
   ["a payload without a schema", edit((p) => (p.threads[1].markers.data[0][5].type = "X")), '"X" has a schema'],
   ["an unknown format", edit((p) => (p.meta.markerSchema[0].data[0].format = "sausage")), "complains of nothing"],
   ["a label in no form", edit((p) => (p.meta.markerSchema[0].tableLabel = "{path}")), "complains of nothing"],
@@ -378,6 +405,7 @@ const DIFFERENT = [
   ["a marker without its stack", edit((p) => delete p.threads[1].markers.data[0][5].stack), "Collector 110: markers"],
   ["a marker's stack", edit((p) => (p.threads[1].markers.data[0][5].stack.samples.data[0][0] = 0)), "stacks of markers"],
   ["a sample's stack", edit((p) => (p.threads[0].samples.data[1][0] = 1)), "GeckoMain 100: call tree"],
+  ["an idle sample", edit((p) => (p.threads[0].frameTable.data[2][6] = null)), "call tree without idle samples"],
   ["a function's name", edit((p) => (p.threads[0].stringTable[0] = "walk")), "GeckoMain 100: call tree"],
   ["a function's address", edit((p) => (p.threads[0].stringTable[2] = "libwork.so+0x1030")), "GeckoMain 100: call tree"],
   ["a sample's processor time", edit((p) => (p.threads[0].samples.data[1][3] += 10000)), "processor time"],

@@ -131,7 +131,7 @@ pub struct Hello {
     pub pid: ProcessId,
     /// The child's start time.
     pub start: ProcessStart,
-    /// The name to show for it.
+    /// The file name of its program; empty if it is not known.
     pub name: String,
 }
 

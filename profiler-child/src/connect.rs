@@ -80,7 +80,7 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
         .map(InheritedHandle::open)
         .transpose()?;
     let line = Endpoint::open(&parent.server)?;
-    let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
+    read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
     let ChildEnvironment {
         pool,
@@ -104,13 +104,20 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
         pool: own_pool.map(OwnFile::from),
         part_file: part_file.map(OwnFile::from),
     };
-    let name = header.name;
+    let name = program_name();
     shutdown::register();
     spawn_quiet("profiler-control", move || {
         // If the parent is already gone, recording into the pool continues.
         let _ = serve(line, hello(token, key, name), files);
     })?;
     Ok(())
+}
+
+/// The file name of this program; empty if the system does not tell it.
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello {

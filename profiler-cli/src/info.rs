@@ -15,7 +15,7 @@ use crate::report::{Report, Row, complain, say};
 ///
 /// For a profile, the numbers are those of its own log. For the pool directory of a running or dead
 /// session, they are the present numbers of the pools, with the memory that the pools hold. For
-/// every process, recorded = delivered + evicted + dropped + unfinished.
+/// every process, recorded = delivered + outside + evicted + dropped + unfinished.
 ///
 /// If the profile has samples, a list of functions follows: the functions with the most time of
 /// their own, over all processes, and their time including all functions that they call. Addresses

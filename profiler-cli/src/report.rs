@@ -19,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) threads: u64,
     pub(crate) recorded: u64,
     pub(crate) delivered: u64,
+    /// Entries outside of the profile's range of time.
+    pub(crate) outside: u64,
     pub(crate) evicted: u64,
     /// Dropped entries, by reason.
     pub(crate) dropped: BTreeMap<String, u64>,
@@ -147,6 +149,7 @@ impl Row {
             threads,
             recorded: counts.recorded(),
             delivered: counts.delivered,
+            outside: counts.outside,
             evicted: counts.evicted,
             dropped: counts
                 .dropped
@@ -167,6 +170,7 @@ impl Row {
             self.threads,
             self.recorded,
             self.delivered,
+            self.outside,
             self.evicted,
             dropped,
             self.unfinished,
@@ -214,6 +218,7 @@ pub(crate) fn print_table(rows: &[Row]) {
         "threads",
         "recorded",
         "delivered",
+        "outside",
         "evicted",
         "dropped",
         "unfinished",

@@ -177,6 +177,9 @@ fn expectation() -> serde_json::Value {
                 "program": 0,
             },
             "totalSamples": { "program": TICKS, "eval": TICKS / 2, "parse": TICKS / 2 },
+            // Without the ticks at which the script sleeps.
+            "busySelfSamples": { "parse": TICKS * 4 / 10, "eval": TICKS * 3 / 10, "program": 0 },
+            "busyTotalSamples": { "program": TICKS * 9 / 10, "parse": TICKS * 4 / 10 },
             "cpuMs": { "min": 890, "max": 900 },
         }],
     })

@@ -197,7 +197,7 @@ impl GroupTrack {
             cell,
             name: name.to_owned(),
             category: Self::CATEGORY.to_owned(),
-            description: "Time spent for this group by all threads, in nanoseconds".to_owned(),
+            description: "Time spent for this group by all threads".to_owned(),
         });
         let id = manager.pool().define(&definition).ok()?;
         manager.pool().counter(cell)?.publish(id);

@@ -1,8 +1,8 @@
-//! Exact entry counts of a thread: recorded, delivered, evicted, dropped, unfinished.
+//! Exact entry counts of a thread: recorded, delivered, outside, evicted, dropped, unfinished.
 //!
 //! The record path counts drops in the thread's row of the pool. The code that destroys a chunk
 //! counts its entries as evicted there, and the reader adds up. Invariant, exact per thread:
-//! `recorded = delivered + evicted + dropped + unfinished`.
+//! `recorded = delivered + outside + evicted + dropped + unfinished`.
 
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,9 @@ impl std::ops::AddAssign for Drops {
 pub struct EntryCounts {
     /// Entries in the profile.
     pub delivered: u64,
-    /// Entries whose chunk was destroyed for newer ones, or that are older than the window.
+    /// Entries that are not lost, but outside of the profile's range of time.
+    pub outside: u64,
+    /// Entries whose chunk was destroyed for newer ones.
     pub evicted: u64,
     /// Entries that were never written.
     pub dropped: Drops,
@@ -114,7 +116,13 @@ impl EntryCounts {
     /// All entries that the program tried to record during the session.
     pub fn recorded(&self) -> u64 {
         self.delivered
-            .saturating_add(self.evicted)
+            .saturating_add(self.outside)
+            .saturating_add(self.lost())
+    }
+
+    /// All entries that are lost, for any reason.
+    pub fn lost(&self) -> u64 {
+        self.evicted
             .saturating_add(self.dropped.total())
             .saturating_add(self.unfinished)
     }
@@ -123,6 +131,7 @@ impl EntryCounts {
 impl std::ops::AddAssign for EntryCounts {
     fn add_assign(&mut self, other: Self) {
         self.delivered = self.delivered.saturating_add(other.delivered);
+        self.outside = self.outside.saturating_add(other.outside);
         self.evicted = self.evicted.saturating_add(other.evicted);
         self.dropped += other.dropped;
         self.unfinished = self.unfinished.saturating_add(other.unfinished);

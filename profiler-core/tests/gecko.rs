@@ -120,7 +120,7 @@ fn at(ns: u64) -> Timestamp {
     Timestamp::from_raw(clock.start.ticks.raw() + ticks)
 }
 
-static QUEUED: Counter = Counter::new("Queued", "Jobs", "Jobs in the queue");
+static QUEUED: Counter = Counter::new("Queued", "Memory", "Bytes in the queue");
 
 /// Rounds times to whole milliseconds, and replaces values that differ between runs.
 fn steady(mut profile: Value) -> Value {
@@ -305,7 +305,7 @@ fn children_are_below_the_root_and_use_its_time_line() {
         .unwrap()
         .shown;
     out.end_array();
-    part(&root).close(&mut out, shown);
+    part(&root).close(&mut out, None, shown);
     let profile: Value = serde_json::from_slice(&out.finish().unwrap()).unwrap();
     let child = &profile["processes"][0];
     assert_eq!(child["meta"]["startTime"], profile["meta"]["startTime"]);

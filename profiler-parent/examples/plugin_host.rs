@@ -16,20 +16,30 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use profiler_parent::core::groups::{Group, GroupKind, Groups, Probes};
 use profiler_parent::core::internal::reader::groups::GroupTotals;
 use profiler_parent::{Alert, AlertRules, AlertTarget, EvidenceOptions, ProfiledChild, Session};
 
 const PLUGINS: [&str; 3] = ["spell checker", "thumbnails", "ad blocker"];
 const TENANTS: [&str; 2] = ["acme", "globex"];
+const USAGE: &str = "usage: plugin_host [SECONDS]";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [role, plugin, seconds] if role == "plugin" => run_plugin(plugin, seconds.parse()?),
-        [seconds] => run_host(seconds.parse().context("for how many seconds?")?),
-        _ => run_host(5),
+        [] => run_host(5),
+        [seconds] if seconds.parse::<u64>().is_ok() => run_host(seconds.parse()?),
+        [help] if help == "--help" || help == "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            // Not as an error, which would be printed with a backtrace.
+            eprintln!("{USAGE}");
+            std::process::exit(2)
+        }
     }
 }
 

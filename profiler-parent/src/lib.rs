@@ -40,7 +40,7 @@ mod sys;
 #[cfg(feature = "view")]
 pub mod view;
 
-pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions};
+pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
 };

@@ -18,8 +18,8 @@ use profiler_parent::{
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
     DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
     LimitError, Monitor, ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport,
-    ProcessState, ProfiledChild, Session, SessionBuilder, SessionError, SpawnError, SymbolOptions,
-    Unsuitable, Verdict, Why,
+    ProcessState, ProfiledChild, Session, SessionBuilder, SessionError, SlowRun, SpawnError,
+    SymbolOptions, Unsuitable, Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -62,6 +62,7 @@ assert_send_sync!(
     AlertsError,
     EvidenceOptions,
     ListenerError,
+    SlowRun,
     SuppressedAlerts,
     GroupsSnapshot,
     Monitor,

@@ -1,7 +1,8 @@
-//! Tests of the example `index_tree`: its counts, its profile, and its errors.
+//! Tests of the example `index_tree`: its counts, its profile, and its errors; and of the usage of
+//! the example `plugin_host`.
 //!
 //! Cargo builds the examples before it runs all tests. To run only this file, build the example
-//! first: `cargo build -p profiler-parent --example index_tree`.
+//! first: `cargo build -p profiler-parent --examples`.
 
 use std::fs;
 use std::io::Read;
@@ -13,13 +14,36 @@ use tempfile::{TempDir, tempdir};
 use test_support::own_process;
 
 fn example() -> PathBuf {
+    example_named("index_tree")
+}
+
+fn example_named(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let built = test.ancestors().nth(2).unwrap().join("examples/index_tree");
+    let built = test.ancestors().nth(2).unwrap().join("examples").join(name);
     assert!(
         built.exists(),
-        "not built: cargo build -p profiler-parent --example index_tree"
+        "not built: cargo build -p profiler-parent --examples"
     );
     built
+}
+
+#[test]
+fn the_plugin_host_says_how_it_is_used() {
+    let directory = tempdir().unwrap();
+    for (argument, code) in [("--help", 0), ("soon", 2)] {
+        let said = Command::new(example_named("plugin_host"))
+            .arg(argument)
+            .env("RUST_BACKTRACE", "1")
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert_eq!(said.status.code(), Some(code), "{said:?}");
+        let text = [said.stdout, said.stderr].concat();
+        assert_eq!(
+            String::from_utf8_lossy(&text),
+            "usage: plugin_host [SECONDS]\n"
+        );
+    }
 }
 
 /// Runs the example in a directory, to which it writes files by default.

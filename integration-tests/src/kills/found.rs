@@ -70,6 +70,7 @@ fn counts(thread: &ThreadInfo) -> EntryCounts {
     let delivered = thread.chunks.iter().map(|chunk| chunk.entries).sum();
     EntryCounts {
         delivered,
+        outside: 0,
         evicted: thread.committed().saturating_sub(delivered),
         dropped: thread.dropped,
         unfinished: thread
@@ -157,6 +158,7 @@ fn in_track(writer: u32, thread: &Thread) -> anyhow::Result<FoundThread> {
     dropped[0] = counts.dropped;
     found.counts = EntryCounts {
         delivered: counts.delivered,
+        outside: 0,
         evicted: counts.evicted,
         dropped: profiler_core::internal::entry_counts::Drops::new(dropped),
         unfinished: counts.unfinished,

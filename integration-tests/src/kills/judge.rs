@@ -252,6 +252,7 @@ mod tests {
         let dropped = Drops::new([dropped, 0, 0, 0, 0, 0, 0]);
         let counts = EntryCounts {
             delivered,
+            outside: 0,
             evicted,
             dropped,
             unfinished,

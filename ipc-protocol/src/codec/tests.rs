@@ -128,8 +128,9 @@ fn to_child() -> impl Strategy<Value = ToChild> {
 }
 
 fn outcome() -> impl Strategy<Value = GatherOutcome> {
-    let counts = any::<[u64; 10]>().prop_map(|n| EntryCounts {
+    let counts = any::<[u64; 11]>().prop_map(|n| EntryCounts {
         delivered: n[0],
+        outside: n[10],
         evicted: n[1],
         dropped: Drops::new([n[3], n[4], n[5], n[6], n[7], n[8], n[9]]),
         unfinished: n[2],

@@ -43,7 +43,7 @@ pub(super) struct ProcessChange {
     pub(super) memory: Vec<MemoryChange>,
     /// All recorded entries.
     pub(super) recorded: Sides<f64>,
-    /// The recorded entries that are not in the profile.
+    /// The recorded entries that are lost.
     pub(super) lost: Sides<f64>,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct ProcessRun {
     pub(super) memory: BTreeMap<String, f64>,
     /// All recorded entries.
     pub(super) recorded: u64,
-    /// The recorded entries that are not in the profile.
+    /// The recorded entries that are lost.
     pub(super) lost: u64,
 }
 
@@ -163,7 +163,10 @@ impl Collected {
             let name = names.of_pid(row.pid).cloned().unwrap_or(row.name);
             let process = processes.entry(name).or_default();
             process.recorded = process.recorded.saturating_add(row.recorded);
-            let lost = row.recorded.saturating_sub(row.delivered);
+            let lost = row
+                .recorded
+                .saturating_sub(row.delivered)
+                .saturating_sub(row.outside);
             process.lost = process.lost.saturating_add(lost);
         }
         let cpu_ms = |process: &ProcessRun| process.all.iter().map(|times| times.cpu).sum::<f64>();

@@ -85,6 +85,7 @@ fn row_of_log(log: GatheredProcess) -> Row {
         threads: log.threads,
         recorded: log.recorded,
         delivered: log.delivered,
+        outside: log.outside,
         evicted: log.evicted,
         dropped: log.dropped,
         unfinished: log.unfinished,
@@ -141,6 +142,7 @@ fn with_totals(row: Row, totals: Option<EntryTotals>) -> Row {
     Row {
         recorded: totals.recorded,
         delivered: totals.delivered,
+        outside: totals.outside,
         evicted: totals.evicted,
         unfinished: totals.unfinished,
         dropped: totals.into_dropped(),

@@ -79,9 +79,12 @@ pub(crate) struct RecordArgs {
     /// link; port 0 is any free port, and a port alone is a port of 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     live: Option<SocketAddr>,
-    /// The name of CMD in the profile [default: its file name]
+    /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// Shows CMD with its arguments in the profile; they may contain secrets
+    #[arg(long)]
+    show_arguments: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -139,11 +142,14 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let signals = Signals::catch()?;
-    let name = options.shown_name();
-    let mut child = session.spawn(&name, options.command())?;
+    let mut child = session.spawn(&options.shown_name(), options.command())?;
+    if options.name.is_none() {
+        child.name_by_program();
+    }
     let stopping = Stopping::watch(signals, child.signals())?;
     let status = progress::wait(&session, &mut child);
     stopping.has_ended();
+    let name = child.name();
     if !child.has_begun() {
         report_no_profile(&child, &name);
         return Ok(exit_code(status));
@@ -154,7 +160,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(crate::report::free_name);
     drop(live);
-    let report = capture(&session, options.format, &target)?;
+    let report = options.capture(&session, &target)?;
     report_profile(&report, &name);
     Ok(exit_code(status))
 }
@@ -199,6 +205,24 @@ impl RecordArgs {
         command
     }
 
+    /// Saves the profile of the program. This command has nothing to show in it.
+    fn capture(&self, session: &Session, target: &Path) -> Result<CaptureReport> {
+        let format = match self.format {
+            Format::Processed => profiler_parent::Format::Processed,
+            Format::Gecko => profiler_parent::Format::Gecko,
+        };
+        let mut capture = session.capture().format(format).only_children();
+        if self.show_arguments {
+            let words: Vec<_> = self
+                .command
+                .iter()
+                .map(|word| word.to_string_lossy())
+                .collect();
+            capture = capture.arguments(words.join(" "));
+        }
+        Ok(capture.save(target)?)
+    }
+
     fn shown_name(&self) -> String {
         let program = self.command.first().map(Path::new);
         let file_name = || Some(program?.file_name()?.to_string_lossy().into_owned());
@@ -207,14 +231,6 @@ impl RecordArgs {
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
     }
-}
-
-fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureReport> {
-    let format = match format {
-        Format::Processed => profiler_parent::Format::Processed,
-        Format::Gecko => profiler_parent::Format::Gecko,
-    };
-    Ok(session.capture().format(format).save(target)?)
 }
 
 fn report_no_profile(child: &ProfiledChild, name: &str) {

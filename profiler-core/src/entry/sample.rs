@@ -6,7 +6,7 @@
 //! ```text
 //! sample      word 0  bits 0…15  frames shared with the thread's previous sample, outermost first
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed,
-//!                     4 the thread waits there until its next sample
+//!                     4 the thread waits there until its next sample, 8 it waited there
 //!                     bits 24…55 further ticks that it stands for
 //!             word 1  processor time since the thread's previous sample, ns; all ones: unknown
 //!             word 2… stack: the frames that are not shared, see `stack`
@@ -29,6 +29,7 @@ use crate::time::Timestamp;
 const CUT: u64 = 1 << 16;
 const FAILED: u64 = 1 << 17;
 const WAITS: u64 = 1 << 18;
+const WAITED: u64 = 1 << 19;
 const NOT_MEASURED: u64 = u64::MAX;
 const TICKS_SHIFT: u32 = 24;
 
@@ -48,6 +49,8 @@ pub struct SampleEntry<'a> {
     /// Whether the thread waits there from then on, until its next sample or the end of the
     /// recording.
     pub waits: bool,
+    /// Whether the thread waited there at all of the sample's ticks.
+    pub waited: bool,
     /// The number of ticks that this sample stands for; the thread did the same at each of them.
     /// The last tick is the sample's own. At least 1.
     pub ticks: u64,
@@ -72,10 +75,17 @@ impl<'a> SampleEntry<'a> {
             cut: head & CUT != 0,
             failed: head & FAILED != 0,
             waits: head & WAITS != 0,
+            waited: head & WAITED != 0,
             ticks: 1 + ((head >> TICKS_SHIFT) & u64::from(u32::MAX)),
             shared: u16::try_from(head & 0xffff).unwrap_or(0),
             own,
         })
+    }
+
+    /// Whether the thread used no processor time since its previous sample. If processor time is
+    /// not measured, whether the thread waited.
+    pub fn is_idle(&self) -> bool {
+        self.cpu_ns.map_or(self.waited, |ns| ns == 0)
     }
 
     /// The number of outermost frames shared with the thread's previous sample in the same chunk;
@@ -97,6 +107,7 @@ pub(crate) struct SampleHead {
     pub(crate) cut: bool,
     pub(crate) failed: bool,
     pub(crate) waits: bool,
+    pub(crate) waited: bool,
     /// The number of ticks that it stands for besides its own.
     pub(crate) more_ticks: u32,
 }
@@ -111,7 +122,10 @@ pub(crate) fn write_sample(
 ) -> Option<usize> {
     let (words, rest) = room.split_first_chunk_mut::<16>()?;
     let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-    let flags = flag(head.cut, CUT) | flag(head.failed, FAILED) | flag(head.waits, WAITS);
+    let flags = flag(head.cut, CUT)
+        | flag(head.failed, FAILED)
+        | flag(head.waits, WAITS)
+        | flag(head.waited, WAITED);
     let first =
         (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
@@ -260,14 +274,16 @@ mod tests {
             cut: true,
             failed: true,
             waits: true,
+            waited: true,
             more_ticks: u32::MAX,
         };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
         assert_eq!(
-            (sample.cpu_ns, sample.cut, sample.failed, sample.waits),
-            (Some(12), true, true, true)
+            (sample.cpu_ns, sample.cut, sample.failed),
+            (Some(12), true, true)
         );
+        assert_eq!((sample.waits, sample.waited), (true, true));
         assert_eq!(sample.ticks, 1 + u64::from(u32::MAX));
         let unmeasured = body(0, &[], SampleHead::default());
         assert_eq!(
@@ -276,6 +292,28 @@ mod tests {
                 .cpu_ns,
             None
         );
+    }
+
+    #[test]
+    fn a_sample_is_idle_if_no_processor_time_was_used() {
+        let is_idle = |cpu_ns, waited| {
+            let head = SampleHead {
+                cpu_ns,
+                waited,
+                ..SampleHead::default()
+            };
+            let bytes = body(0, &[1], head);
+            SampleEntry::decode(Timestamp::ZERO, None, &bytes)
+                .unwrap()
+                .is_idle()
+        };
+        assert_eq!(
+            [(Some(0), false), (Some(0), true), (None, true)]
+                .map(|(cpu, waited)| is_idle(cpu, waited)),
+            [true; 3]
+        );
+        assert!(!is_idle(Some(1), false) && !is_idle(None, false));
+        assert!(!is_idle(Some(1), true), "measured processor time counts");
     }
 
     #[test]

@@ -257,7 +257,12 @@ impl Registered {
     }
 
     fn track_name(&self) -> String {
-        format!("{} {}", self.identity.kind, self.identity.name)
+        let Identity { kind, name, .. } = &self.identity;
+        match kind {
+            GroupKind::Process => "all groups".to_owned(),
+            GroupKind::Thread => format!("all groups of {name}"),
+            kind => format!("{kind} {name}"),
+        }
     }
 }
 

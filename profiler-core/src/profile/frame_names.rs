@@ -1,7 +1,6 @@
 //! The names that all profile formats use for frames, modules and threads without a known name.
 
 use crate::category::Category;
-use crate::profile::spec::CategoryRow;
 use crate::schema::CategoryColor;
 
 /// Name of the outermost frame of a stack whose frames further out are missing: the stack was cut,
@@ -14,18 +13,9 @@ pub const UNKNOWN_MODULE: &str = "(unknown module)";
 /// The category of code outside all labels. The default category would mean "unknown" in viewers.
 pub static USER: Category = Category::new("User", CategoryColor::Yellow, &[]);
 
-/// The row of [`USER`] in a category list.
-pub(super) fn user_row() -> CategoryRow {
-    let (name, color) = (
-        USER.name().to_owned(),
-        CategoryColor::Yellow.name().to_owned(),
-    );
-    CategoryRow {
-        name,
-        color,
-        subcategories: vec!["Other".to_owned()],
-    }
-}
+/// The category of the innermost frame of a sample without processor time. Viewers recognise it by
+/// this name: they offer to leave out the samples whose stack ends in this category.
+pub static IDLE: Category = Category::new("Idle", CategoryColor::Transparent, &[]);
 
 /// Name of a thread that is known from samples only.
 pub fn thread_without_row(tid: crate::ids::ThreadId) -> String {

@@ -19,5 +19,7 @@ pub mod strings;
 pub use failure::{CancelFlag, Failure, FailureLatch, LatchedWriter};
 pub use json::{JsonWriter, PreparedKey};
 pub use progress::{Progress, ProgressCell, ProgressLogger, Proportion};
-pub use spec::{CategoryRow, ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
+pub use spec::{
+    CategoryRow, ProcessRole, ProcessSummary, ProfileSpec, ProfileSubject, RangeLimits, ShownRange,
+};
 pub use strings::{StringId, StringTable};

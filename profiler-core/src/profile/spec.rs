@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry_counts::EntryCounts;
 use crate::ids::ProcessId;
+use crate::params::SessionParams;
 use crate::time::{Anchor, Timestamp};
 
 /// One row of a profile's category list.
@@ -60,6 +61,35 @@ impl ShownRange {
     pub fn include(&mut self, ns: i64) {
         self.first_ns = self.first_ns.min(ns);
         self.last_ns = self.last_ns.max(ns);
+    }
+}
+
+/// What a profile is about, if not the process that it is gathered by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileSubject {
+    /// Name of the program.
+    pub product: String,
+    /// Parameters of its recording.
+    pub params: Option<SessionParams>,
+    /// The command line, to be shown in the profile.
+    pub arguments: Option<String>,
+}
+
+/// The limits of a profile's range of time, in nanoseconds since the session's start; `None` for no
+/// limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeLimits {
+    /// The first instant of the range.
+    pub from_ns: Option<i64>,
+    /// The last instant of the range.
+    pub to_ns: Option<i64>,
+}
+
+impl RangeLimits {
+    /// The instant of the range that is nearest to this one.
+    pub fn clamp(&self, ns: i64) -> i64 {
+        let ns = self.to_ns.map_or(ns, |to_ns| ns.min(to_ns));
+        self.from_ns.map_or(ns, |from_ns| ns.max(from_ns))
     }
 }
 

@@ -108,6 +108,11 @@ impl Definitions {
         !self.modules.is_empty()
     }
 
+    /// Whether there are any labels.
+    pub fn has_labels(&self) -> bool {
+        !self.labels.is_empty()
+    }
+
     /// The label with this number.
     pub fn label(&self, id: DefinitionId) -> Option<&LabelDefinition> {
         self.labels.get(&id)

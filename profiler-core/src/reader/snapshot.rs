@@ -63,6 +63,7 @@ impl Snapshot {
             let delivered: u64 = thread.chunks.iter().map(|chunk| chunk.entries).sum();
             counts += EntryCounts {
                 delivered,
+                outside: 0,
                 evicted: thread.committed().saturating_sub(delivered),
                 dropped: thread.dropped,
                 unfinished: u64::from(thread.is_unfinished()),

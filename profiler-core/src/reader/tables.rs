@@ -137,6 +137,7 @@ impl ProcessRow {
             moves,
             counts: EntryCounts {
                 delivered: 0,
+                outside: 0,
                 evicted,
                 dropped,
                 unfinished: 0,

@@ -199,8 +199,10 @@ impl SampleRecorder {
     fn record_copy(&mut self, thread: ThreadId, seen: &Seen<'_>, cpu_ns: u64, ticks: u64) -> bool {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
-        let waits = false;
-        let span = SampleSpan { ticks, waits };
+        let span = SampleSpan {
+            ticks,
+            ..SampleSpan::TICK
+        };
         self.write(thread, (seen.at, cpu_ns, span), walked, seen.labels)
     }
 
@@ -223,8 +225,11 @@ impl SampleRecorder {
         goes_on: bool,
     ) {
         let cpu_ns = self.measures_cpu.then_some(0);
-        let waits = goes_on;
-        let span = SampleSpan { ticks, waits };
+        let span = SampleSpan {
+            ticks,
+            waited: true,
+            waits: goes_on,
+        };
         if self.writer.repeat_for(thread, until, cpu_ns, span) {
             count(&self.shared.counts.repeated, 1);
         }

@@ -28,6 +28,8 @@ pub struct SampleWriter {
 pub(crate) struct SampleSpan {
     /// The number of ticks, at least 1; the sample's own is the last one.
     pub(crate) ticks: u64,
+    /// Whether the thread waited there at all of these ticks.
+    pub(crate) waited: bool,
     /// Whether the thread waits there until its next sample.
     pub(crate) waits: bool,
 }
@@ -36,12 +38,14 @@ impl SampleSpan {
     /// A sample of one tick.
     pub(crate) const TICK: Self = Self {
         ticks: 1,
+        waited: false,
         waits: false,
     };
     /// The begin of a wait.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
     pub(crate) const WAIT: Self = Self {
         ticks: 1,
+        waited: true,
         waits: true,
     };
 
@@ -100,6 +104,7 @@ impl SampleWriter {
             cut,
             failed: sample.failed,
             waits: span.waits,
+            waited: span.waited,
             more_ticks: span.more_ticks(),
         };
         let last = self.threads.entry(thread).or_default();
@@ -146,6 +151,7 @@ impl SampleWriter {
             cut: last.cut,
             failed: last.failed,
             waits: span.waits,
+            waited: span.waited,
             more_ticks: span.more_ticks(),
         };
         let written = self

@@ -1,5 +1,5 @@
 //! The evidence of an alert: a profile of the alert's time span, in a file that opens in the
-//! viewer.
+//! viewer. A marker with the group's name shows each slow run.
 //!
 //! Written by the dispatcher. Invariants: the number of files is bounded, and the oldest is removed
 //! first; no file replaces another; only the worst alerts of a collection get a file, because
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use profiler_core::internal::profile::model::SlowRunMarker;
 use profiler_core::time::UnixNs;
 
-use super::{Alert, AlertsError};
+use super::{Alert, AlertsError, SlowRun};
 use crate::capture::{Capture, CaptureSources};
 use crate::session_time::SessionNs;
 
@@ -126,7 +127,10 @@ impl Evidence {
             let from = alert.from.0.saturating_sub(margin);
             let to = alert.to.0.saturating_add(margin);
             let capture = Capture::new(Arc::clone(captures));
-            match capture.range(SessionNs(from), SessionNs(to)).save(&path) {
+            let capture = capture
+                .range(SessionNs(from), SessionNs(to))
+                .slow_runs(alert.id.pool, slow_runs(alert));
+            match capture.save(&path) {
                 Ok(report) => {
                     alert.evidence = Some(report.path.clone());
                     self.written.push_back(report.path);
@@ -138,6 +142,18 @@ impl Evidence {
             let _ = self.written.pop_front().map(fs::remove_file);
         }
     }
+}
+
+/// The markers of an alert's slow runs.
+fn slow_runs(alert: &Alert) -> Vec<SlowRunMarker> {
+    let marker = |run: &SlowRun| SlowRunMarker {
+        group: alert.group.clone(),
+        kind: alert.kind.clone(),
+        thread: run.thread.clone(),
+        from_ns: run.from.0,
+        to_ns: run.to.0,
+    };
+    alert.slow_runs.iter().map(marker).collect()
 }
 
 /// Returns a unique name for an alert's file: the alert's time in milliseconds since the Unix

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::SlowRun;
 use super::rules::AlertRules;
 use crate::session_time::SessionNs;
 
@@ -39,6 +40,9 @@ pub(super) struct Run {
     pub(super) duration_ns: u64,
 }
 
+/// Maximum number of runs in an alert, the longest first to be kept.
+const MOST_RUNS: usize = 16;
+
 /// The result of a poll for one group. `K` identifies groups, `P` processes.
 #[derive(Clone, Debug)]
 pub(super) struct GroupPeaks<K, P> {
@@ -48,6 +52,8 @@ pub(super) struct GroupPeaks<K, P> {
     pub(super) name: String,
     /// The longest of its latest runs. Runs that the previous poll also showed are the same runs.
     pub(super) runs: Vec<Run>,
+    /// Names of the threads of these runs, by the end of the run, as far as they are known.
+    pub(super) threads: BTreeMap<SessionNs, String>,
     /// Its total waiting time.
     pub(super) blocking_ns: u64,
 }
@@ -62,12 +68,29 @@ pub(super) struct Draft<K> {
     pub(super) highest_ns: u64,
     /// The number of observed runs that were too long.
     pub(super) runs: u64,
+    /// The longest of these runs, in the order of their ends.
+    pub(super) slow_runs: Vec<SlowRun>,
     /// Its waiting time since the previous alert.
     pub(super) blocking_ns: u64,
     /// When the first of those runs began.
     pub(super) from: SessionNs,
     /// When the last of them ended.
     pub(super) to: SessionNs,
+}
+
+impl<K> Draft<K> {
+    /// Keeps a run, or the longest ones if there are too many.
+    fn note_run(&mut self, run: SlowRun) {
+        let place = self.slow_runs.partition_point(|known| known.to <= run.to);
+        self.slow_runs.insert(place, run);
+        if self.slow_runs.len() > MOST_RUNS {
+            let shortest = (0..self.slow_runs.len())
+                .min_by_key(|place| self.slow_runs.get(*place).map(SlowRun::duration_ns));
+            if let Some(shortest) = shortest {
+                self.slow_runs.remove(shortest);
+            }
+        }
+    }
 }
 
 /// Alerts that were withheld, by the rule that withheld them.
@@ -305,6 +328,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             name: peaks.name.clone(),
             highest_ns: 0,
             runs: 0,
+            slow_runs: Vec::new(),
             blocking_ns: 0,
             from: began,
             to: run.ended,
@@ -315,6 +339,11 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             .or_insert_with(|| (first(), peaks.blocking_ns));
         draft.highest_ns = draft.highest_ns.max(run.duration_ns);
         draft.runs += 1;
+        draft.note_run(SlowRun {
+            from: began,
+            to: run.ended,
+            thread: peaks.threads.get(&run.ended).cloned(),
+        });
         draft.from = draft.from.min(began);
         draft.to = draft.to.max(run.ended);
         let due = SessionNs(now.0.saturating_add(self.rules.buffering_ns));

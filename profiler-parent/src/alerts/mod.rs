@@ -57,6 +57,25 @@ pub enum AlertsError {
     Thread(#[source] io::Error),
 }
 
+/// A run of a group that was too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SlowRun {
+    /// When it began.
+    pub from: SessionNs,
+    /// When it ended.
+    pub to: SessionNs,
+    /// The name of its thread, if it is known.
+    pub thread: Option<String>,
+}
+
+impl SlowRun {
+    /// How long it took, in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.to.0.saturating_sub(self.from.0).unsigned_abs()
+    }
+}
+
 /// A group was too slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -76,6 +95,8 @@ pub struct Alert {
     /// The number of observed runs that were too long: at least one, and at most one in half a
     /// second.
     pub runs: u64,
+    /// The longest of these runs, at most 16, in the order of their ends.
+    pub slow_runs: Vec<SlowRun>,
     /// Its waiting time since the previous alert, in nanoseconds; 0 unless waiting is measured.
     pub blocking_ns: u64,
     /// When the first of those runs began.
@@ -106,6 +127,7 @@ impl Alert {
             process_name: "p".to_owned(),
             highest_ns: 1,
             runs: 1,
+            slow_runs: Vec::new(),
             blocking_ns: 0,
             from: SessionNs(0),
             to: SessionNs(1),

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, select};
+use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 
 use super::Alert;
@@ -170,19 +171,44 @@ fn interval_after(took: Duration) -> Duration {
 }
 
 fn peaks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = GroupPeaks<GroupId, PoolId>> + '_ {
-    snapshot.rows().map(|(process, row)| GroupPeaks {
-        id: row.id,
-        process: process.pool,
-        kind: row.kind.name().to_owned(),
-        name: row.name.clone(),
-        runs: row
-            .totals
-            .peaks
-            .iter()
+    let threads = threads_of_runs(snapshot);
+    snapshot.rows().map(move |(process, row)| {
+        let peaks = row.totals.peaks.iter();
+        let runs: Vec<Run> = peaks
             .map(|peak| run(peak.ended_ns, peak.duration_ns))
-            .collect(),
-        blocking_ns: row.totals.blocking_ns,
+            .collect();
+        let thread = |run: &Run| {
+            let name = threads.get(&(process.pool, run.ended))?;
+            Some((run.ended, (*name).to_owned()))
+        };
+        GroupPeaks {
+            id: row.id,
+            process: process.pool,
+            kind: row.kind.name().to_owned(),
+            name: row.name.clone(),
+            threads: runs.iter().filter_map(thread).collect(),
+            runs,
+            blocking_ns: row.totals.blocking_ns,
+        }
     })
+}
+
+/// The names of the threads in which runs ended, by process and time. The runs of all groups of one
+/// iteration end at the same instant, and the group of the thread is one of them.
+fn threads_of_runs(snapshot: &GroupsSnapshot) -> BTreeMap<(PoolId, SessionNs), &str> {
+    let of_threads = snapshot
+        .rows()
+        .filter(|(_, row)| row.kind == GroupKind::Thread);
+    of_threads
+        .flat_map(|(process, row)| {
+            let ends = row
+                .totals
+                .peaks
+                .iter()
+                .map(|peak| run(peak.ended_ns, 0).ended);
+            ends.map(move |ended| ((process.pool, ended), row.name.as_str()))
+        })
+        .collect()
 }
 
 fn run(ended_ns: u64, duration_ns: u64) -> Run {
@@ -211,6 +237,7 @@ fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> 
             process_name: name.to_owned(),
             highest_ns: draft.highest_ns,
             runs: draft.runs,
+            slow_runs: draft.slow_runs,
             blocking_ns: draft.blocking_ns,
             from: draft.from,
             to: draft.to,

@@ -16,13 +16,15 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
 use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::profile::{
+    JsonWriter, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange,
+};
 
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
 use super::participants::{self, Participant};
 use super::parts::{PartError, Parts};
-use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
+use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
 use crate::session_time::{SessionNs, SessionTime};
@@ -75,7 +77,7 @@ impl Drop for SupervisorEnd<'_> {
 /// Gathers all parts into `out`. Returns the outcome for every process, the parent first.
 pub(super) fn run(
     sources: &CaptureSources,
-    range: Option<TimeRange>,
+    selection: &Selection,
     events: &Sender<CaptureEvent>,
     out: &mut impl Write,
     path: &Path,
@@ -86,7 +88,7 @@ pub(super) fn run(
     };
     let supervisor = &sources.supervisor;
     let members = participants::list(&sources.processes);
-    let spec = participants::spec(sources, &members, range);
+    let spec = participants::spec(sources, &members, selection.range);
     let id = GatherId::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let (inputs, incoming) = bounded(INPUTS);
     let (reply, asked) = bounded(1);
@@ -102,7 +104,8 @@ pub(super) fn run(
         .iter()
         .find(|member| member.is_parent)
         .ok_or(CaptureError::SessionOver)?;
-    let own = start_own(sources, parent, &spec)?;
+    let subject = participants::subject(&members, &selection.focus).map(|(_, subject)| subject);
+    let own = start_own(sources, parent, &spec, subject.is_some())?;
     let mut gathering = Gathering {
         sources,
         id,
@@ -139,6 +142,7 @@ pub(super) fn run(
         own,
         log,
         in_order(&members, settled),
+        subject.as_ref(),
         shown,
         out,
         &failed,
@@ -149,10 +153,12 @@ fn start_own(
     sources: &CaptureSources,
     parent: &Participant,
     spec: &ProfileSpec,
+    is_hidden: bool,
 ) -> Result<OwnPart, CaptureError> {
     let failed = |error: io::Error| CaptureError::OwnPart(error.to_string());
     let pool = Arc::clone(parent.pool().ok_or(CaptureError::SessionOver)?);
-    OwnPart::start(sources.time.clock(), pool, parent.pid, &parent.name, spec).map_err(failed)
+    let clock = sources.time.clock();
+    OwnPart::start(clock, pool, parent.pid, &parent.name, spec, is_hidden).map_err(failed)
 }
 
 impl<'a, W: Write> Gathering<'a, W> {
@@ -412,6 +418,7 @@ fn finish(
     own: OwnPart,
     log: GatheringLog,
     children: Vec<(PoolId, CapturedProcess)>,
+    subject: Option<&ProfileSubject>,
     mut shown: ShownRange,
     out: &mut impl Write,
     failed: &impl Fn(io::Error) -> CaptureError,
@@ -439,7 +446,7 @@ fn finish(
     log.write(parent.pid, &processes, &mut json);
     json.finish().map_err(failed)?;
     written
-        .close(sources.time.clock(), spec, shown, out)
+        .close(sources.time.clock(), spec, subject, shown, out)
         .map_err(failed)?;
     Ok(processes)
 }

@@ -92,6 +92,7 @@ fn write_process<W: Write>(process: &CapturedProcess, out: &mut JsonWriter<W>) {
 fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.entry_u64("recorded", counts.recorded());
     out.entry_u64("delivered", counts.delivered);
+    out.entry_u64("outside", counts.outside);
     out.entry_u64("evicted", counts.evicted);
     out.entry_u64("unfinished", counts.unfinished);
     out.key("dropped");

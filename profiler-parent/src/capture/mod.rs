@@ -30,8 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use profiler_core::ids::ProcessId;
+use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::internal::profile::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
@@ -213,8 +214,42 @@ pub struct Capture {
     sources: Arc<CaptureSources>,
     events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
     format: Format,
-    range: Option<TimeRange>,
+    selection: Selection,
     symbols: Box<dyn Symbols + Send>,
+}
+
+/// What a profile shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    range: Option<TimeRange>,
+    slow_runs: SlowRuns,
+    focus: Focus,
+}
+
+/// Which processes a profile is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Focus {
+    /// It is about the children, not about this process.
+    is_on_children: bool,
+    /// The command line that the profile shows.
+    arguments: Option<String>,
+}
+
+/// The slow runs that a profile shows as markers: those of one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlowRuns {
+    of: Option<PoolId>,
+    markers: Vec<SlowRunMarker>,
+}
+
+impl SlowRuns {
+    /// The markers of this process.
+    fn of(&self, process: PoolId) -> &[SlowRunMarker] {
+        match self.of {
+            Some(of) if of == process => &self.markers,
+            _ => &[],
+        }
+    }
 }
 
 impl std::fmt::Debug for Capture {
@@ -236,7 +271,7 @@ impl Capture {
             sources,
             events,
             format: Format::default(),
-            range: None,
+            selection: Selection::default(),
             symbols,
         }
     }
@@ -255,7 +290,32 @@ impl Capture {
     /// Limits the profile to data that overlaps the time from `from` to `to`. In the Gecko format,
     /// data after `to` is included.
     pub const fn range(mut self, from: SessionNs, to: SessionNs) -> Self {
-        self.range = Some(TimeRange { from, to });
+        self.selection.range = Some(TimeRange { from, to });
+        self
+    }
+
+    /// Leaves this process out of the profile, and shows the first child that recorded as the main
+    /// one, whose name is the profile's title: for programs that only start another one. If no
+    /// child recorded, this process is in the profile.
+    pub const fn only_children(mut self) -> Self {
+        self.selection.focus.is_on_children = true;
+        self
+    }
+
+    /// Shows these arguments as the command line of the main child, with
+    /// [`Self::only_children`]. Arguments may contain secrets, so a profile has none by default.
+    pub fn arguments(mut self, arguments: impl Into<String>) -> Self {
+        self.selection.focus.arguments = Some(arguments.into());
+        self
+    }
+
+    /// Adds a marker for each of these runs of groups to a profile in the processed format, in the
+    /// threads of `process`. The first one's thread is selected in the viewer.
+    pub(crate) fn slow_runs(mut self, process: PoolId, markers: Vec<SlowRunMarker>) -> Self {
+        self.selection.slow_runs = SlowRuns {
+            of: Some(process),
+            markers,
+        };
         self
     }
 
@@ -297,14 +357,15 @@ impl Capture {
         let (processes, left_out) = match self.format {
             Format::Processed => processed::run(
                 &self.sources,
-                self.range,
+                &self.selection,
                 events,
                 &mut *self.symbols,
                 &mut file,
                 path,
             )?,
             Format::Gecko => {
-                let processes = gathering::run(&self.sources, self.range, events, &mut file, path)?;
+                let processes =
+                    gathering::run(&self.sources, &self.selection, events, &mut file, path)?;
                 (processes, Vec::new())
             }
         };

@@ -15,7 +15,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::profile::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
 use profiler_core::internal::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
-    ProgressCell, ShownRange,
+    ProfileSubject, ProgressCell, ShownRange,
 };
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
@@ -48,6 +48,7 @@ impl OwnPart {
         pid: ProcessId,
         name: &str,
         spec: &ProfileSpec,
+        is_hidden: bool,
     ) -> io::Result<Self> {
         let (late, incomplete) = bounded(1);
         let role = ProcessRole {
@@ -57,7 +58,7 @@ impl OwnPart {
         };
         let spec = spec.clone();
         let thread = spawn_quiet("profiler-own", move || {
-            write(pool, role, clock, &spec, incomplete)
+            write(pool, role, clock, &spec, incomplete, is_hidden)
         })?;
         Ok(Self { late, thread })
     }
@@ -84,6 +85,7 @@ impl Written {
         &self,
         clock: SessionClock,
         spec: &ProfileSpec,
+        subject: Option<&ProfileSubject>,
         shown: ShownRange,
         out: &mut impl Write,
     ) -> io::Result<()> {
@@ -99,7 +101,7 @@ impl Written {
             None,
             &latch,
         )
-        .close(&mut json, shown);
+        .close(&mut json, subject, shown);
         json.finish().map(|_| ())
     }
 }
@@ -110,6 +112,7 @@ fn write(
     clock: SessionClock,
     spec: &ProfileSpec,
     incomplete: Receiver<Vec<IncompleteProcess>>,
+    is_hidden: bool,
 ) -> Result<Written, String> {
     let spool = spool().map_err(|error| error.to_string())?;
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
@@ -126,9 +129,12 @@ fn write(
     let progress = ProgressCell::new("writing the parent's part");
     let late = Some(LateMarkers(&wait));
     let mut json = JsonWriter::new(LatchedWriter::new(&spool, latch.clone()));
-    let summary = part(&reader, &snapshot, &role, clock, spec, late, &latch)
-        .write_open(&mut json, progress.logger())
-        .map_err(|failure| failure.to_string())?;
+    let part = part(&reader, &snapshot, &role, clock, spec, late, &latch);
+    let summary = match is_hidden {
+        true => part.write_hidden(&mut json, progress.logger()),
+        false => part.write_open(&mut json, progress.logger()),
+    };
+    let summary = summary.map_err(|failure| failure.to_string())?;
     json.finish().map_err(|error| error.to_string())?;
     Ok(Written {
         spool,

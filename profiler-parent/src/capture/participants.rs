@@ -10,13 +10,13 @@ use std::time::Duration;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::gecko::merge_categories;
-use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
-use super::{CaptureSources, CapturedProcess, TimeRange};
+use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
 use crate::part_file::PartFile;
@@ -88,6 +88,26 @@ impl Participant {
             writing: Duration::from_nanos(summary.writing_ns),
         }
     }
+}
+
+/// What the profile is about, if not the parent: the first child that recorded.
+pub(super) fn subject(
+    participants: &[Participant],
+    focus: &Focus,
+) -> Option<(PoolId, ProfileSubject)> {
+    if !focus.is_on_children {
+        return None;
+    }
+    let children = participants.iter().filter(|one| !one.is_parent);
+    let mut recorded = children.filter(|one| one.remains.is_taken());
+    let child = recorded.next()?;
+    let reader = child.pool().and_then(|pool| PoolReader::open(&**pool).ok());
+    let subject = ProfileSubject {
+        product: child.name.clone(),
+        params: reader.and_then(|reader| reader.header().params.clone()),
+        arguments: focus.arguments.clone(),
+    };
+    Some((child.key, subject))
 }
 
 /// Lists the processes of the session, the parent first.

@@ -15,7 +15,7 @@ use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
-use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
+use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
 use crate::processed::ProcessedProfile;
@@ -33,18 +33,23 @@ struct Settled<'a> {
 /// first, and descriptions of the data that was left out.
 pub(super) fn run(
     sources: &CaptureSources,
-    range: Option<TimeRange>,
+    selection: &Selection,
     events: &Sender<CaptureEvent>,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
 ) -> Result<(Vec<CapturedProcess>, Vec<String>), CaptureError> {
+    let Selection {
+        range,
+        slow_runs,
+        focus,
+    } = selection;
     let table = &*sources.processes;
     let clock = sources.time.clock();
     let mut all = participants::list(table);
     all.sort_by_key(|participant| !participant.is_parent);
     participants::await_news(table, all.iter().map(|participant| participant.key));
-    let spec = participants::spec(sources, &all, range);
+    let spec = participants::spec(sources, &all, *range);
     let until = range.map(|range| sources.time.timestamp_of(range.to, spec.later));
     let root = all
         .first()
@@ -52,11 +57,23 @@ pub(super) fn run(
         .ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(clock.converter(spec.later));
     log.note_restarted_counter();
-    let mut profile = ProcessedProfile::new(clock, &spec, all.len()).until(until);
+    let mut profile = ProcessedProfile::new(clock, &spec, all.len())
+        .until(until)
+        .arguments(focus.arguments.clone());
     let mut settled = Vec::new();
-    for (number, participant) in all.iter().enumerate() {
+    let subject = participants::subject(&all, focus).map(|(child, _)| child);
+    let mut order: Vec<&Participant> = all.iter().collect();
+    order.sort_by_key(|participant| subject.is_some() && participant.is_parent);
+    for (number, participant) in order.into_iter().enumerate() {
+        if subject.is_some() && participant.is_parent && !profile.is_empty() {
+            continue;
+        }
         report_participant(events, participant, number, all.len());
-        let one = settle(table, participant, &mut profile)?;
+        let is_root = participant.is_parent || subject == Some(participant.key);
+        let one = settle(table, participant, is_root, &mut profile)?;
+        if one.is_there {
+            profile.show_slow_runs(slow_runs.of(participant.key));
+        }
         log.note(format!(
             "{} ({}): {}",
             participant.name, participant.pid, one.verdict
@@ -107,6 +124,7 @@ fn report_participant(
 fn settle<'a>(
     table: &ProcessTable,
     participant: &'a Participant,
+    is_root: bool,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
     let Some(pool) = participant.pool() else {
@@ -120,16 +138,11 @@ fn settle<'a>(
         });
     };
     let ended = participants::death_of(table, participant.key);
-    let Participant {
-        pid,
-        name,
-        is_parent,
-        ..
-    } = participant;
+    let Participant { pid, name, .. } = participant;
     let role = ProcessRole {
         pid: *pid,
         name: name.clone(),
-        is_root: *is_parent,
+        is_root,
     };
     let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
     let why = participants::unable_now(table, participant.key);

@@ -49,6 +49,10 @@ pub(crate) struct Process {
     pub(crate) part_file: Option<Arc<PartFile>>,
     pub(crate) dead_pool: Option<DeadPool>,
     pub(crate) said_hello: bool,
+    /// The file name of the program that said hello.
+    pub(crate) program: Option<String>,
+    /// Whether it is named after that program.
+    pub(crate) is_named_by_program: bool,
     /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
@@ -108,6 +112,8 @@ impl Process {
             part_file: None,
             dead_pool: None,
             said_hello: false,
+            program: None,
+            is_named_by_program: false,
             damage: None,
             figures: None,
             died: None,
@@ -117,6 +123,13 @@ impl Process {
             is_trusted: true,
             groups: None,
             in_file: false,
+        }
+    }
+
+    /// Gives the process the name of its program, if that was asked for and the program is known.
+    pub(crate) fn take_program_name(&mut self) {
+        if let Some(program) = self.program.clone().filter(|_| self.is_named_by_program) {
+            self.name = program;
         }
     }
 

@@ -1,32 +1,56 @@
 //! Writes the counters of a process over time, and how viewers draw them.
 //!
-//! The profile model provides the points. A counter whose values were not recorded over time has
-//! two points: zero when recording began, and its value at the end. Invariant: only counters of a
-//! rate are drawn as a rate.
+//! The profile model provides the points, and says which counters are rates. A counter whose values
+//! were not recorded over time has two points: zero when recording began, and its value at the end.
+//! Invariant: only counters of a rate are drawn as a rate.
 
 use std::io::{self, Write};
 
+use profiler_core::ids::CounterIndex;
 use profiler_core::internal::profile::JsonWriter;
 use profiler_core::internal::profile::model::{
-    CounterPoint, CounterPoints, MEMORY, resident_memory,
+    CounterKind, CounterPoint, CounterPoints, MEMORY, resident_memory,
 };
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
 
 use super::process::Process;
 use super::store::RowStore;
 
-/// Writes all counters of a process into the open array.
+/// Writes all counters of a process into the open array. A profile that ends before the capture has
+/// the counters whose values are known in its range.
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    let resident = resident_memory(&process.model);
-    for counter in process.sorted.snapshot.counters.iter().chain(&resident) {
-        write_counter(process, main_thread, counter, rows, out)?;
+    for counter in &process.sorted.snapshot.counters {
+        let cell = counter.definition.cell;
+        let has_values = process.sorted.counters_before.contains_key(&cell)
+            || process
+                .sorted
+                .counters
+                .get(&cell)
+                .is_some_and(|rows| !rows.is_empty());
+        if has_values || !process.is_cut() {
+            write_counter(process, main_thread, counter, rows, out)?;
+        }
     }
-    Ok(())
+    match resident_memory(&process.model).filter(|_| !process.is_cut()) {
+        Some(counter) => write_counter(process, main_thread, &counter, rows, out),
+        None => Ok(()),
+    }
+}
+
+/// The value of a counter at the beginning of the profile, if it is known.
+fn first_value(process: &Process<'_>, cell: CounterIndex, start_ns: i64) -> Option<CounterPoint> {
+    let before = process.sorted.counters_before.get(&cell);
+    let zero = process.sorted.has_all_counters.then_some(&[0; 3]);
+    before.or(zero).map(|[_, value, number]| CounterPoint {
+        at_ns: start_ns,
+        value: value.cast_signed(),
+        number: *number,
+    })
 }
 
 /// Calls `show` with every point of a counter.
@@ -36,9 +60,15 @@ fn for_each_point(
     rows: &RowStore,
     show: &mut dyn FnMut(CounterPoint),
 ) -> io::Result<()> {
-    let is_whole = process.sorted.has_all_counters;
-    let mut points = CounterPoints::new(&process.model, counter);
-    if let Some(values) = process.sorted.counters.get(&counter.definition.cell) {
+    let cell = counter.definition.cell;
+    let from_ns = process.model.limits().from_ns;
+    let start_ns = process.model.recording_start_ns();
+    let start_ns = from_ns.map_or(start_ns, |from| from.max(start_ns));
+    let mut points = CounterPoints::new(&process.model, &counter.definition, start_ns);
+    if let Some(first) = first_value(process, cell, start_ns) {
+        points.value(first, &mut *show);
+    }
+    if let Some(values) = process.sorted.counters.get(&cell) {
         values.for_each(rows, |[at, value, number]| {
             let at_ns = process.ns_of_raw(at);
             let value = value.cast_signed();
@@ -48,12 +78,18 @@ fn for_each_point(
                     value,
                     number,
                 },
-                is_whole,
                 &mut *show,
             );
         })?;
     }
-    points.end(show);
+    let end_ns = process.model.end_ns();
+    let CounterInfo { value, number, .. } = *counter;
+    let present = CounterPoint {
+        at_ns: end_ns,
+        value,
+        number,
+    };
+    points.end(end_ns, (!process.is_cut()).then_some(present), show);
     Ok(())
 }
 
@@ -87,7 +123,10 @@ fn write_counter<W: Write>(
         before = point.at_ns;
         len += 1;
     })?;
-    column("count", &mut |point, out| out.i64(point.value))?;
+    let kind = CounterKind::of(definition);
+    column("count", &mut |point, out| {
+        kind.write_change(point.value, out)
+    })?;
     column("number", &mut |point, out| out.u64(point.number))?;
     out.entry_u64("length", len);
     out.end_object();
@@ -125,6 +164,7 @@ impl<'a> Display<'a> {
                 ("count-range", "number", "range in graph"),
             ],
         };
+        let kind = CounterKind::of(counter);
         match (counter.category.as_str(), label) {
             (MEMORY, _) => Self {
                 unit: "bytes",
@@ -158,18 +198,20 @@ impl<'a> Display<'a> {
                 ],
                 ..level
             },
-            // The time spent in a group, in nanoseconds, and the number of entries into it.
-            ("Group", _) => Self {
+            // The time spent in a group, in milliseconds, and the number of entries into it.
+            _ if kind == CounterKind::GroupTime => Self {
                 graph: "line-rate",
+                unit: "ms",
                 color: "teal",
                 weight: 45,
                 rows: &[
-                    ("count", "number", "nanoseconds since the previous sample"),
-                    ("accumulated", "number", "nanoseconds up to this time"),
+                    ("rate", "percent", "of the time"),
+                    ("accumulated", "number", "milliseconds up to this time"),
+                    ("count-range", "number", "milliseconds in the visible range"),
                     (
                         "sample-number",
                         "number",
-                        "entries since the previous sample",
+                        "entries since the previous point",
                     ),
                 ],
                 ..level

@@ -24,11 +24,11 @@ use profiler_core::internal::entry::sample::{
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::profile::CategoryRow;
-use profiler_core::internal::profile::model::{Place, ThreadOwners};
+use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
-use super::frames::{AddressKind, Frames, Known, Translation};
+use super::frames::{Frames, Known, Translation};
 use super::libs::Libs;
 use super::reassigned_markers::ReassignedMarkers;
 use super::rows::Rows;
@@ -100,15 +100,15 @@ pub(super) struct SortedThread {
     open_wait: OpenWait,
     /// Number of samples with a stack, without those in which no processor time was used.
     pub(super) busy_samples: u32,
-    /// Number of entries that the thread recorded and that are in the profile, without its own
-    /// markers.
-    pub(super) delivered: u64,
+    /// The entries that the thread recorded, by whether they are in the profile; without its own
+    /// markers that are.
+    pub(super) delivery: Delivery,
 }
 
 impl SortedThread {
     /// Whether the thread has recorded entries for other threads only, and has no rows itself.
     pub(super) const fn is_servant(&self) -> bool {
-        self.delivered > 0
+        self.delivery.delivered > 0
             && self.samples.is_empty()
             && self.allocations.is_empty()
             && self.markers == 0
@@ -145,8 +145,12 @@ pub(super) struct SortedProcess {
     pub(super) owners: ThreadOwners,
     /// Indexed by the places that `owners` returns.
     pub(super) threads: Vec<SortedThread>,
-    /// Whether the first values of the counters are present: neither evicted nor left out.
+    /// Whether the first values of the counters are present, in the profile's range or before it:
+    /// none is evicted.
     pub(super) has_all_counters: bool,
+    /// The last value of each counter before the profile's range: time, value and number of
+    /// changes.
+    pub(super) counters_before: BTreeMap<CounterIndex, [u64; 3]>,
     /// Rows of time, value and number of changes. Contains only the counters of the snapshot. The
     /// entries in the pool may name other cells.
     pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
@@ -188,7 +192,8 @@ pub(super) fn sort_process<S: ByteSource>(
             .iter()
             .map(|_| SortedThread::default())
             .collect(),
-        has_all_counters: terms.window.since.is_none(),
+        has_all_counters: true,
+        counters_before: BTreeMap::new(),
         snapshot,
         overhead: Rows::default(),
     };
@@ -295,15 +300,7 @@ impl Pass<'_, '_> {
             &[]
         };
         if !self.terms.window.has_entry(entry, self.terms.tick) {
-            if let Entry::Sample(sample) = entry
-                && self
-                    .terms
-                    .window
-                    .since
-                    .is_some_and(|since| sample.at < since)
-            {
-                self.wait_before_window(sample, stack);
-            }
+            self.outside(entry, stack);
             return Ok(());
         }
         let is_there = match entry {
@@ -345,9 +342,33 @@ impl Pass<'_, '_> {
             _ => false,
         };
         if let Some(thread) = self.sorted.threads.get_mut(self.at.0) {
-            thread.delivered += u64::from(is_there);
+            thread.delivery.delivered += u64::from(is_there);
         }
         Ok(())
+    }
+
+    /// Counts an entry outside of the range. Notes the state that it leaves, if it is before the
+    /// range.
+    fn outside(&mut self, entry: &Entry<'_>, stack: &[Frame]) {
+        if let Some(thread) = self.sorted.threads.get_mut(self.at.0) {
+            thread.delivery.outside += 1;
+        }
+        let since = self.terms.window.since.unwrap_or_default();
+        match entry {
+            Entry::Sample(sample) if sample.at < since => self.wait_before_window(sample, stack),
+            Entry::Counters(counters) if counters.at < since => {
+                let at = counters.at.raw();
+                for value in counters.values() {
+                    if self.sorted.counters.contains_key(&value.cell) {
+                        let row = [at, value.value.cast_unsigned(), value.number];
+                        let before = self.sorted.counters_before.entry(value.cell);
+                        let before = before.or_insert(row);
+                        *before = row.max(*before);
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Notes the chunk of a marker, and its stack. A marker for another thread is copied to that
@@ -356,10 +377,7 @@ impl Pass<'_, '_> {
     fn marker(&mut self, marker: &MarkerEntry<'_>) -> io::Result<bool> {
         let (recorder, chunk) = self.at;
         let owner = self.sorted.owners.of_marker(recorder, marker);
-        let kind = StackKind {
-            innermost: AddressKind::ReturnAddress,
-            is_cut: marker.stack.is_cut(),
-        };
+        let kind = StackKind::of_caller(marker.stack);
         let has_stack = !marker.stack.is_empty();
         let node = if has_stack {
             self.node(owner, marker.stack.frames(), kind)
@@ -393,10 +411,7 @@ impl Pass<'_, '_> {
         if owner == self.sorted.threads.len() {
             self.sorted.threads.push(SortedThread::default());
         }
-        let kind = StackKind {
-            innermost: AddressKind::Instruction,
-            is_cut: sample.cut || sample.failed,
-        };
+        let kind = StackKind::of_sample(sample);
         let node = self.node(owner, stack.iter().copied(), kind);
         let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
         let Some(thread) = self.sorted.threads.get_mut(owner) else {
@@ -410,7 +425,7 @@ impl Pass<'_, '_> {
             .window
             .clip(sample.at, sample.ticks, self.terms.tick);
         thread.has_rests |= ticks > 1;
-        thread.busy_samples += u32::from(node.is_some() && sample.cpu_ns != Some(0));
+        thread.busy_samples += u32::from(node.is_some() && !sample.is_idle());
         thread.samples.push(
             &mut self.shared.rows,
             [at.raw(), cpu, plus_one(node), ticks],
@@ -433,10 +448,7 @@ impl Pass<'_, '_> {
         if owner == self.sorted.threads.len() {
             self.sorted.threads.push(SortedThread::default());
         }
-        let kind = StackKind {
-            innermost: AddressKind::Instruction,
-            is_cut: sample.cut || sample.failed,
-        };
+        let kind = StackKind::of_sample(sample);
         let node = if sample.waits {
             self.node(owner, stack.iter().copied(), kind)
         } else {
@@ -451,10 +463,7 @@ impl Pass<'_, '_> {
         let node = self.node(
             self.at.0,
             allocation.stack.frames(),
-            StackKind {
-                innermost: AddressKind::ReturnAddress,
-                is_cut: allocation.stack.is_cut(),
-            },
+            StackKind::of_caller(allocation.stack),
         );
         let row = [
             allocation.at.raw(),

@@ -32,6 +32,8 @@ pub(super) enum RawFrame {
     Unknown(u64, Position),
     /// A label.
     Label(LabelId),
+    /// A label in which a thread used no processor time.
+    IdleLabel(LabelId),
     /// Stands for frames that are missing further out.
     Truncated,
     /// Stands for all frames that did not fit.
@@ -39,11 +41,13 @@ pub(super) enum RawFrame {
 }
 
 /// The position of code in its stack. The outermost frame sets the category of the stack, unless a
-/// label does.
+/// label does, or the thread used no processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Position {
     Outermost,
     Inner,
+    /// The innermost frame of a sample without processor time.
+    Idle,
 }
 
 /// The kind of a frame's address.
@@ -193,7 +197,10 @@ impl Translation<'_> {
             Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
             Frame::Label(id) => self
                 .label(id, labels, quota)
-                .map_or(RawFrame::TooMany, RawFrame::Label),
+                .map_or(RawFrame::TooMany, |label| match position {
+                    Position::Idle => RawFrame::IdleLabel(label),
+                    Position::Outermost | Position::Inner => RawFrame::Label(label),
+                }),
         }
     }
 

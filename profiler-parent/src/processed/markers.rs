@@ -91,7 +91,7 @@ impl MarkerColumns {
         process: &ProcessModel<'_>,
         strings: &mut ProfileStrings,
     ) {
-        self.head(strings.own(M::NAME), marker.times(process), 0);
+        self.head(strings.own(marker.name()), marker.times(process), 0);
         marker.write_payload(&mut self.data);
     }
 

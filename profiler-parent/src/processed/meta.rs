@@ -25,6 +25,8 @@ pub(super) struct Meta<'a> {
     pub(super) definitions: Vec<&'a Definitions>,
     pub(super) visible: &'a Visible,
     pub(super) is_symbolicated: bool,
+    /// The command line, if it is to be shown.
+    pub(super) arguments: Option<&'a str>,
     /// The source of the samples, of the first process that has any.
     pub(super) sample_source: Option<SampleSource>,
 }
@@ -42,18 +44,21 @@ impl Meta<'_> {
             .clock
             .converter(self.spec.later)
             .since_start_ns(self.spec.later.ticks);
+        let limits = self.root.as_ref().map(ProcessModel::limits);
+        let limits = limits.unwrap_or_default();
         out.key("meta");
         out.begin_object();
         out.entry_u64("version", u64::from(GECKO_VERSION));
         out.entry_u64("preprocessedProfileVersion", u64::from(PROCESSED_VERSION));
         out.entry_millis_ns("interval", i64::try_from(params.interval_ns).ok());
         write_start(&self.clock, out);
-        write_shown_range(self.shown, capture_ns, out);
+        write_shown_range(self.shown, capture_ns, limits, out);
         out.entry_u64("processType", 0);
         out.entry_str(
             "product",
             self.root.as_ref().map_or("", |root| &root.role.name),
         );
+        out.entry_str_if("arguments", self.arguments);
         out.entry_u64(
             "stackwalk",
             u64::from(params.features.contains(Features::STACK_WALK)),

@@ -36,6 +36,7 @@ mod quota;
 mod reassigned_markers;
 mod rows;
 mod samples;
+mod slow_runs;
 mod sort;
 mod spill;
 mod stacks;

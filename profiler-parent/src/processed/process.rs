@@ -7,17 +7,18 @@ use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::profile::model::{
-    IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel, ThreadHead,
-    write_log,
+    Delivery, IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel,
+    ThreadHead, write_log,
 };
 use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::time::Timestamp;
 
 use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
-use super::frames::{AddressKind, Known, Translation};
+use super::frames::{Known, Translation};
 use super::markers::MarkerColumns;
 use super::samples::Ledger;
+use super::slow_runs::PlacedRuns;
 use super::stacks::{NodeId, PathCache, StackKind};
 use super::symbolicated::Numbers;
 use super::thread;
@@ -31,13 +32,15 @@ pub(super) struct Process<'a> {
     /// Its process id in the profile, which is unique there.
     pub(super) pid: &'a str,
     pub(super) window: Window,
+    /// Slow runs to be shown as markers.
+    pub(super) slow_runs: &'a PlacedRuns,
 }
 
 /// The result of writing the threads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Number of entries in the profile, for each thread that recorded them.
-    delivered: Vec<u64>,
+    /// What the profile contains of the entries of each thread.
+    deliveries: Vec<Delivery>,
     /// Index in the profile of the first thread, which is the main thread.
     pub(super) main_thread: u64,
     pub(super) threads: u32,
@@ -45,6 +48,11 @@ pub(super) struct Written {
 }
 
 impl Process<'_> {
+    /// Whether the profile ends before the capture.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.window.until.is_some()
+    }
+
     pub(super) fn ns_of_raw(&self, raw: u64) -> i64 {
         self.model.ns(Timestamp::from_raw(raw))
     }
@@ -91,14 +99,14 @@ impl Process<'_> {
             known: Known::default(),
             path: PathCache::default(),
         };
-        let delivered = self
+        let deliveries = self
             .sorted
             .threads
             .iter()
-            .map(|thread| thread.delivered)
+            .map(|thread| thread.delivery)
             .collect();
         let mut written = Written {
-            delivered,
+            deliveries,
             main_thread: next,
             ..Written::default()
         };
@@ -118,13 +126,12 @@ impl Process<'_> {
                 true => self.begin_main(late, shared),
                 false => MarkerColumns::begin(),
             };
-            let own = fill.thread(place, &mut markers, &mut written, shared, numbers)?;
-            self.add_losses(
-                info,
-                own.saturating_add(sorted.delivered),
-                &mut markers,
-                shared,
-            );
+            for run in self.slow_runs.of(place) {
+                markers.add_own(run, &self.model, &mut shared.strings);
+            }
+            fill.thread(place, &mut markers, &mut written, shared, numbers)?;
+            let delivery = written.deliveries.get(place).copied().unwrap_or_default();
+            self.add_losses(info, delivery, &mut markers, shared);
             let ledger = Ledger {
                 rows: &shared.rows,
                 numbers,
@@ -174,7 +181,7 @@ impl Process<'_> {
             .zip(&self.sorted.threads)
         {
             if sorted.is_servant() && !info.is_main {
-                self.add_losses(info, sorted.delivered, &mut markers, shared);
+                self.add_losses(info, sorted.delivery, &mut markers, shared);
             }
         }
         markers
@@ -184,11 +191,11 @@ impl Process<'_> {
     fn add_losses(
         &self,
         thread: &ThreadInfo,
-        delivered: u64,
+        delivery: Delivery,
         markers: &mut MarkerColumns,
         shared: &mut ProfileTables,
     ) {
-        if let Some(lost) = LostEntries::of(thread, delivered) {
+        if let Some(lost) = LostEntries::of(thread, delivery, &self.model) {
             markers.add_own(&lost, &self.model, &mut shared.strings);
         }
     }
@@ -199,7 +206,7 @@ impl Process<'_> {
         written: &Written,
         out: &mut JsonWriter<W>,
     ) -> EntryCounts {
-        write_log(&self.model, self.pid, &written.delivered, &[], out)
+        write_log(&self.model, self.pid, &written.deliveries, &[], out)
     }
 }
 
@@ -222,7 +229,6 @@ struct Fill<'a, S> {
 
 impl<S: ByteSource> Fill<'_, S> {
     /// Adds all markers of a thread: its own, and the markers that other threads recorded for it.
-    /// Returns the number of its own.
     fn thread(
         &mut self,
         place: Place,
@@ -230,10 +236,10 @@ impl<S: ByteSource> Fill<'_, S> {
         written: &mut Written,
         shared: &mut ProfileTables,
         numbers: &Numbers,
-    ) -> io::Result<u64> {
+    ) -> io::Result<()> {
         let sorted = self.process.sorted;
         let Some(thread) = sorted.threads.get(place) else {
-            return Ok(0);
+            return Ok(());
         };
         let mut own = 0_u64;
         let mut buffer = ChunkBuffer::default();
@@ -275,10 +281,10 @@ impl<S: ByteSource> Fill<'_, S> {
             let stack = numbers.of_row(node);
             markers.add(marker, stack, &self.process.model, &mut self.sites, strings);
         })?;
-        if let Some(delivered) = written.delivered.get_mut(place) {
-            *delivered = delivered.saturating_add(own);
+        if let Some(delivery) = written.deliveries.get_mut(place) {
+            delivery.delivered = delivery.delivered.saturating_add(own);
         }
-        Ok(own)
+        Ok(())
     }
 
     /// The node that the first pass assigned to the stack of a marker.
@@ -303,10 +309,7 @@ impl<S: ByteSource> Fill<'_, S> {
             strings,
             known,
         };
-        let kind = StackKind {
-            innermost: AddressKind::ReturnAddress,
-            is_cut: marker.stack.is_cut(),
-        };
+        let kind = StackKind::of_caller(marker.stack);
         self.path.node(
             marker.stack.frames(),
             kind,

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use profiler_core::internal::pool::layout::Life;
-use profiler_core::internal::profile::frame_names::USER;
-use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, find_category};
+use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, SlowRunMarker};
 use profiler_core::internal::profile::{
     JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ShownRange,
 };
@@ -19,7 +18,8 @@ use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThre
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Process, Written};
-use super::symbolicated::{Numbers, SymbolicatedFrames};
+use super::slow_runs::PlacedRuns;
+use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
@@ -32,6 +32,7 @@ pub(crate) struct ProcessedProfile<'a> {
     clock: SessionClock,
     spec: &'a ProfileSpec,
     window: Window,
+    arguments: Option<String>,
     shared: ProfileTables,
     members: Vec<Member<'a>>,
 }
@@ -43,6 +44,7 @@ struct Member<'a> {
     open: OpenPool<'a>,
     pid: String,
     sorting_ns: u64,
+    slow_runs: PlacedRuns,
 }
 
 impl<'a> ProcessedProfile<'a> {
@@ -56,6 +58,7 @@ impl<'a> ProcessedProfile<'a> {
             clock,
             spec,
             window,
+            arguments: None,
             shared: ProfileTables::new(processes),
             members: Vec::new(),
         }
@@ -65,6 +68,17 @@ impl<'a> ProcessedProfile<'a> {
     pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
         self.window.until = until;
         self
+    }
+
+    /// Shows this command line.
+    pub(crate) fn arguments(mut self, arguments: Option<String>) -> Self {
+        self.arguments = arguments;
+        self
+    }
+
+    /// Whether no process was added yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 
     /// Adds a process; the root must be the first. `ended` is the time of its end, if known.
@@ -112,8 +126,16 @@ impl<'a> ProcessedProfile<'a> {
             open,
             pid: String::new(),
             sorting_ns,
+            slow_runs: PlacedRuns::default(),
         });
         Ok(true)
+    }
+
+    /// Adds a marker for each of these runs to the threads of the process that was added last.
+    pub(crate) fn show_slow_runs(&mut self, runs: &[SlowRunMarker]) {
+        if let Some(member) = self.members.last_mut() {
+            member.slow_runs = PlacedRuns::new(runs, &member.sorted);
+        }
     }
 
     fn since(&self, began: Timestamp) -> u64 {
@@ -145,8 +167,8 @@ impl<'a> ProcessedProfile<'a> {
             strings,
             ..
         } = &mut self.shared;
-        let user = find_category(&self.spec.categories, USER.name());
-        let named = SymbolicatedFrames::new(frames, libs, user, strings, symbols);
+        let categories = CodeCategories::of(&self.spec.categories);
+        let named = SymbolicatedFrames::new(frames, libs, categories, strings, symbols);
         strings.code_is_named(self.members.len());
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
@@ -308,6 +330,7 @@ impl<'a> ProcessedProfile<'a> {
                 .map(|member| &member.sorted.snapshot.definitions)
                 .collect(),
             visible: &self.visible(),
+            arguments: self.arguments.as_deref(),
             sample_source: self
                 .members
                 .iter()
@@ -334,12 +357,12 @@ impl<'a> ProcessedProfile<'a> {
                 cpu_ns: sorted.cpu_ns,
                 busy_samples: sorted.busy_samples.into(),
                 markers: sorted.markers.into(),
+                slow_runs: 0,
             };
-            threads.extend(
-                process
-                    .listed()
-                    .map(|(_, info, sorted)| activity(info.is_main, sorted)),
-            );
+            threads.extend(process.listed().map(|(place, info, sorted)| Activity {
+                slow_runs: process.slow_runs.of(place).count(),
+                ..activity(info.is_main, sorted)
+            }));
             threads.extend(
                 process
                     .sampled_only()
@@ -362,13 +385,16 @@ impl Member<'_> {
             ended,
             sorted,
             pid,
+            slow_runs,
             ..
         } = self;
         Process {
-            model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended),
+            model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended)
+                .until(window.until),
             sorted,
             pid,
             window,
+            slow_runs,
         }
     }
 }

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::entry::sample::SampleEntry;
+use profiler_core::internal::entry::stack::{Frame, Stack};
 use profiler_core::internal::profile::interner::ItemIndex;
 use profiler_core::internal::profile::model::Place;
 
@@ -115,6 +116,28 @@ pub(super) struct StackKind {
     pub(super) innermost: AddressKind,
     /// Whether outer frames are missing.
     pub(super) is_cut: bool,
+    /// Whether it is the stack of a sample without processor time.
+    pub(super) is_idle: bool,
+}
+
+impl StackKind {
+    /// The stack of a sample.
+    pub(super) fn of_sample(sample: &SampleEntry<'_>) -> Self {
+        Self {
+            innermost: AddressKind::Instruction,
+            is_cut: sample.cut || sample.failed,
+            is_idle: sample.is_idle(),
+        }
+    }
+
+    /// A stack that a thread took of itself, for a marker or an allocation.
+    pub(super) fn of_caller(stack: Stack<'_>) -> Self {
+        Self {
+            innermost: AddressKind::ReturnAddress,
+            is_cut: stack.is_cut(),
+            is_idle: false,
+        }
+    }
 }
 
 /// The cached latest stacks of the threads.
@@ -167,7 +190,11 @@ impl PathCache {
         frames: &mut Frames,
         stacks: &mut Stacks,
     ) -> Option<NodeId> {
-        let StackKind { innermost, is_cut } = kind;
+        let StackKind {
+            innermost,
+            is_cut,
+            is_idle,
+        } = kind;
         let depth = stack.len();
         let mut is_known = self.is_cut == is_cut;
         self.is_cut = is_cut;
@@ -177,12 +204,13 @@ impl PathCache {
             None
         };
         for (level, frame) in stack.enumerate() {
-            let position = if level == 0 {
-                Position::Outermost
-            } else {
-                Position::Inner
+            let is_innermost = level + 1 == depth;
+            let position = match level {
+                _ if is_idle && is_innermost => Position::Idle,
+                0 => Position::Outermost,
+                _ => Position::Inner,
             };
-            if level + 1 == depth && innermost == AddressKind::Instruction {
+            if is_innermost && innermost == AddressKind::Instruction {
                 let id = frames.observed(frame, position, innermost, translation);
                 caller = stacks.node(caller, id);
                 break;

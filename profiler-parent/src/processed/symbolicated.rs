@@ -7,10 +7,10 @@
 
 use std::cmp::Ordering;
 
-use profiler_core::internal::profile::StringId;
-use profiler_core::internal::profile::frame_names::TRUNCATED_STACK;
+use profiler_core::internal::profile::frame_names::{IDLE, TRUNCATED_STACK, USER};
 use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::model::TextTable;
+use profiler_core::internal::profile::model::{TextTable, find_category};
+use profiler_core::internal::profile::{CategoryRow, StringId};
 
 use super::frames::{Frames, Position, RawFrame};
 use super::libs::{LibId, Libs};
@@ -70,16 +70,43 @@ impl NamedFrame {
         }
     }
 
-    /// Category and subcategory. `user` is the category of the outermost code of a stack.
-    pub(super) fn category(&self, raw: &Frames, user: Option<u64>) -> Option<(u64, u64)> {
-        match raw.all().get(self.raw as usize)? {
-            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => user
-                .filter(|_| *position == Position::Outermost && self.depth == 0)
-                .map(|user| (user, 0)),
-            RawFrame::Label(id) => raw
-                .label(*id)
-                .map(|label| (u64::from(label.category), u64::from(label.subcategory))),
+    /// Category and subcategory; `None` for those of the caller. Inlined functions have the
+    /// category of the function that contains them.
+    pub(super) fn category(&self, raw: &Frames, code: CodeCategories) -> Option<(u64, u64)> {
+        let of_label = |id| {
+            raw.label(id)
+                .map(|label| (u64::from(label.category), u64::from(label.subcategory)))
+        };
+        let plain = |row: Option<u64>| row.map(|row| (row, 0));
+        match *raw.all().get(self.raw as usize)? {
+            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => match position {
+                _ if self.depth > 0 => None,
+                Position::Outermost => plain(code.user),
+                Position::Inner => None,
+                Position::Idle => plain(code.idle),
+            },
+            RawFrame::Label(id) => of_label(id),
+            RawFrame::IdleLabel(id) => plain(code.idle).or_else(|| of_label(id)),
             RawFrame::TooMany | RawFrame::Truncated => None,
+        }
+    }
+}
+
+/// Rows of the categories of code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CodeCategories {
+    /// For the outermost code of a stack.
+    pub(super) user: Option<u64>,
+    /// For the innermost code of a sample without processor time.
+    pub(super) idle: Option<u64>,
+}
+
+impl CodeCategories {
+    /// The rows in the profile's list.
+    pub(super) fn of(rows: &[CategoryRow]) -> Self {
+        Self {
+            user: find_category(rows, USER.name()),
+            idle: find_category(rows, IDLE.name()),
         }
     }
 }
@@ -92,7 +119,7 @@ pub(super) struct SymbolicatedFrames {
     pub(super) frames: Vec<NamedFrame>,
     /// For each recorded frame, the number of its first named frame and the count of its frames.
     spans: Vec<(u32, u32)>,
-    pub(super) user: Option<u64>,
+    pub(super) categories: CodeCategories,
     /// How many frames of inlined functions there are.
     inlined: usize,
     /// How many further frames of inlined functions did not fit.
@@ -104,17 +131,17 @@ pub(super) struct SymbolicatedFrames {
 }
 
 impl SymbolicatedFrames {
-    /// Resolves all names. `user` is the category of the outermost code of a stack.
+    /// Resolves all names.
     pub(super) fn new(
         raw: &Frames,
         libs: &Libs,
-        user: Option<u64>,
+        categories: CodeCategories,
         strings: &mut ProfileStrings,
         symbols: &mut dyn Symbols,
     ) -> Self {
         let mut named = Self {
             spans: vec![(0, 0); raw.all().len()],
-            user,
+            categories,
             ..Self::default()
         };
         let mut code: Vec<(LibId, u64, u32)> = Vec::new();
@@ -235,7 +262,7 @@ impl SymbolicatedFrames {
                 lib: None,
                 source: None,
             },
-            RawFrame::Label(id) => match raw.label(*id) {
+            RawFrame::Label(id) | RawFrame::IdleLabel(id) => match raw.label(*id) {
                 Some(label) => {
                     line = label.line;
                     Func {

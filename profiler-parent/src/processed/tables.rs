@@ -66,7 +66,7 @@ fn write_stacks<W: Write>(named: &SymbolicatedFrames, stacks: &Stacks, out: &mut
 
 fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut JsonWriter<W>) {
     let frames = &named.frames;
-    let user = named.user;
+    let categories = named.categories;
     out.key("frameTable");
     out.begin_object();
     out.entry_list("address", frames, |frame, out| match frame.address(raw) {
@@ -77,10 +77,10 @@ fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut Js
         out.u64(u64::from(frame.depth))
     });
     out.entry_list("category", frames, |frame, out| {
-        out.u64_or_null(frame.category(raw, user).map(|(row, _)| row));
+        out.u64_or_null(frame.category(raw, categories).map(|(row, _)| row));
     });
     out.entry_list("subcategory", frames, |frame, out| {
-        out.u64_or_null(frame.category(raw, user).map(|(_, sub)| sub));
+        out.u64_or_null(frame.category(raw, categories).map(|(_, sub)| sub));
     });
     out.entry_list("func", frames, |frame, out| out.u64(u64::from(frame.func)));
     out.entry_list("nativeSymbol", frames, |frame, out| {

@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::names::NoSymbols;
 use super::process::Process;
+use super::slow_runs::PlacedRuns;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
 use super::{
@@ -171,7 +172,10 @@ fn values_of_undefined_counters_take_no_memory() {
         .threads([100], MAIN_THREAD)
         .chunk(&(1..=100).map(entry).collect::<Vec<_>>());
     let sorted = forged.sorted(&mut ProfileTables::new(1));
-    assert_eq!(sorted.threads[0].delivered, 100, "the entries are read");
+    assert_eq!(
+        sorted.threads[0].delivery.delivered, 100,
+        "the entries are read"
+    );
     assert_eq!(sorted.counters.len(), 0);
     assert!(forged.profile()["counters"].as_array().unwrap().len() <= 1);
 }
@@ -222,6 +226,7 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         sorted: &sorted,
         pid: "7",
         window: Window::default(),
+        slow_runs: &PlacedRuns::default(),
     };
     let numbers = SymbolicatedFrames::default().nodes(&shared.stacks, |_, _| {});
     let mut out = JsonWriter::new(io::sink());

@@ -4,7 +4,7 @@
 //! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
-use profiler_core::internal::profile::model::entry_counts;
+use profiler_core::internal::profile::model::{Delivery, entry_counts};
 use profiler_core::internal::reader::Snapshot;
 
 use super::quota::Quota;
@@ -42,7 +42,7 @@ impl ThreadCap {
                 .threads
                 .sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
             for thread in snapshot.threads.drain(room..) {
-                snapshot.gone += entry_counts(&thread, 0);
+                snapshot.gone += entry_counts(&thread, Delivery::default());
                 self.left_out += 1;
             }
             snapshot.threads.shrink_to_fit();

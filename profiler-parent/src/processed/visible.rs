@@ -1,10 +1,11 @@
 //! Chooses the threads that a viewer shows at first, and the thread that it selects.
 //!
 //! A main thread represents its process, so the main threads of the busiest processes are shown,
-//! and always the main thread of the root. The busiest other threads of these processes are shown
+//! and always the main thread of the root. In the evidence of an alert, only processes that did
+//! something are shown, and the first thread with a slow run is selected. The busiest other threads of these processes are shown
 //! as well. The user can show all others in the viewer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Limit on the processes, and on the other threads, that are shown at first.
 const MOST: usize = 15;
@@ -21,9 +22,16 @@ pub(super) struct Activity {
     pub(super) cpu_ns: u64,
     pub(super) busy_samples: u64,
     pub(super) markers: u64,
+    /// Number of markers of slow runs.
+    pub(super) slow_runs: usize,
 }
 
 impl Activity {
+    /// Whether the thread did anything that the profile shows.
+    const fn is_active(&self) -> bool {
+        self.cpu_ns > 0 || self.busy_samples > 0 || self.markers > 0 || self.slow_runs > 0
+    }
+
     /// The activity of a thread: processor time if any thread has some, otherwise samples,
     /// otherwise markers. `best` contains the maximum of each.
     const fn score(&self, best: &Self) -> u64 {
@@ -72,9 +80,22 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
             std::cmp::Reverse(by_process.get(&main.process).copied()),
         )
     });
+    let slow: Vec<usize> = (0..threads.len())
+        .filter(|place| threads.get(*place).is_some_and(|one| one.slow_runs > 0))
+        .collect();
+    if !slow.is_empty() {
+        let active = threads.iter().filter(|thread| thread.is_active());
+        let active: HashSet<usize> = active.map(|thread| thread.process).collect();
+        mains.retain(|(_, main)| active.contains(&main.process));
+    }
     mains.truncate(MOST);
+    // A thread of the program has as many markers as it happens to have.
+    let least = match best.cpu_ns.max(best.busy_samples) {
+        0 => 1,
+        _ => most / LEAST_SHARE,
+    };
     others.retain(|(place, thread)| {
-        let is_busy = score_at(*place) > 0 && score_at(*place) >= most / LEAST_SHARE;
+        let is_busy = score_at(*place) > 0 && score_at(*place) >= least;
         is_busy && mains.iter().any(|(_, main)| main.process == thread.process)
     });
     others.sort_by_key(|(place, _)| std::cmp::Reverse(score_at(*place)));
@@ -84,13 +105,16 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
         .chain(&others)
         .map(|(place, _)| *place)
         .collect();
+    shown.extend(&slow);
     shown.sort_unstable();
-    let selected = shown
+    shown.dedup();
+    let busiest = shown
         .iter()
         .copied()
         .rev()
         .max_by_key(|place| score_at(*place))
         .unwrap_or(0);
+    let selected = slow.first().copied().unwrap_or(busiest);
     Visible {
         threads: shown,
         selected,
@@ -139,6 +163,39 @@ mod tests {
             (visible.threads[0], visible.threads[1], visible.selected),
             (0, 86, 99)
         );
+    }
+
+    #[test]
+    fn a_thread_with_a_slow_run_is_shown_and_selected_even_if_it_was_idle() {
+        let slow = Activity {
+            slow_runs: 1,
+            ..thread(1, false, 0)
+        };
+        let threads = [
+            thread(0, true, 500),
+            thread(1, true, 0),
+            slow,
+            thread(1, false, 1),
+            thread(2, true, 0),
+        ];
+        assert_eq!(
+            choose(&threads),
+            Visible {
+                threads: vec![0, 1, 2],
+                selected: 2
+            },
+            "process 2 did nothing"
+        );
+    }
+
+    #[test]
+    fn without_samples_a_thread_with_few_markers_is_shown() {
+        let with = |is_main, markers| Activity {
+            markers,
+            ..thread(0, is_main, 0)
+        };
+        let threads = [with(true, 1000), with(false, 4), with(false, 0)];
+        assert_eq!(choose(&threads).threads, [0, 1]);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct EntryTotals {
     pub recorded: u64,
     /// Entries in the profile.
     pub delivered: u64,
+    /// Entries outside of the profile's range.
+    #[serde(default)]
+    pub outside: u64,
     /// Entries that were evicted.
     pub evicted: u64,
     /// Entries that were incomplete.
@@ -73,6 +76,9 @@ pub struct GatheredProcess {
     pub recorded: u64,
     /// Entries in the profile.
     pub delivered: u64,
+    /// Entries outside of the profile's range.
+    #[serde(default)]
+    pub outside: u64,
     /// Entries that were evicted.
     pub evicted: u64,
     /// Entries that were incomplete.

@@ -187,6 +187,7 @@ impl<'a, W: Write> Merge<'a, W> {
             root.pid,
             &root.name,
             &self.spec,
+            false,
         );
         let own = own.map_err(|error| RecoverError::Root(error.to_string()))?;
         let mut written = own.finish(self.incomplete).map_err(RecoverError::Root)?;
@@ -200,7 +201,7 @@ impl<'a, W: Write> Merge<'a, W> {
         self.log.write(root.pid, &processes, &mut json);
         json.finish().map_err(failed)?;
         written
-            .close(self.survey.clock, &self.spec, self.shown, out)
+            .close(self.survey.clock, &self.spec, None, self.shown, out)
             .map_err(failed)?;
         Ok((processes, self.passed_over))
     }

@@ -494,6 +494,8 @@ fn believable(mut update: Update) -> Update {
 fn greet(process: &mut Process, hello: &Hello) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;
+    process.program = Some(hello.name.clone()).filter(|name| !name.is_empty());
+    process.take_program_name();
     let lives = !matches!(process.state, ProcessState::Exited(_));
     if lives {
         process.state = ProcessState::Connected;

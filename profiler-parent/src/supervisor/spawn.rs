@@ -103,6 +103,25 @@ impl ProfiledChild {
         self.is_profiled
     }
 
+    /// Its name in profiles.
+    pub fn name(&self) -> String {
+        self.processes
+            .lock()
+            .get(&self.key)
+            .map(|process| process.name.clone())
+            .unwrap_or_default()
+    }
+
+    /// Names the child after the program that records: another one than the started program if that
+    /// is a wrapper, such as a shell. The child itself says its program's name when it connects;
+    /// if it ends before, the name stays as it is.
+    pub fn name_by_program(&self) {
+        self.processes.change(self.key, |process| {
+            process.is_named_by_program = true;
+            process.take_program_name();
+        });
+    }
+
     /// Returns a handle to send the child signals, from any thread, also while this one waits.
     pub fn signals(&self) -> ChildSignals {
         ChildSignals {

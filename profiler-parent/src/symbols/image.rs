@@ -4,9 +4,13 @@
 //! are treated as missing.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use object::read::elf::Sym;
-use object::{CompressedData, CompressionFormat, Endianness, Object, ObjectSection, elf, pod};
+use object::{
+    CompressedData, CompressionFormat, Endianness, Object, ObjectSection, ObjectSegment,
+    SectionFlags, SegmentFlags, elf, pod,
+};
 
 use ruzstd::decoding::FrameDecoder;
 
@@ -14,6 +18,8 @@ use super::bytes::Bytes;
 
 /// Limit on the rows read from a symbol table. The largest existing programs have about as many.
 const MOST_SYMBOLS: usize = 1 << 21;
+/// Limit on the ranges of code. Programs have fewer than ten sections of code.
+const MOST_RANGES: usize = 1 << 12;
 
 /// A parsed file.
 #[derive(Debug)]
@@ -46,6 +52,8 @@ pub(super) struct RawSymbol {
 pub(super) struct RawTable<'d> {
     pub(super) symbols: Vec<RawSymbol>,
     pub(super) texts: Cow<'d, [u8]>,
+    /// The ranges of addresses that contain code, in order; empty if the file does not tell.
+    pub(super) code: Vec<Range<u64>>,
     /// Number of code symbols beyond the limit.
     pub(super) left_out: u64,
 }
@@ -141,9 +149,45 @@ impl<'d> Image<'d> {
         Ok(RawTable {
             symbols,
             texts: self.section(texts)?,
+            code: self.code(),
             left_out,
         })
     }
+
+    /// The ranges of addresses that contain code: the sections, or without sections the segments.
+    fn code(&self) -> Vec<Range<u64>> {
+        let is_code = |flags: SectionFlags| match flags {
+            SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
+            _ => false,
+        };
+        let sections = self
+            .file
+            .sections()
+            .filter(|section| is_code(section.flags()));
+        let sections = sections.map(|section| (section.address(), section.size()));
+        let code = in_order(sections.take(MOST_RANGES));
+        if !code.is_empty() {
+            return code;
+        }
+        let is_code = |flags: SegmentFlags| match flags {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.contains(elf::PF_X),
+            _ => false,
+        };
+        let segments = self
+            .file
+            .segments()
+            .filter(|segment| is_code(segment.flags()));
+        let segments = segments.map(|segment| (segment.address(), segment.size()));
+        in_order(segments.take(MOST_RANGES))
+    }
+}
+
+/// Ranges from their addresses and sizes, without empty ones.
+fn in_order(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
+    let ranges = ranges.map(|(address, size)| address..address.saturating_add(size));
+    let mut ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    ranges
 }
 
 /// The first `most` code symbols, and the number of further ones.

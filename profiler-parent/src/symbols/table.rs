@@ -1,11 +1,13 @@
 //! Symbol tables: the function that contains an address.
 //!
-//! Used by [`super::module`]. Invariant: of several symbols for the same code, the choice is
-//! deterministic: functions before untyped symbols, global names before others, then the name with
-//! fewer leading underscores.
+//! Used by [`super::module`]. Invariants: a symbol outside of code, such as a table of exceptions,
+//! names nothing; of several symbols for the same code, the choice is deterministic: functions
+//! before untyped symbols, global names before others, then the name with fewer leading
+//! underscores.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use super::image::{RawSymbol, RawTable};
 use super::place::CodeRange;
@@ -25,16 +27,23 @@ pub(super) struct SymbolTable<'d> {
     /// Sorted, one for each address.
     symbols: Vec<RawSymbol>,
     texts: Cow<'d, [u8]>,
+    /// The ranges of code, in order; empty if they are not known.
+    code: Vec<Range<u64>>,
 }
 
 impl<'d> SymbolTable<'d> {
     /// Sorts in place, because the file decides the length of its table.
     pub(super) fn new(raw: RawTable<'d>) -> Self {
         let RawTable {
-            mut symbols, texts, ..
+            mut symbols,
+            texts,
+            code,
+            ..
         } = raw;
         let first = |name: u32| texts.get(name as usize).copied().unwrap_or(0);
-        symbols.retain(|row| !matches!(first(row.name), 0 | b'$'));
+        symbols.retain(|row| {
+            !matches!(first(row.name), 0 | b'$') && code_around(&code, row.address).is_some()
+        });
         symbols.sort_unstable_by_key(|row| row.address);
         symbols.dedup_by(|next, kept| {
             let is_same = next.address == kept.address;
@@ -44,7 +53,11 @@ impl<'d> SymbolTable<'d> {
             is_same
         });
         symbols.shrink_to_fit();
-        Self { symbols, texts }
+        Self {
+            symbols,
+            texts,
+            code,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,6 +66,7 @@ impl<'d> SymbolTable<'d> {
 
     /// The innermost function around an address: its linkage name and its code range.
     pub(super) fn find(&self, address: u64) -> Option<(&[u8], CodeRange)> {
+        let code = code_around(&self.code, address)?;
         let after = self
             .symbols
             .partition_point(|symbol| symbol.address <= address);
@@ -62,10 +76,11 @@ impl<'d> SymbolTable<'d> {
             .map_or(u64::MAX, |next| next.address);
         let before = self.symbols.get(..after)?.iter().rev().take(LOOK_BACK);
         for symbol in before {
-            let reach = if symbol.size == 0 {
-                LONGEST_UNSIZED.min(next - symbol.address)
-            } else {
-                symbol.size
+            // A symbol without a size does not extend to another section.
+            let reach = match symbol.size {
+                0 if symbol.address < code.start => 0,
+                0 => LONGEST_UNSIZED.min(next - symbol.address),
+                size => size,
             };
             if address - symbol.address < reach {
                 let code = CodeRange {
@@ -78,6 +93,19 @@ impl<'d> SymbolTable<'d> {
         }
         None
     }
+}
+
+/// The range of code that contains an address. Without known ranges, everything is code.
+fn code_around(code: &[Range<u64>], address: u64) -> Option<Range<u64>> {
+    if code.is_empty() {
+        return Some(0..u64::MAX);
+    }
+    let after = code.partition_point(|range| range.start <= address);
+    let before = code.get(..after)?.iter().rev().take(LOOK_BACK);
+    before
+        .into_iter()
+        .find(|range| range.contains(&address))
+        .cloned()
 }
 
 /// The order of symbols with one address; the least is chosen.
@@ -129,9 +157,14 @@ mod tests {
     }
 
     fn table(symbols: Vec<RawSymbol>) -> SymbolTable<'static> {
+        table_with(symbols, Vec::new())
+    }
+
+    fn table_with(symbols: Vec<RawSymbol>, code: Vec<Range<u64>>) -> SymbolTable<'static> {
         SymbolTable::new(RawTable {
             symbols,
             texts: Cow::Borrowed(TEXTS),
+            code,
             left_out: 0,
         })
     }
@@ -182,6 +215,22 @@ mod tests {
             (&b"local"[..], CodeRange { start: 16, size: 0 })
         );
         assert_eq!(name(&table, 36), None);
+    }
+
+    #[test]
+    fn a_symbol_outside_of_code_names_nothing() {
+        // Code from 16 and from 64; `local` is a table before the second code.
+        let symbols = vec![
+            symbol("write", 16, 0),
+            symbol("local", 56, 0),
+            symbol("old@@V1", 80, 4),
+        ];
+        let table = table_with(symbols, vec![16..48, 64..96]);
+        assert_eq!(name(&table, 47).as_deref(), Some("write"));
+        assert_eq!(name(&table, 48), None, "not in code");
+        assert_eq!(name(&table, 57), None, "data");
+        assert_eq!(name(&table, 70), None, "code without a symbol of its own");
+        assert_eq!(name(&table, 81).as_deref(), Some("old"));
     }
 
     #[test]

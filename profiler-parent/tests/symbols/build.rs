@@ -11,7 +11,7 @@ use object::{Object, ObjectSection};
 use profiler_parent::internal::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
 /// `inner` is inlined into `middle`, and `middle` into `outer`. `plain` has no inlined functions,
-/// and `hidden` is not exported.
+/// `hidden` is not exported, and `not_code` is data.
 pub(crate) const C: &str = r#"
 #define MARK(n) __asm__ volatile("1: nop\n.pushsection marks,\"aR\"\n.balign 4\n.long " #n "\n.long 1b - .\n.popsection")
 static inline __attribute__((always_inline)) void inner(void) {
@@ -31,6 +31,7 @@ __attribute__((noinline)) void plain(void) {
 static __attribute__((noinline)) void hidden(void) {
     MARK(5);
 }
+__asm__(".pushsection .data\n.globl not_code\nnot_code: .long 0, 0\n.popsection");
 int main(void) {
     outer();
     plain();

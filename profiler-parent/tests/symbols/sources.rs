@@ -91,6 +91,28 @@ fn with_packed(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Built {
 }
 
 #[test]
+fn data_has_no_name_although_a_symbol_is_there() {
+    let built = build::c(&[]);
+    let bytes = std::fs::read(&built.program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let address = |name: &str| file.symbol_by_name(name).unwrap().address();
+    let addresses = [
+        address("not_code"),
+        address("not_code") + 1,
+        address("plain"),
+    ];
+    let mut symbols = built.symbols();
+    let id = file.build_id().unwrap().unwrap_or_default();
+    let key = ModuleKey {
+        path: built.program.to_str().unwrap(),
+        build_id: id,
+    };
+    let found = symbols.resolve(key, &addresses);
+    let names: Vec<_> = found.iter().map(|place| place.frames.len()).collect();
+    assert_eq!(names, [0, 0, 1]);
+}
+
+#[test]
 fn the_packed_symbol_table_of_a_stripped_file_gives_names() {
     let built = with_packed(|whole| packed(&whole));
     let mut symbols = built.symbols();

@@ -28,9 +28,31 @@ pub(crate) fn expectation(report: &CaptureReport) -> Value {
         "markerFields": fields(),
         "counters": [
             { "process": EVERYTHING, "name": "Cache", "unit": "bytes", "graphType": "line-accumulated" },
+            { "process": EVERYTHING, "name": "Buffers", "label": "Buffers", "unit": "bytes" },
             { "process": EVERYTHING, "name": "Read", "unit": "bytes", "graphType": "line-rate" },
             { "process": EVERYTHING, "name": "Jobs", "graphType": "line-accumulated" },
         ],
+    })
+}
+
+/// Returns what the profile in the Gecko format must hold of the counters: one is the memory, rates
+/// are counters, and all other levels are markers with a graph.
+pub(crate) fn gecko_expectation() -> Value {
+    let level =
+        |name: &str, label: &str| json!({ "process": EVERYTHING, "marker": name, "label": label });
+    json!({
+        "processes": [{ "name": EVERYTHING }],
+        "moreProcesses": true,
+        "counters": [
+            { "process": EVERYTHING, "name": "Cache", "label": "Memory" },
+            { "process": EVERYTHING, "name": "Read", "graphType": "line-rate" },
+        ],
+        "counterCount": 2,
+        "schemas": [
+            { "name": "Level", "fields": ["Value"] },
+            { "name": "MemoryLevel", "fields": ["Value"] },
+        ],
+        "markerLabels": [level("Jobs", "3"), level("Buffers", "1,024B")],
     })
 }
 

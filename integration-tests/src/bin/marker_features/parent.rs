@@ -9,7 +9,7 @@ use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
 
-use crate::expect::expectation;
+use crate::expect::{expectation, gecko_expectation};
 
 /// The parent's name in the profile.
 pub(crate) const PARENT: &str = "marker features";
@@ -84,6 +84,9 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
     }
     if let Some(gecko) = gecko {
         session.capture().format(Format::Gecko).save(gecko)?; // no process records in between
+        let mut expect = ProfileFile::create(gecko.with_extension("expect.json"))?;
+        serde_json::to_writer_pretty(&mut expect, &gecko_expectation())?;
+        expect.commit()?;
     }
     drop(everything.to);
     let status = everything.child.wait()?;

@@ -44,6 +44,7 @@ categories!(
 );
 
 static MEMORY: Counter = Counter::new("Cache", "Memory", "Bytes in the cache");
+static MORE_MEMORY: Counter = Counter::new("Buffers", "Memory", "Bytes in buffers");
 static BANDWIDTH: Counter = Counter::new("Read", "Bandwidth", "Bytes read");
 static OTHER: Counter = Counter::new("Jobs", "Work", "Jobs that are waiting");
 
@@ -243,6 +244,7 @@ fn colours() {
 fn counters() {
     MEMORY.add(8192);
     MEMORY.add(-4096);
+    MORE_MEMORY.add(1024);
     BANDWIDTH.add(1 << 20);
     OTHER.set(3);
 }

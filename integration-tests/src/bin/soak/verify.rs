@@ -105,6 +105,7 @@ fn total(profile: &Profile, process: &Process) -> Option<EntryCounts> {
     dropped[0] = number("dropped")?;
     Some(EntryCounts {
         delivered: number("delivered")?,
+        outside: number("outside")?,
         evicted: number("evicted")?,
         dropped: Drops::new(dropped),
         unfinished: number("unfinished")?,

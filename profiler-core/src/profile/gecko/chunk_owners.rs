@@ -45,6 +45,9 @@ pub(super) struct ChunkOwners<'a> {
     given: HashMap<Place, u64>,
     /// Threads that recorded entries for others, and none of their own.
     servants: HashSet<Place>,
+    /// How many entries outside of the profile's range were found in the chunks of each thread.
+    /// Complete only for servants, all of whose chunks are read.
+    outside: HashMap<Place, u64>,
     /// Threads that have samples and no row, with the time that their samples span.
     sampled_only: Vec<ThreadInfo>,
 }
@@ -114,6 +117,12 @@ impl<'a> ChunkOwners<'a> {
         self.given.get(&place).copied().unwrap_or(0)
     }
 
+    /// How many entries of a thread that is not shown are outside of the profile's range.
+    pub(super) fn outside(&self, place: Place) -> Option<u64> {
+        let outside = self.outside.get(&place).copied().unwrap_or(0);
+        (!self.is_shown(place)).then_some(outside)
+    }
+
     /// Whether the thread has entries of its own to show. A thread that only samples others has
     /// none.
     pub(super) fn is_shown(&self, place: Place) -> bool {
@@ -137,6 +146,8 @@ impl<'a> ChunkOwners<'a> {
         periodic: &mut Periodic<'a>,
     ) -> bool {
         let wanted = entry.last().is_some_and(is_wanted);
+        let is_outside = !wanted && entry.last().is_some();
+        *self.outside.entry(chunk.recorder).or_default() += u64::from(is_outside);
         let (owner, is_sample) = match entry {
             Entry::Marker(marker) => (self.threads.of_marker(chunk.recorder, marker), false),
             Entry::Sample(sample) => {

@@ -10,7 +10,7 @@ use super::process::GeckoProcess;
 use super::table;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
-use crate::profile::frame_names::{TRUNCATED_STACK, UNKNOWN_MODULE, USER, module_name};
+use crate::profile::frame_names::{IDLE, TRUNCATED_STACK, UNKNOWN_MODULE, USER, module_name};
 use crate::profile::interner::Interner;
 use crate::profile::json::JsonWriter;
 use crate::profile::model::{find_category, label_category};
@@ -28,6 +28,8 @@ pub(super) enum ShownFrame {
     Outermost(Frame),
     /// Any other frame.
     Inner(Frame),
+    /// The innermost frame of a sample without processor time.
+    Idle(Frame),
     /// The placeholder for missing frames.
     Truncated,
 }
@@ -61,19 +63,17 @@ impl FrameTable {
         strings: &mut StringTable,
         out: &mut JsonWriter<W>,
     ) {
-        let user = find_category(&process.model.spec.categories, USER.name());
+        let category =
+            |name| find_category(&process.model.spec.categories, name).map(|row| (row, 0));
+        let user = category(USER.name());
+        let idle = category(IDLE.name());
         table::begin("frameTable", SCHEMA, out);
         for frame in self.rows.all() {
             let row = match *frame {
-                ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => {
-                    label(process, id)
-                }
                 // Inner frames inherit the category, unless a label has another one.
-                ShownFrame::Outermost(frame) => Row {
-                    about: user.map(|user| (user, 0)),
-                    ..code(process, frame)
-                },
-                ShownFrame::Inner(frame) => code(process, frame),
+                ShownFrame::Outermost(frame) => shown(process, frame).in_category(user),
+                ShownFrame::Inner(frame) => shown(process, frame),
+                ShownFrame::Idle(frame) => shown(process, frame).only_in_category(idle),
                 ShownFrame::Truncated => Row::named(TRUNCATED_STACK),
             };
             row.write(strings, out);
@@ -99,6 +99,22 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// The same row in this category, if it has none yet.
+    fn in_category(self, about: Option<(u64, u64)>) -> Self {
+        Self {
+            about: self.about.or(about),
+            ..self
+        }
+    }
+
+    /// The same row in this category instead of its own, if there is such a category.
+    fn only_in_category(self, about: Option<(u64, u64)>) -> Self {
+        Self {
+            about: about.or(self.about),
+            ..self
+        }
+    }
+
     fn write<W: Write>(&self, strings: &mut StringTable, out: &mut JsonWriter<W>) {
         let location = strings.intern(&self.location);
         out.begin_array();
@@ -111,6 +127,13 @@ impl<'a> Row<'a> {
         out.u64_or_null(self.about.map(|(category, _)| category));
         out.u64_or_null(self.about.map(|(_, subcategory)| subcategory));
         out.end_array();
+    }
+}
+
+fn shown<'a>(process: &'a GeckoProcess<'_>, frame: Frame) -> Row<'a> {
+    match frame {
+        Frame::Label(id) => label(process, id),
+        frame => code(process, frame),
     }
 }
 

@@ -86,7 +86,7 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
 
     /// Writes a marker that the profiler adds.
     pub(super) fn write_own<M: OwnMarker>(&mut self, marker: &M) {
-        let name = self.strings.intern(M::NAME);
+        let name = self.strings.intern(marker.name());
         self.begin_row(u64::from(name.get()), marker.times(&self.process.model), 0);
         marker.write_payload(self.out);
         self.out.end_array();

@@ -11,16 +11,21 @@ use crate::profile::json::JsonWriter;
 use crate::profile::model::{
     ProcessModel, SchemaFormat, write_session, write_shown_range, write_start,
 };
-use crate::profile::spec::ShownRange;
+use crate::profile::spec::{ProfileSubject, ShownRange};
 
-/// Writes `meta`, with the shown range if this is the root.
+/// Writes `meta`, with the shown range if this is the root. `subject` is what the profile is about,
+/// if not this process.
 pub(super) fn write<W: Write>(
     process: &ProcessModel<'_>,
+    subject: Option<&ProfileSubject>,
     shown: ShownRange,
     out: &mut JsonWriter<W>,
 ) {
     let default = SessionParams::default();
-    let params = process.snapshot.header.params.as_ref().unwrap_or(&default);
+    let own = process.snapshot.header.params.as_ref();
+    let params = subject.and_then(|subject| subject.params.as_ref()).or(own);
+    let params = params.unwrap_or(&default);
+    let product = subject.map_or(&process.role.name, |subject| &subject.product);
     out.key("meta");
     out.begin_object();
     out.entry_u64("version", u64::from(GECKO_VERSION));
@@ -28,10 +33,12 @@ pub(super) fn write<W: Write>(
     write_start(&process.clock, out);
     out.entry_millis_ns("shutdownTime", process.ended.map(|at| process.ns(at)));
     if process.role.is_root {
-        write_shown_range(shown, process.capture_ns(), out);
+        write_shown_range(shown, process.capture_ns(), process.limits(), out);
     }
     out.entry_u64("processType", u64::from(!process.role.is_root));
-    out.entry_str("product", &process.role.name);
+    out.entry_str("product", product);
+    let arguments = subject.and_then(|subject| subject.arguments.as_deref());
+    out.entry_str_if("arguments", arguments);
     out.entry_u64(
         "stackwalk",
         u64::from(params.features.contains(Features::STACK_WALK)),

@@ -16,6 +16,7 @@ mod allocations;
 mod chunk_owners;
 mod counters;
 mod frames;
+mod levels;
 mod libs;
 mod markers;
 mod meta;

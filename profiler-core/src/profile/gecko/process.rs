@@ -13,7 +13,7 @@ use crate::profile::failure::{Failure, FailureLatch};
 use crate::profile::json::JsonWriter;
 use crate::profile::model::{IncompleteProcess, MarkerPlans, ProcessModel, write_pauses};
 use crate::profile::progress::ProgressLogger;
-use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
+use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange};
 use crate::reader::{ByteSource, PoolReader, ReadError, Snapshot};
 use crate::time::{SessionClock, Timestamp};
 
@@ -81,7 +81,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
     ) -> Result<ProcessSummary, Failure> {
         let summary = self.write_open(out, progress)?;
         out.entry_list("processes", [], |(), _| {});
-        self.close(out, summary.shown);
+        self.close(out, None, summary.shown);
         Ok(summary)
     }
 
@@ -92,6 +92,41 @@ impl<S: ByteSource> ProcessPart<'_, S> {
     pub fn write_open<W: Write>(
         &self,
         out: &mut JsonWriter<W>,
+        progress: ProgressLogger<'_>,
+    ) -> Result<ProcessSummary, Failure> {
+        self.write_tables(
+            out,
+            |threads, process, out, progress| threads.write(process, out, progress),
+            progress,
+        )
+    }
+
+    /// Like [`ProcessPart::write_open`], for a process that is not to be shown: without threads,
+    /// unless there are late markers.
+    ///
+    /// # Errors
+    /// The first failure in the latch; then the output is unusable.
+    pub fn write_hidden<W: Write>(
+        &self,
+        out: &mut JsonWriter<W>,
+        progress: ProgressLogger<'_>,
+    ) -> Result<ProcessSummary, Failure> {
+        self.write_tables(
+            out,
+            |threads, process, out, progress| threads.write_late(process, out, progress),
+            progress,
+        )
+    }
+
+    fn write_tables<W: Write>(
+        &self,
+        out: &mut JsonWriter<W>,
+        write_threads: impl FnOnce(
+            &mut Threads<'_, S>,
+            &GeckoProcess<'_>,
+            &mut JsonWriter<W>,
+            ProgressLogger<'_>,
+        ) -> Result<(u32, ShownRange), Failure>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<ProcessSummary, Failure> {
         let begun = Timestamp::now();
@@ -99,7 +134,8 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         out.begin_object();
         process.libs.write(out);
         let mut threads = Threads::new(self, &process)?;
-        let (number, shown) = threads.write(&process, out, progress.sub(5, 90, "threads"))?;
+        let progress = progress.sub(5, 90, "threads");
+        let (number, shown) = write_threads(&mut threads, &process, out, progress)?;
         process_tables::write(&process, &mut threads, out)?;
         let counts = threads.write_log(&process, out);
         write_pauses(&process.model, out);
@@ -116,10 +152,16 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         })
     }
 
-    /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the sum of the ranges in
-    /// the summaries of all processes.
-    pub fn close<W: Write>(&self, out: &mut JsonWriter<W>, shown: ShownRange) {
-        meta::write(&self.process().model, shown, out);
+    /// Ends an object that [`ProcessPart::write_open`] began. `subject` is what the profile is
+    /// about, if not this process. `shown` is the sum of the ranges in the summaries of all
+    /// processes.
+    pub fn close<W: Write>(
+        &self,
+        out: &mut JsonWriter<W>,
+        subject: Option<&ProfileSubject>,
+        shown: ShownRange,
+    ) {
+        meta::write(&self.process().model, subject, shown, out);
         out.end_object();
     }
 

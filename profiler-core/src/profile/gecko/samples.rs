@@ -58,7 +58,7 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
 
     /// The row of a sample. `path` holds the sample's stack.
     pub(super) fn row(&mut self, sample: &SampleEntry<'_>, path: &mut StackPath) -> SampleRow {
-        let stack = path.intern(&mut self.stacks);
+        let stack = path.intern(&mut self.stacks, sample.is_idle());
         SampleRow {
             at_ns: self.process.ns(sample.at),
             stack,

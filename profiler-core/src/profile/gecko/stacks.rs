@@ -58,6 +58,11 @@ impl StackTable {
         self.intern(around, shown)
     }
 
+    /// The stack of `frame` inside the stack `around`, for samples without processor time.
+    fn add_idle(&mut self, around: Option<StackId>, frame: Frame) -> StackId {
+        self.intern(around, ShownFrame::Idle(frame))
+    }
+
     /// A whole stack; `None` for one without frames.
     pub(super) fn of(&mut self, stack: Stack<'_>) -> Option<StackId> {
         let root = self.root(stack.is_cut());
@@ -119,17 +124,24 @@ impl StackPath {
         self.frames.extend(sample.own().frames().take(room));
     }
 
-    /// The number of its stack; `None` if it has no frames.
-    pub(super) fn intern(&mut self, stacks: &mut StackTable) -> Option<StackId> {
-        let mut around = match self.ids.last() {
+    /// The number of its stack; `None` if it has no frames. The innermost frame of an idle sample
+    /// has a category of its own, so it is another frame than that of the same code while it runs.
+    pub(super) fn intern(&mut self, stacks: &mut StackTable, is_idle: bool) -> Option<StackId> {
+        let idle_frame = self.frames.last().copied().filter(|_| is_idle);
+        let depth = self.frames.len() - usize::from(idle_frame.is_some());
+        let known = self.ids.len().min(depth);
+        let mut around = match self.ids.get(..known).and_then(<[_]>::last) {
             Some(id) => Some(*id),
             None => stacks.root(self.is_truncated),
         };
-        for frame in self.frames.get(self.ids.len()..).unwrap_or_default() {
+        for frame in self.frames.get(known..depth).unwrap_or_default() {
             let id = stacks.add(around, *frame);
             self.ids.push(id);
             around = Some(id);
         }
-        around
+        match idle_frame {
+            Some(frame) => Some(stacks.add_idle(around, frame)),
+            None => around,
+        }
     }
 }

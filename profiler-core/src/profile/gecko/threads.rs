@@ -9,9 +9,11 @@
 use std::io::Write;
 
 use super::chunk_owners::{ChunkOwners, OwnedChunk};
+use super::levels::is_shown_as_markers;
 use super::markers::MarkerTable;
 use super::periodic::Periodic;
 use super::process::GeckoProcess;
+use super::process_tables::write_levels;
 use super::samples::{SampleRow, SampleTable};
 use super::stacks::StackPath;
 use super::{ProcessPart, allocations};
@@ -19,7 +21,7 @@ use crate::entry::Entry;
 use crate::entry_counts::EntryCounts;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
-use crate::profile::model::{LostEntries, Place, ThreadHead, write_log};
+use crate::profile::model::{Delivery, LostEntries, Place, ThreadHead, write_log};
 use crate::profile::progress::{ProgressLogger, Proportion};
 use crate::profile::spec::ShownRange;
 use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
@@ -31,8 +33,8 @@ pub(super) struct Threads<'a, S> {
     owners: ChunkOwners<'a>,
     pub(super) periodic: Periodic<'a>,
     buffer: ChunkBuffer,
-    /// Entries written so far, by the thread that recorded them.
-    delivered: Vec<u64>,
+    /// Entries written so far, and entries outside of the range, by the thread that recorded them.
+    deliveries: Vec<Delivery>,
 }
 
 impl<'a, S: ByteSource> Threads<'a, S> {
@@ -48,13 +50,17 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             is_wanted,
             &mut periodic,
         ))?;
-        let delivered = vec![0; part.snapshot.threads.len()];
+        let not_shown = (0..part.snapshot.threads.len()).map(|place| Delivery {
+            delivered: 0,
+            outside: owners.outside(place).unwrap_or(0),
+        });
+        let deliveries = not_shown.collect();
         Ok(Self {
             part,
             owners,
             periodic,
             buffer: ChunkBuffer::default(),
-            delivered,
+            deliveries,
         })
     }
 
@@ -69,7 +75,11 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let mut shown = ShownRange::default();
         out.key("threads");
         out.begin_array();
-        if process.model.lacks_main() {
+        let counters = &process.model.snapshot.counters;
+        let has_levels = counters
+            .iter()
+            .any(|one| is_shown_as_markers(one, counters));
+        if process.model.lacks_main() && !has_levels {
             end(begin(process, ThreadHead::missing_main(&process.model), out).end());
         }
         let rows = threads
@@ -83,16 +93,43 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             .collect();
         let mut order: Vec<(Place, &ThreadInfo)> = rows.collect();
         order.extend(sampled_only.iter().map(|(place, info)| (*place, info)));
-        if self.part.late.is_some() {
-            // The main thread comes last, because getting its late markers may block.
+        if self.part.late.is_some() || has_levels {
+            // The main thread comes last, because getting its late markers may block, and because
+            // the chunks with the values of levels are known when all other threads are written.
             order.sort_by_key(|(_, info)| info.is_main);
         }
         let number = order.len();
         for (step, (place, info)) in order.into_iter().enumerate() {
             shown += self.write_thread(process, place, info, out, progress.step(step, number))?;
         }
+        if process.model.lacks_main() && has_levels {
+            let mut markers = begin(process, ThreadHead::missing_main(&process.model), out).end();
+            write_levels(process, self, &mut markers)?;
+            shown += end(markers);
+        }
         out.end_array();
         Ok((u32::try_from(number).unwrap_or(u32::MAX), shown))
+    }
+
+    /// Writes the key `threads` with the late markers only: with no thread if there are none.
+    pub(super) fn write_late<W: Write>(
+        &mut self,
+        process: &GeckoProcess<'_>,
+        out: &mut JsonWriter<W>,
+        _progress: ProgressLogger<'_>,
+    ) -> Result<(u32, ShownRange), Failure> {
+        let late = self.part.late.map_or_else(Vec::new, |late| (late.0)());
+        out.key("threads");
+        out.begin_array();
+        let mut shown = ShownRange::default();
+        if !late.is_empty() {
+            let mut markers = begin(process, ThreadHead::missing_main(&process.model), out).end();
+            late.iter()
+                .for_each(|incomplete| markers.write_own(incomplete));
+            shown += end(markers);
+        }
+        out.end_array();
+        Ok((u32::from(!late.is_empty()), shown))
     }
 
     fn write_thread<W: Write>(
@@ -118,10 +155,16 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             &mut markers,
             progress.sub(50, 100, "markers"),
         )?;
-        let delivered = own.saturating_add(self.owners.given(place));
-        LostEntries::of(info, delivered)
+        let delivery = Delivery {
+            delivered: own.saturating_add(self.owners.given(place)),
+            outside: self.deliveries.get(place).map_or(0, |own| own.outside),
+        };
+        LostEntries::of(info, delivery, &process.model)
             .iter()
             .for_each(|lost| markers.write_own(lost));
+        if info.is_main {
+            write_levels(process, self, &mut markers)?;
+        }
         if let Some(late) = self.part.late.filter(|_| info.is_main) {
             (late.0)()
                 .iter()
@@ -259,9 +302,13 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             .unwrap_or_default();
         let mut written = 0_u64;
         let mut others = 0_u64;
-        for entry in
-            entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last)))
-        {
+        let mut outside = 0_u64;
+        for entry in entries {
+            let last = entry.last();
+            if !last.is_some_and(|last| process.is_wanted(last)) {
+                outside = outside.saturating_add(u64::from(last.is_some()));
+                continue;
+            }
             match entry {
                 Entry::Marker(marker)
                     if self.owners.threads.of_marker(recorder, &marker) == place =>
@@ -278,6 +325,13 @@ impl<'a, S: ByteSource> Threads<'a, S> {
                 }
             }
             written = written.saturating_add(1);
+        }
+        let own = self
+            .deliveries
+            .get_mut(recorder)
+            .filter(|_| recorder == place);
+        if let Some(own) = own {
+            own.outside = own.outside.saturating_add(outside);
         }
         Ok((written, others))
     }
@@ -301,8 +355,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
 
     /// Counts entries that were written, for the thread that recorded them.
     pub(super) fn count(&mut self, recorder: Place, written: u64) {
-        if let Some(delivered) = self.delivered.get_mut(recorder) {
-            *delivered = delivered.saturating_add(written);
+        if let Some(own) = self.deliveries.get_mut(recorder) {
+            own.delivered = own.delivered.saturating_add(written);
         }
     }
 
@@ -316,7 +370,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let notices = process.model.snapshot.definitions.notices();
         out.key("profilingLog");
         out.begin_object();
-        let total = write_log(&process.model, &pid, &self.delivered, notices, out);
+        let total = write_log(&process.model, &pid, &self.deliveries, notices, out);
         out.end_object();
         total
     }

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use crate::category::OTHER;
-use crate::profile::frame_names::{USER, user_row};
+use crate::profile::frame_names::{IDLE, USER};
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::CategoryRow;
 use crate::reader::{CategoryDefinition, Definitions, LabelDefinition};
@@ -18,8 +18,9 @@ const OTHER_SUBCATEGORY: &str = "Other";
 /// Adds the categories of one process to `rows`. Categories of the same name are merged, with all
 /// their subcategories.
 ///
-/// The first call makes row 0 the default category. If code was sampled, there is a category for
-/// code. If processes disagree about a colour or the order of subcategories, the first one wins.
+/// The first call makes row 0 the default category. If there are modules, there is a category for
+/// code; if there are modules or labels, there is one for idle samples. If processes disagree about
+/// a colour or the order of subcategories, the first one wins.
 pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) {
     if rows.is_empty() {
         rows.push(row(OTHER.name(), CategoryColor::Grey.name()));
@@ -34,8 +35,18 @@ pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) 
             }
         }
     }
-    if definitions.has_modules() && find_category(rows, USER.name()).is_none() {
-        rows.push(user_row());
+    if definitions.has_modules() {
+        add_missing(rows, USER.name(), CategoryColor::Yellow);
+    }
+    if definitions.has_modules() || definitions.has_labels() {
+        add_missing(rows, IDLE.name(), CategoryColor::Transparent);
+    }
+}
+
+/// Adds a category of the profiler, unless a process defines one of the same name.
+fn add_missing(rows: &mut Vec<CategoryRow>, name: &str, color: CategoryColor) {
+    if find_category(rows, name).is_none() {
+        rows.push(row(name, color.name()));
     }
 }
 

@@ -2,18 +2,25 @@
 //!
 //! Used by both formats. The pool holds the present value of every counter; the sampler records
 //! its values over time. The points of a counter begin with 0 at the start of recording, and end
-//! with its value at the capture. If the first entries of a counter are evicted, its value before
-//! the first remaining entry is unknown. For memory only, this value is shown as if it had been
-//! added at that entry.
+//! with its value at the capture, or at the end of the profile's range. If the first entries of a
+//! counter are evicted, its value before the first remaining entry is unknown: the points begin
+//! there.
 
+use std::io::Write;
+
+use super::counter_steps::RateSteps;
 use super::machine::resident_bytes;
 use super::process::ProcessModel;
+use crate::counter::GroupTrack;
 use crate::ids::CounterIndex;
 use crate::params::Features;
+use crate::profile::json::JsonWriter;
 use crate::reader::{CounterDefinition, CounterInfo};
 
 /// The category of counters of bytes in use, which viewers do not draw as a rate.
 pub const MEMORY: &str = "Memory";
+/// The category of the counters of groups.
+const GROUP: &str = GroupTrack::CATEGORY;
 const RESIDENT_MEMORY: &str = "Resident memory";
 
 /// The resident memory of a live process, if the session requests memory counters and has not
@@ -43,6 +50,38 @@ pub fn resident_memory(process: &ProcessModel<'_>) -> Option<CounterInfo> {
     })
 }
 
+/// How the values of a counter are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// The value itself matters: bytes in use, jobs that wait.
+    Level,
+    /// The changes matter: bytes sent, processor time used.
+    Rate,
+    /// The changes are the time spent in a group, in nanoseconds. A change is recorded at the end
+    /// of the time.
+    GroupTime,
+}
+
+impl CounterKind {
+    /// The kind of a counter.
+    pub fn of(counter: &CounterDefinition) -> Self {
+        match (counter.category.as_str(), counter.name.as_str()) {
+            (GROUP, _) => Self::GroupTime,
+            ("Bandwidth", _) | ("CPU", "processCPU") => Self::Rate,
+            _ => Self::Level,
+        }
+    }
+
+    /// Writes a change of the value. The time of a group is in milliseconds, like all times of a
+    /// profile, so that its rate is a share of the time.
+    pub fn write_change<W: Write>(self, change: i64, out: &mut JsonWriter<W>) {
+        match self {
+            Self::GroupTime => out.millis_ns(change),
+            Self::Level | Self::Rate => out.i64(change),
+        }
+    }
+}
+
 /// The value of a counter at one instant, or its change since the previous point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterPoint {
@@ -55,79 +94,94 @@ pub struct CounterPoint {
 }
 
 /// Converts the values of one counter to points that viewers can draw. A point has the time, and
-/// the differences to the previous point.
+/// the differences to the previous point. A level changes at the points where it was recorded; a
+/// rate has the steps of [`RateSteps`].
 #[derive(Debug)]
-pub struct CounterPoints<'a> {
-    process: &'a ProcessModel<'a>,
-    counter: &'a CounterInfo,
+pub struct CounterPoints {
+    kind: CounterKind,
+    start_ns: i64,
+    tick_ns: i64,
     last: Option<CounterPoint>,
+    steps: Option<RateSteps>,
 }
 
-impl<'a> CounterPoints<'a> {
-    /// No points yet.
-    pub const fn new(process: &'a ProcessModel<'a>, counter: &'a CounterInfo) -> Self {
+impl CounterPoints {
+    /// No points yet, for a counter whose values are known from `start_ns` on.
+    pub fn new(process: &ProcessModel<'_>, counter: &CounterDefinition, start_ns: i64) -> Self {
         Self {
-            process,
-            counter,
+            kind: CounterKind::of(counter),
+            start_ns,
+            tick_ns: process.interval_ns(),
             last: None,
+            steps: None,
         }
     }
 
-    /// Calls `show` with the points of the counter's next value. `is_whole` matters for the first
-    /// value only: whether no entry before it is evicted.
-    pub fn value(
-        &mut self,
-        value: CounterPoint,
-        is_whole: bool,
-        mut show: impl FnMut(CounterPoint),
-    ) {
-        let last = match self.last {
-            Some(last) => last,
-            None => {
-                let at_ns = if is_whole {
-                    self.process.recording_start_ns()
-                } else {
-                    value.at_ns
-                };
-                show(CounterPoint {
-                    at_ns,
-                    ..CounterPoint::default()
-                });
-                if !is_whole && self.counter.definition.category != MEMORY {
-                    self.last = Some(value);
-                    return;
-                }
-                CounterPoint {
-                    at_ns,
-                    ..CounterPoint::default()
-                }
-            }
+    /// Calls `show` with the points of the counter's next value. A first value is shown as it is:
+    /// a level begins with it, and the changes of a rate before it are not known.
+    pub fn value(&mut self, value: CounterPoint, mut show: impl FnMut(CounterPoint)) {
+        let Some(last) = self.last else {
+            return self.begin(value, &mut show);
         };
         let at_ns = value.at_ns.max(last.at_ns);
-        let difference = value.value.saturating_sub(last.value);
-        show(CounterPoint {
+        let change = CounterPoint {
             at_ns,
-            value: difference,
+            value: value.value.saturating_sub(last.value),
             number: value.number.saturating_sub(last.number),
-        });
+        };
+        match &mut self.steps {
+            None => show(change),
+            Some(steps) => {
+                let since_last = at_ns.saturating_sub(last.at_ns);
+                let took_ns = match self.kind {
+                    CounterKind::GroupTime => since_last.max(change.value),
+                    CounterKind::Level | CounterKind::Rate => since_last,
+                };
+                steps.add(at_ns.saturating_sub(took_ns), change, show);
+            }
+        }
         self.last = Some(CounterPoint { at_ns, ..value });
     }
 
-    /// Calls `show` with the last point: the counter's present value.
-    pub fn end(mut self, show: impl FnMut(CounterPoint)) {
-        let last_ns = self
+    /// Shows the first points. Viewers ignore the value of the very first one.
+    fn begin(&mut self, first: CounterPoint, show: &mut dyn FnMut(CounterPoint)) {
+        let at_ns = first.at_ns;
+        show(CounterPoint {
+            at_ns,
+            ..CounterPoint::default()
+        });
+        match self.kind {
+            CounterKind::Level if first.value != 0 => show(CounterPoint { number: 0, ..first }),
+            CounterKind::Level => {}
+            CounterKind::Rate | CounterKind::GroupTime => {
+                self.steps = Some(RateSteps::new(at_ns, self.tick_ns));
+            }
+        }
+        self.last = Some(first);
+    }
+
+    /// Calls `show` with the remaining points, up to `end_ns`. `present` is the value there, or
+    /// `None` for the last value; its time does not matter.
+    pub fn end(
+        mut self,
+        end_ns: i64,
+        present: Option<CounterPoint>,
+        mut show: impl FnMut(CounterPoint),
+    ) {
+        let Some(value) = present.or(self.last) else {
+            return;
+        };
+        if self.last.is_none() {
+            let at_ns = self.start_ns;
+            self.begin(CounterPoint { at_ns, ..value }, &mut show);
+        }
+        let least_ns = self
             .last
-            .map_or_else(|| self.process.recording_start_ns(), |last| last.at_ns);
-        let at_ns = self.process.end_ns().max(last_ns.saturating_add(1));
-        let CounterInfo { value, number, .. } = *self.counter;
-        self.value(
-            CounterPoint {
-                at_ns,
-                value,
-                number,
-            },
-            true,
-            show,
-        );
+            .map_or(end_ns, |last| last.at_ns.saturating_add(1));
+        let at_ns = end_ns.max(least_ns);
+        self.value(CounterPoint { at_ns, ..value }, &mut show);
+        if let Some(steps) = self.steps {
+            steps.finish(show);
+        }
     }
 }

@@ -36,11 +36,13 @@ pub(super) fn schema() -> MarkerSchema {
 }
 
 impl OwnMarker for IncompleteProcess {
-    const NAME: &'static str = "Incomplete process";
+    fn name(&self) -> &str {
+        "Incomplete process"
+    }
 
     /// From `since` to the capture.
     fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes {
-        MarkerTimes::interval(process.ns(self.since), process.capture_ns())
+        process.interval_in_range(process.ns(self.since), process.capture_ns())
     }
 
     fn write_payload<W: Write>(&self, out: &mut JsonWriter<W>) {

@@ -19,7 +19,7 @@ const TYPE_NAME: &str = "ProfilerLosses";
 /// A marker that the profiler adds: an interval in the default category.
 pub trait OwnMarker {
     /// Its name.
-    const NAME: &'static str;
+    fn name(&self) -> &str;
 
     /// The time that it covers.
     fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes;
@@ -32,11 +32,7 @@ pub trait OwnMarker {
 pub(super) fn schema() -> MarkerSchema {
     let schema = MarkerSchema::in_chart_and_table(TYPE_NAME)
         .all_labels("{marker.data.evicted} evicted, {marker.data.dropped} dropped")
-        .key_label_format(
-            "evicted",
-            "Overwritten by newer entries or older than the window",
-            Format::Integer,
-        )
+        .key_label_format("evicted", "Overwritten by newer entries", Format::Integer)
         .key_label_format("dropped", "Not recorded", Format::Integer)
         .key_label_format("unfinished", "Being written at the end", Format::Integer);
     DropReason::ALL.into_iter().fold(schema, |schema, reason| {
@@ -45,11 +41,25 @@ pub(super) fn schema() -> MarkerSchema {
     })
 }
 
-/// The entry counts of a thread that has `delivered` entries in the profile.
-pub fn entry_counts(thread: &ThreadInfo, delivered: u64) -> EntryCounts {
+/// What a profile contains of the entries that a thread recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Entries in the profile.
+    pub delivered: u64,
+    /// Entries in the pool that are outside of the profile's range.
+    pub outside: u64,
+}
+
+/// The entry counts of a thread.
+pub fn entry_counts(thread: &ThreadInfo, delivery: Delivery) -> EntryCounts {
+    let Delivery { delivered, outside } = delivery;
     EntryCounts {
         delivered,
-        evicted: thread.committed().saturating_sub(delivered),
+        outside,
+        evicted: thread
+            .committed()
+            .saturating_sub(delivered)
+            .saturating_sub(outside),
         dropped: thread.dropped,
         unfinished: u64::from(thread.is_unfinished()),
     }
@@ -65,9 +75,10 @@ pub struct LostEntries {
 }
 
 impl LostEntries {
-    /// The losses of `thread`; `None` if it lost nothing.
-    pub fn of(thread: &ThreadInfo, delivered: u64) -> Option<Self> {
-        let counts = entry_counts(thread, delivered);
+    /// The losses of `thread`; `None` if it lost nothing, or only entries from before the range of
+    /// `process`'s profile.
+    pub fn of(thread: &ThreadInfo, delivery: Delivery, process: &ProcessModel<'_>) -> Option<Self> {
+        let counts = entry_counts(thread, delivery);
         let first_left = thread
             .chunks
             .first()
@@ -78,12 +89,16 @@ impl LostEntries {
             registered: thread.registered,
             until,
         };
-        (counts.recorded() != counts.delivered).then_some(lost)
+        let since = process.spec.since;
+        let is_older = until.is_some_and(|until| since.is_some_and(|since| until <= since));
+        (counts.lost() > 0 && !is_older).then_some(lost)
     }
 }
 
 impl OwnMarker for LostEntries {
-    const NAME: &'static str = "Entries lost";
+    fn name(&self) -> &str {
+        "Entries lost"
+    }
 
     /// From the time when the thread could first record to its first remaining entry, or to the
     /// capture.
@@ -92,7 +107,7 @@ impl OwnMarker for LostEntries {
         let end = self
             .until
             .map_or_else(|| process.capture_ns(), |at| process.ns(at));
-        MarkerTimes::interval(start, end)
+        process.interval_in_range(start, end)
     }
 
     fn write_payload<W: Write>(&self, out: &mut JsonWriter<W>) {
@@ -104,11 +119,11 @@ impl OwnMarker for LostEntries {
 }
 
 /// Writes the log of a process under the key `pid`: per thread, of threads that have ended, and in
-/// total; `delivered` has the entries of each thread in the profile. Returns the total.
+/// total; `deliveries` has what the profile contains of each thread. Returns the total.
 pub fn write_log<W: Write>(
     process: &ProcessModel<'_>,
     pid: &str,
-    delivered: &[u64],
+    deliveries: &[Delivery],
     notices: &[String],
     out: &mut JsonWriter<W>,
 ) -> EntryCounts {
@@ -117,12 +132,13 @@ pub fn write_log<W: Write>(
     out.entry_object(pid, |out| {
         out.entry_millis_ns("profilingLogBegin_TSms", Some(process.recording_start_ns()));
         out.entry_millis_ns("profilingLogEnd_TSms", Some(process.capture_ns()));
-        let delivered = delivered.iter().copied().chain(std::iter::repeat(0));
+        let all = deliveries.iter().copied();
+        let deliveries = all.chain(std::iter::repeat(Delivery::default()));
         out.entry_list(
             "threads",
-            process.snapshot.threads.iter().zip(delivered),
-            |(thread, delivered), out| {
-                let counts = entry_counts(thread, delivered);
+            process.snapshot.threads.iter().zip(deliveries),
+            |(thread, delivery), out| {
+                let counts = entry_counts(thread, delivery);
                 total += counts;
                 out.begin_object();
                 out.entry_str("name", &thread.name);
@@ -143,6 +159,7 @@ pub fn write_log<W: Write>(
 fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.entry_u64("recorded", counts.recorded());
     out.entry_u64("delivered", counts.delivered);
+    out.entry_u64("outside", counts.outside);
     write_losses(counts, out);
 }
 

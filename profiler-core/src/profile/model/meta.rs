@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::marker_rows::NO_PAYLOAD;
-use super::{categories, incomplete, losses, machine, schema};
+use super::{categories, incomplete, level, losses, machine, schema, slow_run};
 use crate::params::SessionParams;
 use crate::profile::json::JsonWriter;
-use crate::profile::spec::{CategoryRow, ShownRange};
+use crate::profile::spec::{CategoryRow, RangeLimits, ShownRange};
 use crate::reader::Definitions;
 use crate::schema::{Location, MarkerSchema};
 use crate::time::SessionClock;
@@ -27,12 +27,23 @@ pub fn write_start<W: Write>(clock: &SessionClock, out: &mut JsonWriter<W>) {
     );
 }
 
-/// Writes the range of time that viewers show.
-pub fn write_shown_range<W: Write>(shown: ShownRange, capture_ns: i64, out: &mut JsonWriter<W>) {
+/// Writes the range of time that viewers show: the profile's range, as far as it is limited, and
+/// otherwise the time of the session with all entries.
+pub fn write_shown_range<W: Write>(
+    shown: ShownRange,
+    capture_ns: i64,
+    limits: RangeLimits,
+    out: &mut JsonWriter<W>,
+) {
     let first = shown.first_ns.clamp(-MARGIN_NS, 0);
     let last = shown
         .last_ns
         .clamp(capture_ns, capture_ns.saturating_add(MARGIN_NS));
+    // A limit outside of the session does not count.
+    let first = limits
+        .from_ns
+        .map_or(first, |from| from.min(last).max(first));
+    let last = limits.to_ns.map_or(last, |to| to.min(last).max(first));
     out.entry_millis_ns("profilingStartTime", Some(first));
     // Viewers exclude the end itself.
     out.entry_millis_ns("profilingEndTime", Some(last.saturating_add(1)));
@@ -94,11 +105,15 @@ fn write_schemas<W: Write>(
     format: SchemaFormat,
     out: &mut JsonWriter<W>,
 ) {
-    let own = [
+    let mut own = vec![
         losses::schema(),
         incomplete::schema(),
+        slow_run::schema(),
         stack_only_schema(format),
     ];
+    if format == SchemaFormat::Gecko {
+        own.extend(level::schemas());
+    }
     let known = definitions
         .iter()
         .flat_map(|definitions| definitions.marker_types());

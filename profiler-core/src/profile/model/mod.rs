@@ -9,8 +9,10 @@
 //! entries.
 
 mod categories;
+mod counter_steps;
 mod counters;
 mod incomplete;
+mod level;
 mod losses;
 mod machine;
 mod marker_plans;
@@ -19,19 +21,22 @@ mod meta;
 mod owners;
 mod process;
 mod schema;
+mod slow_run;
 mod threads;
 mod value;
 
 pub use categories::{find_category, label_category, merge_categories};
-pub use counters::{CounterPoint, CounterPoints, MEMORY, resident_memory};
+pub use counters::{CounterKind, CounterPoint, CounterPoints, MEMORY, resident_memory};
 pub use incomplete::IncompleteProcess;
-pub use losses::{LostEntries, OwnMarker, entry_counts, write_log};
+pub use level::LevelUnit;
+pub use losses::{Delivery, LostEntries, OwnMarker, entry_counts, write_log};
 pub use marker_plans::MarkerPlans;
 pub use marker_rows::{MarkerSites, MarkerTimes, ResolvedMarker, TextTable, write_marker_time};
 pub use meta::{SchemaFormat, write_session, write_shown_range, write_start};
 pub use owners::{Place, ThreadOwners};
 pub use process::ProcessModel;
 pub use schema::write_schema;
+pub use slow_run::SlowRunMarker;
 pub use threads::{ThreadHead, write_pauses};
 pub use value::write_value;
 

@@ -2,7 +2,8 @@
 //!
 //! Each format makes one per process and passes it to the writers of its tables.
 
-use crate::profile::spec::{ProcessRole, ProfileSpec};
+use super::marker_rows::MarkerTimes;
+use crate::profile::spec::{ProcessRole, ProfileSpec, RangeLimits};
 use crate::reader::Snapshot;
 use crate::time::{SessionClock, TimeConverter, Timestamp};
 
@@ -19,6 +20,8 @@ pub struct ProcessModel<'a> {
     pub clock: SessionClock,
     /// When the process ended, if it is known to have ended.
     pub ended: Option<Timestamp>,
+    /// Entries that began later are left out.
+    pub until: Option<Timestamp>,
     converter: TimeConverter,
 }
 
@@ -37,8 +40,29 @@ impl<'a> ProcessModel<'a> {
             role,
             clock,
             ended,
+            until: None,
             converter: clock.converter(spec.later),
         }
+    }
+
+    /// The same process in a profile that ends at `until`.
+    pub fn until(self, until: Option<Timestamp>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// The profile's range of time, as far as it is limited, in nanoseconds from the session's
+    /// start.
+    pub fn limits(&self) -> RangeLimits {
+        RangeLimits {
+            from_ns: self.spec.since.map(|at| self.ns(at)),
+            to_ns: self.until.map(|at| self.ns(at)),
+        }
+    }
+
+    /// The times of a marker of the profiler itself, cut to the profile's range.
+    pub fn interval_in_range(&self, start_ns: i64, end_ns: i64) -> MarkerTimes {
+        let limits = self.limits();
+        MarkerTimes::interval(limits.clamp(start_ns), limits.clamp(end_ns))
     }
 
     /// Nanoseconds from the session's start.
@@ -56,10 +80,21 @@ impl<'a> ProcessModel<'a> {
         self.ns(self.snapshot.header.recording_start)
     }
 
-    /// Nanoseconds from the session's start to the end of the process, or else to the capture.
+    /// Time between two ticks of the sampler, in nanoseconds.
+    pub fn interval_ns(&self) -> i64 {
+        let params = self.snapshot.header.params.as_ref();
+        params.map_or(0, |params| i64::try_from(params.interval_ns).unwrap_or(0))
+    }
+
+    /// Nanoseconds from the session's start to the end of the process, or else to the capture, or
+    /// to the end of the profile's range if that is earlier.
     pub fn end_ns(&self) -> i64 {
-        self.ended
-            .map_or_else(|| self.capture_ns(), |at| self.ns(at))
+        let end_ns = self
+            .ended
+            .map_or_else(|| self.capture_ns(), |at| self.ns(at));
+        self.limits()
+            .to_ns
+            .map_or(end_ns, |to_ns| to_ns.min(end_ns))
     }
 
     /// Whether nothing is left of the main thread.

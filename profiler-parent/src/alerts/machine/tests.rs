@@ -23,6 +23,7 @@ fn peaks(id: u32, runs: &[Run]) -> GroupPeaks<u32, u32> {
         kind: "plugin".to_owned(),
         name,
         runs: runs.to_vec(),
+        threads: std::collections::BTreeMap::new(),
         blocking_ns: 0,
     }
 }

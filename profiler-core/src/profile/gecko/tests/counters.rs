@@ -11,8 +11,10 @@ use crate::ids::CounterIndex;
 use crate::session;
 
 static MEMORY: Counter = Counter::new("Cache", "Memory", "");
-static RATE: Counter = Counter::new("Jobs", "Jobs", "");
-static NEVER: Counter = Counter::new("Quiet", "Jobs", "");
+static RATE: Counter = Counter::new("Jobs", "Bandwidth", "");
+static NEVER: Counter = Counter::new("Quiet", "Bandwidth", "");
+static LEVEL: Counter = Counter::new("Queue length", "Jobs", "");
+static MORE_MEMORY: Counter = Counter::new("Buffers", "Memory", "");
 
 /// The cells of [`MEMORY`], [`RATE`] and [`NEVER`].
 fn cells() -> [CounterIndex; 3] {
@@ -61,6 +63,7 @@ fn a_counter_has_a_row_per_change_and_ends_with_its_total() {
         number,
     };
     on_thread("sampling", || {
+        record::counters(session.ms(99), &[value(rate, 0, 0)]);
         record::counters(session.ms(100), &[value(memory, 3, 1), value(rate, 10, 2)]);
         record::counters(
             session.ms(101),
@@ -91,14 +94,14 @@ fn a_counter_has_a_row_per_change_and_ends_with_its_total() {
     let (rate, rate_sum) = counter_rows(&profile, "Jobs");
     assert_eq!(
         (&rate[1..], rate_sum),
-        (&[(100.0, 10, 2), (102.0, 4, 1)][..], 5)
+        (&[(99.0, 0, 0), (100.0, 10, 2), (102.0, 4, 1)][..], 5)
     );
     assert_eq!(counter_rows(&profile, "Quiet").1, 5);
     assert_eq!(
         rows(&profile["profilerOverhead"]["samples"]),
         [json!([101_000, 1.5, 0, 2, 0.03, 4, 8_000])]
     );
-    assert_eq!((counts.delivered, counts.recorded()), (4, 4));
+    assert_eq!((counts.delivered, counts.recorded()), (5, 5));
     assert_eq!(thread_names(&profile), ["GeckoMain"]);
 }
 
@@ -119,8 +122,62 @@ fn a_counter_whose_first_changes_are_gone_begins_with_the_remaining_ones() {
     let (profile, counts) = profile_since(Some(session.ms(4)));
     assert_eq!(
         counter_rows(&profile, "Cache").0,
-        [(5.0, 0, 0), (5.0, 4, 2), (6.0, 5, 1)]
+        [(5.0, 0, 0), (5.0, 4, 0), (6.0, 5, 1)]
     );
     assert_eq!(counter_rows(&profile, "Jobs").0, [(5.0, 0, 0), (6.0, 1, 1)]);
-    assert_eq!((counts.delivered, counts.evicted), (2, 1));
+    assert_eq!((counts.delivered, counts.outside, counts.lost()), (2, 1, 0));
+}
+
+#[test]
+fn a_level_that_viewers_would_draw_as_a_rate_is_markers_with_a_graph() {
+    let session = Session::start();
+    [&MEMORY, &MORE_MEMORY, &LEVEL]
+        .iter()
+        .for_each(|counter| counter.add(5));
+    let reader = crate::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let known = reader.snapshot().unwrap().counters;
+    let of_level =
+        |counter: &&crate::reader::CounterInfo| counter.definition.name == "Queue length";
+    let cell = known.iter().find(of_level).unwrap().definition.cell;
+    on_thread("sampling", || {
+        for (ms, value) in [(100, 3), (101, 3), (102, 1)] {
+            let value = CounterValue {
+                cell,
+                value,
+                number: 1,
+            };
+            record::counters(session.ms(ms), &[value]);
+        }
+    });
+    let (profile, _) = profile_since(None);
+    let counters = profile["counters"].as_array().unwrap();
+    let memory = counters
+        .iter()
+        .filter(|counter| counter["category"] == "Memory");
+    let names: Vec<_> = memory.map(|counter| &counter["name"]).collect();
+    assert_eq!(names, ["Cache"], "two of them would have one label");
+    let is_queue = |counter: &&Value| counter["name"] == "Queue length";
+    assert!(!counters.iter().any(|counter| is_queue(&counter)));
+    let main = super::show::thread(&profile, "GeckoMain");
+    let markers = rows(&main["markers"]);
+    let levels = |kind: &str| -> Vec<_> {
+        let rows = markers.iter().filter(|row| row[5]["type"] == kind);
+        let name = |row: &Value| main["stringTable"][row[0].as_u64().unwrap() as usize].clone();
+        rows.map(|row| (name(row), row[2].clone(), row[5]["value"].clone()))
+            .collect()
+    };
+    let queue = levels("Level");
+    let values: Vec<_> = queue.iter().map(|(_, _, value)| value.clone()).collect();
+    assert_eq!(values, [0, 3, 1, 5], "one marker per value");
+    assert_eq!(
+        (&queue[1].0, &queue[1].1),
+        (&json!("Queue length"), &json!(102))
+    );
+    assert_eq!(levels("MemoryLevel").last().unwrap().0, "Buffers");
+    let schemas = profile["meta"]["markerSchema"].as_array().unwrap();
+    let level = schemas
+        .iter()
+        .find(|schema| schema["name"] == "Level")
+        .unwrap();
+    assert_eq!(level["graphs"][0]["key"], "value");
 }

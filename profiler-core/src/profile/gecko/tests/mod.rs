@@ -76,6 +76,57 @@ fn code_has_the_category_user_and_code_inside_a_label_inherits_the_labels_catego
 }
 
 #[test]
+fn a_stack_without_processor_time_ends_in_the_category_idle() {
+    let session = Session::start();
+    let library =
+        define_module(&module("/lib/libwork.so", MAPPED, MAPPED, MAPPED + 0x5000)).unwrap();
+    let label = define_label("read", category::IO.sub(1), "", 33).unwrap();
+    let [outer, inner] = [0x10, 0x20].map(|at| Frame::Code(library, at));
+    on_thread("sampling", || {
+        let mut writer = SampleWriter::new();
+        let mut stack = |ms, cpu_ns, frames: &[Frame]| {
+            assert!(writer.sample(main_thread(), &sample(session.ms(ms), Some(cpu_ns), frames)));
+        };
+        stack(1, 7, &[outer, inner]);
+        stack(2, 0, &[outer, inner]);
+        stack(3, 9, &[outer, inner]);
+        stack(4, 0, &[outer]);
+        stack(5, 0, &[outer, Frame::Label(label)]);
+    });
+    let profile = profile();
+    let main = thread(&profile, "GeckoMain");
+    let row = |name: &str| {
+        let categories = profile["meta"]["categories"].as_array().unwrap();
+        let found = categories.iter().find(|row| row["name"] == name);
+        (
+            categories.iter().position(|row| row["name"] == name),
+            found.map(|row| row["color"].clone()),
+        )
+    };
+    let (idle, color) = row("Idle");
+    assert_eq!(color, Some(json!("transparent")));
+    let stacks: Vec<_> = rows(&main["samples"])
+        .iter()
+        .map(|row| row[0].as_u64().unwrap() as usize)
+        .collect();
+    let category = |stack: usize| {
+        let frame = main["stackTable"]["data"][stack][1].as_u64().unwrap() as usize;
+        main["frameTable"]["data"][frame][6]
+            .as_u64()
+            .map(|row| row as usize)
+    };
+    let found: Vec<_> = stacks.iter().map(|stack| category(*stack)).collect();
+    assert_eq!(found, [None, idle, None, idle, idle]);
+    assert_eq!(stacks[0], stacks[2], "the thread runs again where it ran");
+    let names: Vec<_> = samples(main).into_iter().map(|sample| sample.2).collect();
+    let both = "0x7f0000001010 > 0x7f0000001020";
+    assert_eq!(
+        names,
+        [both, both, both, "0x7f0000001010", "0x7f0000001010 > read"]
+    );
+}
+
+#[test]
 fn libraries_do_not_overlap_and_every_frame_is_found_in_its_own_library() {
     let session = Session::start();
     let modules = [

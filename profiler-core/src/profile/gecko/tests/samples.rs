@@ -197,7 +197,7 @@ fn samples_older_than_the_window_are_left_out_and_later_stacks_are_complete() {
         samples(thread(&profile, "GeckoMain")),
         [(5.0, None, "0x10 > 0x20 > 0x30".to_owned())]
     );
-    assert_eq!((counts.delivered, counts.evicted), (1, 2));
+    assert_eq!((counts.delivered, counts.outside, counts.lost()), (1, 2, 0));
 }
 
 #[test]

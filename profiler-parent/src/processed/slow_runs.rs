@@ -1,0 +1,48 @@
+//! The threads that show the slow runs of a process as markers.
+//!
+//! A run names its thread. If several threads have this name, the one that used most of the
+//! processor in the profile's range shows the run. If no thread has it, the main thread does.
+
+use profiler_core::internal::profile::model::{Place, SlowRunMarker};
+
+use super::first_pass::SortedProcess;
+
+/// The slow runs of a process, each with the thread that shows it.
+#[derive(Debug, Default)]
+pub(super) struct PlacedRuns(Vec<(Place, SlowRunMarker)>);
+
+impl PlacedRuns {
+    /// Finds the threads of these runs.
+    pub(super) fn new(runs: &[SlowRunMarker], process: &SortedProcess) -> Self {
+        let place = |run: &SlowRunMarker| {
+            let place = run.thread.as_deref().and_then(|name| named(name, process));
+            Some((place.or_else(|| main(process))?, run.clone()))
+        };
+        Self(runs.iter().filter_map(place).collect())
+    }
+
+    /// The runs that the thread at this place shows.
+    pub(super) fn of(&self, place: Place) -> impl Iterator<Item = &SlowRunMarker> {
+        self.0
+            .iter()
+            .filter(move |(of, _)| *of == place)
+            .map(|(_, run)| run)
+    }
+}
+
+fn named(name: &str, process: &SortedProcess) -> Option<Place> {
+    let threads = process.snapshot.threads.iter().zip(&process.threads);
+    threads
+        .enumerate()
+        .filter(|(_, (info, sorted))| info.name == name && (info.is_main || !sorted.is_servant()))
+        .max_by_key(|(place, (_, sorted))| (sorted.cpu_ns, std::cmp::Reverse(*place)))
+        .map(|(place, _)| place)
+}
+
+fn main(process: &SortedProcess) -> Option<Place> {
+    process
+        .snapshot
+        .threads
+        .iter()
+        .position(|thread| thread.is_main)
+}
