@@ -104,7 +104,10 @@ fn assert_tails(
         let tail = &all[all.len() - kept..];
         let differs = samples.iter().zip(tail).position(|(seen, is)| seen != is);
         let shown = differs.map(|at| (at, &samples[at], &tail[at]));
-        assert!(shown.is_none(), "thread {thread}, {kept} samples: {shown:?}");
+        assert!(
+            shown.is_none(),
+            "thread {thread}, {kept} samples: {shown:?}"
+        );
     }
 }
 

@@ -128,8 +128,6 @@ fn record(address: u64, bytes: i64, own: *const u8) -> bool {
         is_written = len.is_some();
         Ok(len)
     };
-    local::with_recorder_in_allocator(|recorder| {
-        recorder.with_tail(front, "", encode)
-    });
+    local::with_recorder_in_allocator(|recorder| recorder.with_tail(front, "", encode));
     is_written
 }

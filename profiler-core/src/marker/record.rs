@@ -16,10 +16,10 @@ use crate::entry_counts::DropReason;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
-use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, PayloadBuffer, ThreadContext};
 use crate::record::local::{self, AddEntry};
+use crate::record::recorder::Recorder;
 use crate::record::session_state;
+use crate::record::writer::{Front, PayloadBuffer, ThreadContext};
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();

@@ -165,7 +165,7 @@ fn written(id: GatherId, length: u64) -> ToParent {
 fn part(more: &str) -> String {
     let pid = std::process::id();
     let thread = format!(
-        r#"{{"name":"GeckoMain","tid":{pid},"pid":{pid},"stringTable":[],"markers":{{"data":[]}}}}"#
+        r#"{{"name":"GeckoMain","processName":"liar","tid":{pid},"pid":{pid},"stringTable":[],"markers":{{"data":[]}}}}"#
     );
     let log = format!(r#"{{"{pid}":{{"threads":[]}}}}"#);
     format!(
