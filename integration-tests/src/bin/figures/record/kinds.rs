@@ -84,7 +84,7 @@ const KINDS: [Kind; 4] = [
         Promise::AtMost(2.5),
     ),
     ("text", || ns_each(BATCH, text), Promise::None),
-    ("typed", || ns_each(BATCH, typed), Promise::None),
+    ("typed", || ns_each(BATCH, typed), Promise::AtMost(2.0)),
 ];
 
 pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
