@@ -17,6 +17,7 @@ mod closed_descriptors_parent;
 mod command_info;
 mod command_record;
 mod command_view;
+mod command_view_code;
 mod control_liars;
 mod deaths;
 mod exact;

@@ -20,6 +20,8 @@ mod meta;
 mod namer;
 mod reader;
 mod shared;
+#[cfg(feature = "view")]
+mod sources;
 mod stacks;
 mod survey;
 mod table;
@@ -44,6 +46,8 @@ pub use walk::PartId;
 pub(crate) use addresses::Lib;
 pub(crate) use markers::{RawMarker, RawMarkers};
 pub(crate) use meta::{Flow, TextField};
+#[cfg(feature = "view")]
+pub(crate) use sources::source_names;
 pub(crate) use stacks::{Frame, FrameId};
 #[cfg(test)]
 pub(crate) use stacks::{Func, Node, TextId};
