@@ -10,6 +10,7 @@ mod info;
 mod profile;
 mod record;
 mod recover;
+mod redirect;
 mod report;
 mod signals;
 mod top;
