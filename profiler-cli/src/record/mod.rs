@@ -24,6 +24,7 @@ use profiler_parent::{
     CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
 };
 
+use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
 use stop::Stopping;
 
@@ -154,7 +155,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(crate::report::free_name);
     drop(live);
-    let report = capture(&session, options.format, &target)?;
+    let line = ProgressLine::new();
+    let report = capture(&session, options.format, &target, &line)?;
     report_profile(&report, &name);
     Ok(exit_code(status))
 }
@@ -209,12 +211,20 @@ impl RecordArgs {
     }
 }
 
-fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureReport> {
+fn capture(
+    session: &Session,
+    format: Format,
+    target: &Path,
+    line: &ProgressLine,
+) -> Result<CaptureReport> {
     let format = match format {
         Format::Processed => profiler_parent::Format::Processed,
         Format::Gecko => profiler_parent::Format::Gecko,
     };
-    Ok(session.capture().format(format).save(target)?)
+    let capture = session.capture().format(format);
+    Ok(with_progress(line, capture.events(), || {
+        capture.save(target)
+    })?)
 }
 
 fn report_no_profile(child: &ProfiledChild, name: &str) {
