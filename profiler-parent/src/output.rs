@@ -6,6 +6,9 @@
 //! written through (a symbolic link is replaced, not followed); a target that is not a file (a
 //! device, a pipe) is refused; an unfinished file is removed, unless the process is killed.
 
+mod behind;
+mod commit_behind;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +16,9 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
+
+pub(crate) use self::behind::WriteBehind;
+pub(crate) use self::commit_behind::CommitBehind;
 
 /// Compression level of `.gz` files, 1 to 9.
 const GZIP_LEVEL: u32 = 6;
@@ -77,6 +83,12 @@ impl ProfileFile {
             false => Sink::Plain(temporary),
         };
         Ok(Self { target, sink })
+    }
+
+    /// Creates a temporary file like [`Self::create`], and writes it with another thread, so that the
+    /// caller does not wait for compression.
+    pub(crate) fn create_behind(target: &Path) -> Result<WriteBehind<Self>, OutputError> {
+        Ok(WriteBehind::new(Self::create(target)?))
     }
 
     /// The path at which [`Self::commit`] puts the file.

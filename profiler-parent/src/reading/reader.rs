@@ -4,9 +4,8 @@
 //! Called by `profiler info` and by every export. Invariant: memory holds the
 //! [survey](super::survey) and one thread, never the text of the file.
 
-use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _};
@@ -15,11 +14,12 @@ use super::addresses::AddressMap;
 use super::json::Object;
 use super::located::{Located, Names};
 use super::markers::NamedMarker;
+use super::parser::Extents;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
-use super::text::text;
+use super::text;
 use super::thread::{MAIN_THREAD, RawThread, ReadThread};
-use super::walk::{PartId, Visit, walk};
+use super::walk::{PartId, Visit, walk_again};
 
 /// The reason why a profile cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +97,8 @@ pub struct ProfileReader {
     survey: Survey,
     /// Bytes of the text.
     length: u64,
+    /// The long values that the first pass has skipped.
+    skipped: Extents,
 }
 
 impl ProfileReader {
@@ -110,7 +112,7 @@ impl ProfileReader {
             source,
         })?;
         let mut survey = Survey::new(wanted);
-        let length = read(path, &file, &mut survey)?;
+        let (length, skipped) = read(path, &file, &Extents::default(), &mut survey)?;
         if !survey.has_meta {
             let why = "it has no meta".to_owned();
             return Err(ReadError::NotAProfile {
@@ -124,6 +126,7 @@ impl ProfileReader {
             file,
             survey,
             length,
+            skipped,
         })
     }
 
@@ -152,7 +155,7 @@ impl ProfileReader {
             sink,
             failed: None,
         };
-        let done = read(&self.path, &self.file, &mut give);
+        let done = read(&self.path, &self.file, &self.skipped, &mut give);
         match give.failed {
             Some(failed) => Err(failed),
             None => Ok(done.map(drop)?),
@@ -160,39 +163,22 @@ impl ProfileReader {
     }
 }
 
-/// Walks through the text of a file. Returns the length of the text.
-fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadError> {
-    let text = text(file).map_err(|source| ReadError::Read {
+/// Walks through the text of a file, and jumps over the known long values. Returns the length of
+/// the text, and the long values that were skipped.
+fn read<V: Visit>(
+    path: &Path,
+    file: &File,
+    known: &Extents,
+    visit: &mut V,
+) -> Result<(u64, Extents), ReadError> {
+    let text = text::open(file).map_err(|source| ReadError::Read {
         path: path.to_owned(),
         source,
     })?;
-    let length = Cell::new(0);
-    walk(
-        Counted {
-            from: text,
-            count: &length,
-        },
-        visit,
-    )
-    .map_err(|error| ReadError::NotAProfile {
+    walk_again(text, known, visit).map_err(|error| ReadError::NotAProfile {
         path: path.to_owned(),
         why: error.to_string(),
-    })?;
-    Ok(length.get())
-}
-
-/// Counts the bytes read.
-struct Counted<'c, R> {
-    from: R,
-    count: &'c Cell<u64>,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(buffer)?;
-        self.count.set(self.count.get().saturating_add(read as u64));
-        Ok(read)
-    }
+    })
 }
 
 /// The second pass: passes every thread to the sink.
@@ -220,20 +206,18 @@ impl<S: ThreadSink> Give<'_, S> {
     fn give(&mut self, part: PartId, raw: &RawThread) -> Result<(), S::Error> {
         let survey = self.survey;
         let own = own_tables(survey, part, raw);
-        let shared = || {
-            raw.sampled_stacks()
-                .map(|stack| shared_node(stack?))
-                .collect()
-        };
-        let (tables, nodes) = match &own {
-            Some((tables, nodes)) => (tables, nodes.clone()),
-            None => (&survey.tables, shared()),
-        };
+        let has_own_tables = own.is_some();
+        let shared = || raw.sampled_stacks().map(|stack| shared_node(stack?));
+        let (own, nodes) = own.map_or_else(
+            || (None, shared().collect()),
+            |(tables, nodes)| (Some(tables), nodes),
+        );
+        let tables = own.as_ref().unwrap_or(&survey.tables);
         let product = survey
             .parts
             .get(part.0)
             .and_then(|part| part.product.as_deref());
-        let product = product.filter(|_| own.is_some());
+        let product = product.filter(|_| has_own_tables);
         let process = raw
             .process_name
             .as_deref()
@@ -251,9 +235,9 @@ impl<S: ThreadSink> Give<'_, S> {
             },
             raw,
             tables,
-            has_own_tables: own.is_some(),
+            has_own_tables,
             nodes: &nodes,
-            texts: if own.is_some() {
+            texts: if has_own_tables {
                 &raw.strings
             } else {
                 &survey.tables.texts
@@ -282,7 +266,7 @@ fn own_tables(
         .sampled_stacks()
         .map(|stack| located.leaf(thread, stack?, names))
         .collect();
-    located.tables.find_leaves();
+    located.tables.find_named();
     Some((located.tables, nodes))
 }
 
