@@ -245,7 +245,8 @@ impl Own {
     }
 
     pub(super) fn mark_foreign(&self) {
-        // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
+        // SAFETY: null without an open chunk; otherwise it points into the pool that `home` keeps
+        // mapped.
         if let Some(slot) = unsafe { self.slot.as_ref() } {
             slot.set_flag(HAS_FOREIGN);
         }
