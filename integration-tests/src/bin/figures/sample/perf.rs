@@ -78,6 +78,8 @@ impl PerfRecord {
         writeln!(self.commands, "{command}")?;
         let mut answer = Vec::new();
         self.answers.read_until(b'\n', &mut answer)?;
+        // `perf` also sends the zero byte that ends its string, after the line.
+        answer.retain(|byte| *byte != 0);
         ensure!(answer.starts_with(b"ack"), "perf answers {answer:?}");
         Ok(())
     }
