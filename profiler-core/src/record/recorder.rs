@@ -88,8 +88,8 @@ impl Recorder {
         self.lock.end();
     }
 
-    /// Makes the recorder ready for an entry of fixed size. If true, it has an open chunk of its own
-    /// with at least `words` words left; if false, the entry is dropped.
+    /// Makes the recorder ready for an entry of fixed size. If true, it has an open chunk of its
+    /// own with at least `words` words left; if false, the entry is dropped.
     ///
     /// The entry itself is not an argument: the compiler would store its words on the stack before
     /// it knows whether this function is called, and load them again for the fast path.

@@ -2,8 +2,8 @@
 //!
 //! A main thread represents its process, so the main threads of the busiest processes are shown,
 //! and always the main thread of the root. In the evidence of an alert, only processes that did
-//! something are shown, and the first thread with a slow run is selected. The busiest other threads of these processes are shown
-//! as well. The user can show all others in the viewer.
+//! something are shown, and the first thread with a slow run is selected. The busiest other threads
+//! of these processes are shown as well. The user can show all others in the viewer.
 
 use std::collections::{HashMap, HashSet};
 

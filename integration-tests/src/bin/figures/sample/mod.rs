@@ -2,11 +2,11 @@
 //!
 //! One file per question: `held` (how long a thread is held), `cost` (what a thread loses, what the
 //! sampler itself takes), `truth` (whether weights, numbers and shares are right), `idle` (the cost
-//! of threads that wait), `peers` and `perf` (the same work under `pprof` and `perf`), `right` (stacks
-//! followed to their end, in Rust, the C library, and C without frame pointers), `waits` (stacks of
-//! waiting threads, compared with those that another tool finds). The group `host` measures how
-//! many waiting calls are interrupted. `session` runs a thread beside the sampler and reads its
-//! samples.
+//! of threads that wait), `peers` and `perf` (the same work under `pprof` and `perf`), `right`
+//! (stacks followed to their end, in Rust, the C library, and C without frame pointers), `waits`
+//! (stacks of waiting threads, compared with those that another tool finds). The group `host`
+//! measures how many waiting calls are interrupted. `session` runs a thread beside the sampler and
+//! reads its samples.
 
 mod cost;
 mod held;
