@@ -79,11 +79,15 @@ pub(super) struct ShareChange {
     /// Whether the change is large enough to be shown.
     #[serde(skip)]
     pub(super) is_shown: bool,
-    /// The 99 % interval of the change in percentage points; `None` if the change is too small to
-    /// be shown, or if there are too few samples or runs.
+    /// The 99 % interval of the change in percentage points, not corrected for the number of
+    /// functions; `None` if both shares are too small, or if there are too few samples or runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interval_points: Option<(f64, f64)>,
-    /// Whether 0 is outside of the interval.
+    /// The probability of so large a change if there is none, corrected for the number of functions
+    /// that were tested, see [`super::many_tests`]. `None` if there is no interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) adjusted_probability: Option<f64>,
+    /// Whether this probability is at most 1 %.
     pub(super) is_more_than_noise: bool,
     /// Whether the time grew, too, by more than noise. A share also grows if other functions take
     /// less time.
@@ -137,6 +141,22 @@ impl Comparison {
 
 impl FunctionChange {
     /// The shares of this kind of time.
+    pub(super) const fn shares_mut(&mut self, time: Time) -> Option<&mut ShareChanges> {
+        match time {
+            Time::Cpu => self.cpu.as_mut(),
+            Time::Wall => Some(&mut self.wall),
+        }
+    }
+
+    /// Whether a share changed enough to be shown.
+    pub(super) fn is_shown(&self) -> bool {
+        let shares = self.cpu.iter().chain([&self.wall]);
+        shares
+            .flat_map(ShareChanges::both)
+            .any(|share| share.is_shown)
+    }
+
+    /// The shares of this kind of time.
     pub(super) const fn shares(&self, time: Time) -> Option<&ShareChanges> {
         match time {
             Time::Cpu => self.cpu.as_ref(),
@@ -146,6 +166,16 @@ impl FunctionChange {
 }
 
 impl ShareChanges {
+    /// Of the function itself, and with all functions that it calls.
+    pub(super) const fn both(&self) -> [&ShareChange; 2] {
+        [&self.own, &self.total]
+    }
+
+    /// Of the function itself, and with all functions that it calls.
+    pub(super) const fn both_mut(&mut self) -> [&mut ShareChange; 2] {
+        [&mut self.own, &mut self.total]
+    }
+
     /// The larger change of both shares, without its sign.
     pub(super) fn largest_points(&self) -> f64 {
         self.own.points().abs().max(self.total.points().abs())

@@ -10,6 +10,7 @@ use super::changes::{
     Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange,
     ShareChanges, Sides,
 };
+use super::many_tests::{FALSE_PART, adjusted};
 use super::markers::MarkerTimes;
 use super::noise::{Resampling, Series};
 use super::run::{FunctionTimes, ProcessRun, Run, Times};
@@ -53,6 +54,13 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
         };
         comparer.process(name, &sides)
     };
+    let mut processes: Vec<ProcessChange> = names.into_iter().map(process).collect();
+    for time in [Time::Cpu, Time::Wall] {
+        correct(&mut processes, time);
+    }
+    for process in &mut processes {
+        process.functions.retain(FunctionChange::is_shown);
+    }
     let files = |runs: &[Run]| {
         let files = runs.iter().map(|run| run.file.display().to_string());
         files.collect()
@@ -67,7 +75,25 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
             _ => "slices of time",
         },
         by: comparer.by,
-        processes: names.into_iter().map(process).collect(),
+        processes,
+    }
+}
+
+/// Corrects the probabilities of one kind of time for the number of tests, and finds the changes
+/// that are more than noise.
+fn correct(processes: &mut [ProcessChange], time: Time) {
+    let functions = processes
+        .iter_mut()
+        .flat_map(|process| &mut process.functions);
+    let shares = functions.filter_map(|function| function.shares_mut(time));
+    let mut tested: Vec<(&mut ShareChange, f64)> = shares
+        .flat_map(ShareChanges::both_mut)
+        .filter_map(|share| share.adjusted_probability.map(|one| (share, one)))
+        .collect();
+    let probabilities: Vec<f64> = tested.iter().map(|(_, probability)| *probability).collect();
+    for ((share, _), adjusted) in tested.iter_mut().zip(adjusted(&probabilities)) {
+        share.adjusted_probability = Some(adjusted);
+        share.is_more_than_noise = adjusted <= FALSE_PART;
     }
 }
 
@@ -237,7 +263,7 @@ impl Comparer {
         changes
     }
 
-    /// The change of a function; `None` if no share changed enough.
+    /// The change of a function; `None` if no share is large enough to be tested.
     fn function(
         &self,
         sides: &Sides<Side<'_>>,
@@ -260,13 +286,18 @@ impl Comparer {
             cpu: all_cpu.map(|all| shares(Time::Cpu, all)),
             wall: shares(Time::Wall, all_wall),
         };
-        let has_changed = |shares: &ShareChanges| {
-            [shares.own, shares.total]
-                .iter()
-                .any(|share| share.is_shown)
+        let is_tested = |shares: &ShareChanges| {
+            let mut shares = shares.both().into_iter();
+            shares.any(|share| self.is_tested(share.before_percent, share.after_percent))
         };
-        let is_kept = has_changed(&change.wall) || change.cpu.as_ref().is_some_and(has_changed);
+        let is_kept = is_tested(&change.wall) || change.cpu.as_ref().is_some_and(is_tested);
         is_kept.then_some(change)
+    }
+
+    /// Whether a change of the smallest size that is shown is possible. The choice does not depend
+    /// on the change, so it does not prefer those that are large by chance.
+    const fn is_tested(&self, before_percent: f64, after_percent: f64) -> bool {
+        before_percent.max(after_percent) >= self.smallest
     }
 
     fn share(&self, of: &Sides<Vec<f64>>, all: &AllTimes) -> ShareChange {
@@ -286,19 +317,20 @@ impl Comparer {
         };
         let (before_percent, after_percent) = (before.percent(), after.percent());
         let change = after_percent - before_percent;
-        let is_large = change.abs() >= self.smallest;
-        let interval = is_large.then(|| self.resampling.interval(before, after));
-        let is_more_than_noise =
-            matches!(interval, Some(Some((low, high))) if low > 0.0 || high < 0.0);
+        let is_tested = self.is_tested(before_percent, after_percent);
+        let test = is_tested.then(|| self.resampling.test(before, after));
+        let test = test.flatten();
+        let is_shown = change.abs() >= self.smallest;
         ShareChange {
             before_percent,
             after_percent,
             before_ms: of.before.iter().sum::<f64>() / runs.before,
             after_ms: of.after.iter().sum::<f64>() / runs.after,
-            is_shown: is_large,
-            interval_points: interval.flatten(),
-            is_more_than_noise,
-            takes_more_time: is_more_than_noise && change > 0.0 && self.takes_more_time(&of, runs),
+            is_shown,
+            interval_points: test.map(|test| test.interval),
+            adjusted_probability: test.map(|test| test.probability),
+            is_more_than_noise: false,
+            takes_more_time: is_shown && change > 0.0 && self.takes_more_time(&of, runs),
         }
     }
 
@@ -318,8 +350,8 @@ impl Comparer {
             of: &of.after,
             all: &all.after,
         };
-        let interval = self.resampling.interval(before, after);
-        interval.is_some_and(|(low, _)| low > 0.0)
+        let test = self.resampling.test(before, after);
+        test.is_some_and(|test| test.interval.0 > 0.0)
     }
 
     fn units<'r, B: 'r>(
@@ -337,7 +369,7 @@ impl Comparer {
 
 /// All markers, those first whose sum of durations changed most.
 fn markers(sides: &Sides<Side<'_>>) -> Vec<MarkerChange> {
-    let names = sides.names(|process| process.markers.keys());
+    let names = sides.names(|process| process.markers.names());
     let change = |name: &String| {
         let times = Sides {
             before: sides.before.markers(name),

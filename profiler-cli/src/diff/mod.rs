@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! files ─▶ run (reads one profile) ─▶ compare (two lists of runs, pure) ─▶ table, or JSON
-//!                                        └─ noise (resamples the units of both sides)
+//!           │                            ├─ noise (resamples the units of both sides)
+//!           │                            └─ many_tests (corrects for the number of functions)
+//!           └─ call trees ─▶ flame_graph ─▶ HTML
 //! ```
 //!
 //! Invariants: the same files give the same output; each run is reduced to sums per process name,
@@ -10,8 +12,11 @@
 
 mod changes;
 mod compare;
+mod flame_graph;
+mod many_tests;
 mod markers;
 mod noise;
+mod numbered;
 mod run;
 mod table;
 
@@ -23,9 +28,9 @@ use clap::Args;
 
 use crate::profile::Time;
 use crate::report::say;
-use changes::Comparison;
+use changes::{Comparison, Sides};
 use compare::{ComparisonParams, compare};
-use run::Run;
+use run::{Run, RunParams};
 use table::TableParams;
 
 /// Compares two profiles, or two groups of profiles: functions, markers, memory and lost entries
@@ -34,11 +39,12 @@ use table::TableParams;
 /// processes with the same name are added up. A function's share is the part of these processes'
 /// time that was spent in it: in itself, or in itself and the functions that it calls.
 ///
-/// A change of a share is marked with * if it is more than noise: 0 is outside of the 99 % interval
-/// of the change. With several runs on both sides, the interval comes from the differences between
-/// the runs. Otherwise it comes from the differences between short slices of time in each run; then
-/// it does not contain the differences between one run and the next, so record at least three runs
-/// of each side before you trust a small change.
+/// A change of a share is marked with * if it is more than noise. The marks are corrected for the
+/// number of functions (Benjamini and Hochberg): of all marked changes, at most 1 % are expected to
+/// be noise. With several runs on both sides, noise is the differences between the runs. Otherwise
+/// it is the differences between short slices of time in each run; these do not contain the
+/// differences between one run and the next, so record at least three runs of each side before you
+/// trust a small change.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// A profile (.json or .json.gz), or a directory with profiles of the same program
@@ -48,6 +54,9 @@ pub(crate) struct DiffArgs {
     /// Prints one JSON object, with the intervals of all changes
     #[arg(long)]
     json: bool,
+    /// Writes the difference as a flame graph to this file, which any browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// The number of functions, and of markers, to show for each process name
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -62,6 +71,10 @@ pub(crate) struct DiffArgs {
     /// runs on each side, all of which do the same work
     #[arg(long, value_name = "POINTS", value_parser = points)]
     fail_above: Option<f64>,
+    /// Takes processes together whose names differ only in a number at the end: `worker 1` and
+    /// `worker 2` are compared as `worker #`
+    #[arg(long)]
+    merge_numbered: bool,
     /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
@@ -75,10 +88,14 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
     );
     let has_several_runs = before.len() > 1 && after.len() > 1;
     let blocks = if has_several_runs { 1 } else { BLOCKS };
+    let run_params = RunParams {
+        blocks,
+        names: !options.no_names,
+        merge_numbered: options.merge_numbered,
+        with_trees: options.html.is_some(),
+    };
     let read = |files: &[PathBuf]| -> Result<Vec<Run>> {
-        let runs = files
-            .iter()
-            .map(|file| Run::read(file, blocks, !options.no_names));
+        let runs = files.iter().map(|file| Run::read(file, run_params));
         Ok(runs.collect::<Result<_, _>>()?)
     };
     let params = ComparisonParams {
@@ -95,6 +112,13 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
         bail!("{} has no processor times", run.file.display());
     }
     let comparison = compare(&before, &after, params);
+    if let Some(path) = &options.html {
+        let runs = Sides {
+            before: &*before,
+            after: &*after,
+        };
+        flame_graph::write(path, &comparison, runs)?;
+    }
     if options.json {
         say(&serde_json::to_string_pretty(&comparison)?);
     } else {

@@ -1,5 +1,5 @@
 //! How much a share varies by chance: the interval that contains its change with a probability of
-//! about 99 %.
+//! about 99 %, and the probability of so large a change if there is none.
 //!
 //! Used by [`mod@super::compare`]. Each side consists of units: its runs, or blocks of slices of
 //! time if a side has only one run. The interval is that of the percentile bootstrap (B. Efron,
@@ -11,10 +11,19 @@
 //! deviations of each side are multiplied by the inverse of that factor, and by the ratio of the
 //! quantiles for this side.
 //!
+//! The probability is that of the two-sided test of B. L. Welch ("The Generalization of Student's
+//! Problem when Several Different Population Variances are Involved", 1947), with the variances of
+//! the same draws. It is needed for the correction in [`super::many_tests`], because a thousand
+//! draws show no probability below a thousandth.
+//!
 //! Invariant: the draws depend only on the numbers of units, so the same input gives the same
-//! interval.
+//! result.
 
 use std::cell::OnceCell;
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::changes::Sides;
 
 /// How often the units are drawn.
 const DRAWS: usize = 1000;
@@ -25,24 +34,24 @@ const TAIL: f64 = 0.005;
 /// The 99.5 % quantile of the normal distribution.
 const NORMAL: f64 = 2.576;
 
-/// The 99.5 % quantiles of Student's t distribution for 1 to 10 degrees of freedom.
-const STUDENT: [f64; 10] = [
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
-];
+/// Smaller changes, in percentage points, come from the rounding of sums.
+const ROUNDING: f64 = 1e-9;
 
 /// Any fixed number.
 const SEED: u64 = 0x70_72_6f_66;
 
-/// The 99.5 % quantile of Student's t distribution. Above 10 degrees of freedom, the first terms of
-/// the Cornish–Fisher expansion (Abramowitz and Stegun, 26.7.5), whose error is below 0.02.
+/// The 99.5 % quantile of Student's t distribution.
 fn student(degrees: usize) -> f64 {
-    let listed = degrees.saturating_sub(1);
-    STUDENT.get(listed).copied().unwrap_or_else(|| {
-        let (z, degrees) = (NORMAL, degrees as f64);
-        let first = (z.powi(3) + z) / 4.0;
-        let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-        z + first / degrees + second / degrees.powi(2)
+    let distribution = StudentsT::new(0.0, 1.0, degrees as f64);
+    distribution.map_or(f64::INFINITY, |distribution| {
+        distribution.inverse_cdf(1.0 - TAIL)
     })
+}
+
+/// The probability that a variable with Student's t distribution is farther from 0 than this.
+fn beyond(distance: f64, degrees: f64) -> f64 {
+    let distribution = StudentsT::new(0.0, 1.0, degrees);
+    distribution.map_or(1.0, |distribution| 2.0 * distribution.sf(distance.abs()))
 }
 
 /// The time of a function in each unit of a side, and the time of all functions.
@@ -69,8 +78,10 @@ struct Draws {
     units: usize,
     /// The units of the first draw, of the second, and so on.
     counts: Vec<f64>,
-    /// What deviations are multiplied by.
+    /// What deviations are multiplied by, because draws vary too little.
     factor: f64,
+    /// What deviations are multiplied by for the interval.
+    ratio_of_quantiles: f64,
 }
 
 impl Draws {
@@ -86,24 +97,30 @@ impl Draws {
             }
         }
         let others = units - 1;
-        let too_little = (units as f64 / others as f64).sqrt();
         Self {
             units,
             counts,
-            factor: too_little * student(others) / NORMAL,
+            factor: (units as f64 / others as f64).sqrt(),
+            ratio_of_quantiles: student(others) / NORMAL,
         }
     }
 
     /// The deviation of the share from that of all units in each draw, in percentage points.
-    fn deviations(&self, series: Series<'_>) -> impl Iterator<Item = f64> {
+    fn deviations(&self, series: Series<'_>) -> Vec<f64> {
         let whole = series.percent();
-        self.counts.chunks(self.units).map(move |draw| {
+        let deviation = |draw: &[f64]| {
             let weighted = |values: &[f64]| -> f64 {
                 let products = draw.iter().zip(values).map(|(count, value)| count * value);
                 products.sum()
             };
             (percent(weighted(series.of), weighted(series.all)) - whole) * self.factor
-        })
+        };
+        self.counts.chunks(self.units).map(deviation).collect()
+    }
+
+    /// The degrees of freedom of this side's variance.
+    fn degrees(&self) -> f64 {
+        (self.units - 1) as f64
     }
 }
 
@@ -127,28 +144,76 @@ impl Resampling {
         }
     }
 
-    /// The ends of the interval of the change of a share, in percentage points; `None` if a side
-    /// has too few units. The time of all functions must be positive in each unit.
-    pub(super) fn interval(&self, before: Series<'_>, after: Series<'_>) -> Option<(f64, f64)> {
-        let before_draws = self.draws(&self.before, before.all.len(), SEED)?;
-        let after_draws = self.draws(&self.after, after.all.len(), SEED + 1)?;
+    /// How much the change of a share varies; `None` if a side has too few units. The time of all
+    /// functions must be positive in each unit.
+    pub(super) fn test(&self, before: Series<'_>, after: Series<'_>) -> Option<Test> {
+        let draws = Sides {
+            before: self.draws(&self.before, before.all.len(), SEED)?,
+            after: self.draws(&self.after, after.all.len(), SEED + 1)?,
+        };
+        let deviations = Sides {
+            before: draws.before.deviations(before),
+            after: draws.after.deviations(after),
+        };
         let change = after.percent() - before.percent();
-        let deviations = before_draws
-            .deviations(before)
-            .zip(after_draws.deviations(after));
-        let mut changes: Vec<f64> = deviations
-            .map(|(before, after)| change + after - before)
-            .collect();
-        changes.sort_by(f64::total_cmp);
-        let outside = (changes.len() as f64 * TAIL) as usize;
-        let low = changes.get(outside).copied();
-        low.zip(changes.iter().rev().nth(outside).copied())
+        Some(Test {
+            interval: interval(change, &draws, &deviations)?,
+            probability: probability(change, &draws, &deviations),
+        })
     }
 
     fn draws<'c>(&self, of: &'c [OnceCell<Draws>], units: usize, seed: u64) -> Option<&'c Draws> {
         let cell = of.get(units).filter(|_| units >= self.least)?;
         Some(cell.get_or_init(|| Draws::new(units, seed)))
     }
+}
+
+/// How much the change of a share varies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Test {
+    /// The ends of the interval of the change, in percentage points.
+    pub(super) interval: (f64, f64),
+    /// The probability of a change that is at least as large, if there is none.
+    pub(super) probability: f64,
+}
+
+fn interval(
+    change: f64,
+    draws: &Sides<&Draws>,
+    deviations: &Sides<Vec<f64>>,
+) -> Option<(f64, f64)> {
+    let sides = deviations.before.iter().zip(&deviations.after);
+    let mut changes: Vec<f64> = sides
+        .map(|(before, after)| {
+            change + after * draws.after.ratio_of_quantiles
+                - before * draws.before.ratio_of_quantiles
+        })
+        .collect();
+    changes.sort_by(f64::total_cmp);
+    let outside = (changes.len() as f64 * TAIL) as usize;
+    let low = changes.get(outside).copied();
+    low.zip(changes.iter().rev().nth(outside).copied())
+}
+
+fn probability(change: f64, draws: &Sides<&Draws>, deviations: &Sides<Vec<f64>>) -> f64 {
+    let before = variance(&deviations.before);
+    let after = variance(&deviations.after);
+    let both = before + after;
+    if change.abs() < ROUNDING {
+        return 1.0;
+    }
+    if both <= 0.0 {
+        return 0.0;
+    }
+    // The degrees of freedom of the sum, by Welch and Satterthwaite.
+    let parts = before.powi(2) / draws.before.degrees() + after.powi(2) / draws.after.degrees();
+    beyond(change / both.sqrt(), both.powi(2) / parts)
+}
+
+/// The mean of the squares of deviations from the share of all units.
+fn variance(deviations: &[f64]) -> f64 {
+    let squares: f64 = deviations.iter().map(|deviation| deviation.powi(2)).sum();
+    squares / deviations.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -162,9 +227,9 @@ mod tests {
             .collect()
     }
 
-    fn interval(before: &[f64], after: &[f64]) -> Option<(f64, f64)> {
+    fn test(before: &[f64], after: &[f64]) -> Option<Test> {
         let (all_before, all_after) = (vec![100.0; before.len()], vec![100.0; after.len()]);
-        Resampling::new(before.len(), after.len(), 2).interval(
+        Resampling::new(before.len(), after.len(), 2).test(
             Series {
                 of: before,
                 all: &all_before,
@@ -176,6 +241,10 @@ mod tests {
         )
     }
 
+    fn interval(before: &[f64], after: &[f64]) -> Option<(f64, f64)> {
+        test(before, after).map(|test| test.interval)
+    }
+
     fn is_more_than_noise(before: &[f64], after: &[f64]) -> bool {
         let (low, high) = interval(before, after).unwrap();
         assert!(low <= high);
@@ -183,20 +252,45 @@ mod tests {
     }
 
     /// How many of 200 comparisons find a change of `points`.
-    fn found(counts: (usize, usize), points: f64) -> usize {
+    fn found(
+        counts: (usize, usize),
+        points: f64,
+        is_found: impl Fn(&[f64], &[f64]) -> bool,
+    ) -> usize {
         let mut random = fastrand::Rng::with_seed(1);
         let compare = |_: &i32| {
             let before = runs(counts.0, 20.0, 2.0, &mut random);
             let after = runs(counts.1, 20.0 + points, 2.0, &mut random);
-            is_more_than_noise(&before, &after)
+            is_found(&before, &after)
         };
         (0..200).filter(compare).count()
     }
 
     #[test]
+    fn small_probabilities_are_rare_without_a_change_and_usual_with_one() {
+        let probability = |before: &[f64], after: &[f64]| test(before, after).unwrap().probability;
+        for counts in [(3, 3), (5, 5), (3, 20), (20, 4)] {
+            let of = |limit: f64| {
+                found(counts, 0.0, |before, after| {
+                    probability(before, after) < limit
+                })
+            };
+            // 20 and 2 of 200 are expected.
+            assert!(of(0.1) <= 32 && of(0.01) <= 8, "{counts:?}");
+            assert!(of(0.5) >= 60, "{counts:?}: the test is not too careful");
+        }
+        let clear = found((5, 5), 10.0, |before, after| {
+            probability(before, after) < 1e-3
+        });
+        assert!(clear >= 190, "{clear} of 200");
+        assert_eq!(probability(&[10.0; 3], &[10.0; 3]), 1.0);
+        assert_eq!(probability(&[10.0; 3], &[20.0; 3]), 0.0);
+    }
+
+    #[test]
     fn a_change_within_the_differences_between_the_runs_is_noise() {
         for counts in [(3, 3), (5, 5), (3, 20), (20, 4)] {
-            let mistakes = found(counts, 0.0);
+            let mistakes = found(counts, 0.0, is_more_than_noise);
             assert!(mistakes <= 8, "{counts:?}: {mistakes} of 200");
         }
     }
@@ -204,7 +298,7 @@ mod tests {
     #[test]
     fn a_change_beyond_the_differences_between_the_runs_is_found() {
         for counts in [(5, 5), (5, 20)] {
-            let found = found(counts, 6.0);
+            let found = found(counts, 6.0, is_more_than_noise);
             assert!(found >= 190, "{counts:?}: {found} of 200");
         }
     }
@@ -226,13 +320,6 @@ mod tests {
     }
 
     #[test]
-    fn the_quantiles_of_few_and_many_units_continue_each_other() {
-        let quantiles: Vec<f64> = (1..200).map(student).collect();
-        assert!(quantiles.is_sorted_by(|one, next| one > next));
-        assert!((student(11) - 3.106).abs() < 0.02 && (student(60) - 2.660).abs() < 0.01);
-    }
-
-    #[test]
     fn too_few_units_give_no_interval() {
         assert_eq!(interval(&[10.0], &[20.0, 30.0, 40.0]), None);
         let of = [10.0; 3];
@@ -240,10 +327,13 @@ mod tests {
             of: &of,
             all: &[100.0; 3],
         };
-        assert_eq!(Resampling::new(3, 3, 4).interval(series, series), None);
+        assert_eq!(Resampling::new(3, 3, 4).test(series, series), None);
         assert_eq!(
-            Resampling::new(3, 3, 3).interval(series, series),
-            Some((0.0, 0.0))
+            Resampling::new(3, 3, 3).test(series, series),
+            Some(Test {
+                interval: (0.0, 0.0),
+                probability: 1.0
+            })
         );
     }
 }

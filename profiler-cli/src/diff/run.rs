@@ -9,19 +9,35 @@ use profiler_parent::internal::reading::{
     CounterLevels, Meta, PartId, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
 };
 
-use super::markers::{self, MarkersByName};
+use super::markers::{MarkersByName, OpenSpans};
+use super::numbered::without_number;
 use crate::profile::Time;
+use crate::profile::blocks::Blocks;
+use crate::profile::call_tree::CallNode;
 use crate::profile::counts::{self, Head};
 use crate::profile::functions::{Collection, Cost, Costs, Functions};
 
 /// The category of counters whose values are bytes of memory.
 const MEMORY: &str = "Memory";
 
+/// How a profile is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunParams {
+    /// The number of blocks into which the samples are divided.
+    pub(super) blocks: usize,
+    /// Whether addresses without a name are named from this machine's files.
+    pub(super) names: bool,
+    /// Whether processes whose names differ only in a number at the end are taken together.
+    pub(super) merge_numbered: bool,
+    /// Whether the call trees are kept.
+    pub(super) with_trees: bool,
+}
+
 /// Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Times {
-    cpu: f64,
-    wall: f64,
+    pub(super) cpu: f64,
+    pub(super) wall: f64,
 }
 
 impl Times {
@@ -56,6 +72,27 @@ pub(super) struct ProcessRun {
     pub(super) recorded: u64,
     /// The recorded entries that are lost.
     pub(super) lost: u64,
+    /// Empty unless call trees are kept.
+    pub(super) tree: RunTree,
+}
+
+/// The call tree of the processes with one name.
+#[derive(Debug, Default)]
+pub(super) struct RunTree {
+    /// Each node comes after its caller.
+    pub(super) nodes: Vec<RunNode>,
+    /// The names of the functions, by number.
+    pub(super) functions: Vec<String>,
+}
+
+/// A function that was called on a path, and the time in which it was innermost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunNode {
+    /// The node of the calling function.
+    pub(super) caller: Option<usize>,
+    /// The number of the function.
+    pub(super) function: usize,
+    pub(super) own: Times,
 }
 
 /// A profile, reduced to the numbers that are compared.
@@ -70,19 +107,20 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads a profile, and divides its samples into blocks.
-    pub(super) fn read(file: &Path, blocks: usize, names: bool) -> Result<Self, ReadError> {
+    pub(super) fn read(file: &Path, params: RunParams) -> Result<Self, ReadError> {
         let wanted = Wanted {
-            names,
+            names: params.names,
             logs: true,
             counters: true,
         };
         let reader = ProfileReader::open(file, wanted)?;
         let mut collected = Collected {
             collection: Collection {
-                blocks,
-                slice_ms: slice_ms(&reader.survey().meta, blocks),
+                blocks: blocks(&reader.survey().meta, params.blocks),
                 by_library: false,
+                with_tree: params.with_trees,
             },
+            merge_numbered: params.merge_numbered,
             heads: Vec::new(),
             processes: BTreeMap::new(),
         };
@@ -91,14 +129,19 @@ impl Run {
     }
 }
 
-/// The length of the slices of time: each block has several of them, and each slice has several
-/// samples of a busy thread.
-fn slice_ms(meta: &Meta, blocks: usize) -> f64 {
+/// The blocks: each has several slices of time, and each slice has several samples of a busy
+/// thread.
+fn blocks(meta: &Meta, count: usize) -> Blocks {
     let span = meta.profiling_start_time.zip(meta.profiling_end_time);
     let span = span.map_or(0.0, |(start, end)| end - start);
-    let slice = span / (blocks * ROUNDS) as f64;
-    let least = meta.interval.unwrap_or(1.0) * ROUNDS as f64;
-    [slice, least, 1.0].into_iter().fold(1.0, f64::max)
+    let slice = span / (count * ROUNDS) as f64;
+    let interval_ms = meta.interval.unwrap_or(1.0);
+    let least = interval_ms * ROUNDS as f64;
+    Blocks {
+        count,
+        slice_ms: [slice, least, 1.0].into_iter().fold(1.0, f64::max),
+        interval_ms,
+    }
 }
 
 /// The number of slices of a block, and of samples in a slice.
@@ -108,6 +151,7 @@ const ROUNDS: usize = 4;
 #[derive(Debug)]
 struct Collected {
     collection: Collection,
+    merge_numbered: bool,
     heads: Vec<Head>,
     /// By name.
     processes: BTreeMap<String, Process>,
@@ -119,6 +163,8 @@ struct Process {
     ids: BTreeSet<(PartId, String)>,
     functions: Functions,
     markers: MarkersByName,
+    /// By process.
+    spans: BTreeMap<(PartId, String), OpenSpans>,
 }
 
 impl ThreadSink for Collected {
@@ -127,25 +173,37 @@ impl ThreadSink for Collected {
 
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
         self.heads.push(Head::of(thread));
-        let name = thread.process.to_owned();
+        let name = self.shown(thread.process);
         let process = self.processes.entry(name).or_insert_with(|| Process {
             ids: BTreeSet::new(),
             functions: Functions::new(self.collection),
-            markers: MarkersByName::new(),
+            markers: MarkersByName::default(),
+            spans: BTreeMap::new(),
         });
-        process.ids.insert((thread.part, thread.raw.pid.clone()));
+        let id = (thread.part, thread.raw.pid.clone());
+        process.ids.insert(id.clone());
         process.functions.add(thread);
-        markers::add(&mut process.markers, thread);
+        let spans = process.spans.entry(id).or_default();
+        process.markers.add(thread, spans);
         Ok(())
     }
 }
 
 impl Collected {
-    fn into_run(self, file: &Path, mut survey: Survey) -> Run {
+    /// The name by which a process is compared.
+    fn shown(&self, name: &str) -> String {
+        match self.merge_numbered {
+            true => without_number(name),
+            false => name.to_owned(),
+        }
+    }
+
+    fn into_run(mut self, file: &Path, mut survey: Survey) -> Run {
         let units = Units::of(&survey.meta);
         let mut processes: BTreeMap<String, ProcessRun> = BTreeMap::new();
         let mut names = ProcessNames::default();
-        for (name, mut process) in self.processes {
+        let heads = std::mem::take(&mut self.heads);
+        for (name, mut process) in std::mem::take(&mut self.processes) {
             names.add(&name, &process.ids);
             process.functions.finish(&survey.tables);
             processes.insert(name, process.into_run(units));
@@ -157,10 +215,11 @@ impl Collected {
             }
         }
         // A profile of another profiler has no entry counts.
-        let rows = counts::rows(&mut survey, self.heads).into_iter();
+        let rows = counts::rows(&mut survey, heads).into_iter();
         for row in rows.filter(|row| row.recorded > 0) {
             // A process without threads in the profile has lost all of its entries.
-            let name = names.of_pid(row.pid).cloned().unwrap_or(row.name);
+            let name = names.of_pid(row.pid).cloned();
+            let name = name.unwrap_or_else(|| self.shown(&row.name));
             let process = processes.entry(name).or_default();
             process.recorded = process.recorded.saturating_add(row.recorded);
             let lost = row
@@ -179,7 +238,11 @@ impl Collected {
 }
 
 impl Process {
-    fn into_run(self, units: Units) -> ProcessRun {
+    fn into_run(mut self, units: Units) -> ProcessRun {
+        let tree = self.tree(units);
+        for spans in std::mem::take(&mut self.spans).into_values() {
+            self.markers.add_ends(spans);
+        }
         let all = self.functions.all().iter();
         let all = all.map(|cost| units.times(*cost)).collect();
         let functions = self.functions.into_costs().map(|(function, costs)| {
@@ -191,7 +254,21 @@ impl Process {
             all,
             functions: functions.collect(),
             markers: self.markers,
+            tree,
             ..ProcessRun::default()
+        }
+    }
+
+    fn tree(&mut self, units: Units) -> RunTree {
+        let (tree, functions) = self.functions.take_tree();
+        let node = |node: CallNode| RunNode {
+            caller: node.caller,
+            function: node.function,
+            own: units.times(node.own),
+        };
+        RunTree {
+            nodes: tree.into_nodes().into_iter().map(node).collect(),
+            functions,
         }
     }
 }

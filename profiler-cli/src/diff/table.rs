@@ -1,9 +1,12 @@
 //! Prints a comparison as tables: for each process name its times, the functions, the markers, the
 //! memory and the lost entries.
 
+use std::collections::BTreeMap;
+
 use super::changes::{
     Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange, Sides,
 };
+use super::numbered::without_number;
 use crate::profile::Time;
 use crate::report::say;
 
@@ -31,8 +34,32 @@ pub(super) fn print(comparison: &Comparison, params: TableParams) {
         _ => "the differences between slices of time of each run; record several runs of each side",
     };
     say(&format!(
-        "\n* more than noise: 0 is outside of the 99 % interval of the change, which comes from\n  {source}"
+        "\n* more than noise: at most 1 % of these changes are expected to be noise, judged by\n  {source}"
     ));
+    if has_lone_numbers(comparison) {
+        say(
+            "processes that differ in a number at the end of their name: --merge-numbered takes them together",
+        );
+    }
+}
+
+/// Whether a process is on one side only, and another process has the same name with another
+/// number.
+fn has_lone_numbers(comparison: &Comparison) -> bool {
+    let kinds = comparison
+        .processes
+        .iter()
+        .map(|process| (without_number(&process.name), process));
+    let mut members: BTreeMap<String, Vec<&ProcessChange>> = BTreeMap::new();
+    for (kind, process) in kinds {
+        members.entry(kind).or_default().push(process);
+    }
+    let is_lone = |process: &&ProcessChange| {
+        process.processes.before == 0.0 || process.processes.after == 0.0
+    };
+    members
+        .values()
+        .any(|members| members.len() > 1 && members.iter().any(is_lone))
 }
 
 fn print_files(side: &str, files: &[String]) {
@@ -128,10 +155,7 @@ fn print_functions(functions: &[FunctionChange], by: Time, params: TableParams) 
         let (own, total) = (share(shares.own), share(shares.total));
         say(&format!("  {own}  {total}  {}", function.function));
     }
-    let more = shown.len().saturating_sub(params.top);
-    if more > 0 {
-        say(&format!("  and {more} more; --top shows more functions"));
-    }
+    say_more(shown.len(), params.top, "functions");
 }
 
 fn share(change: ShareChange) -> String {
@@ -145,12 +169,11 @@ fn share(change: ShareChange) -> String {
 }
 
 fn print_markers(markers: &[MarkerChange], top: usize) {
-    let mut shown = markers
+    let shown: Vec<_> = markers
         .iter()
         .filter(|marker| has_changed(marker))
-        .take(top)
-        .peekable();
-    if shown.peek().is_none() {
+        .collect();
+    if shown.is_empty() {
         return;
     }
     say(&format!(
@@ -163,7 +186,7 @@ fn print_markers(markers: &[MarkerChange], top: usize) {
         median_ms,
         p95_ms,
         ..
-    } in shown
+    } in shown.iter().take(top)
     {
         let ms = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));
         let pair =
@@ -175,6 +198,14 @@ fn print_markers(markers: &[MarkerChange], top: usize) {
             pair(median_ms),
             pair(p95_ms)
         ));
+    }
+    say_more(shown.len(), top, "markers");
+}
+
+fn say_more(count: usize, top: usize, what: &str) {
+    let more = count.saturating_sub(top);
+    if more > 0 {
+        say(&format!("  and {more} more; --top shows more {what}"));
     }
 }
 

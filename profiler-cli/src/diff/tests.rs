@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::changes::{FunctionChange, Sides};
+use super::changes::FunctionChange;
 use super::*;
 
 /// The time of a sample in milliseconds.
@@ -30,6 +30,13 @@ const USUAL: Recording = Recording {
     request_ms: 2.0,
     memory_bytes: 1 << 20,
     lost: 0,
+};
+
+const USUAL_PARAMS: RunParams = RunParams {
+    blocks: BLOCKS,
+    names: false,
+    merge_numbered: false,
+    with_trees: false,
 };
 
 impl Recording {
@@ -83,7 +90,14 @@ impl Recording {
     fn read(self, blocks: usize) -> Run {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), self.to_json().to_string()).unwrap();
-        Run::read(file.path(), blocks, false).unwrap()
+        Run::read(
+            file.path(),
+            RunParams {
+                blocks,
+                ..USUAL_PARAMS
+            },
+        )
+        .unwrap()
     }
 }
 
@@ -298,4 +312,160 @@ fn a_directory_stands_for_the_profiles_in_it() {
         [path("a.json"), path("b.json.gz")]
     );
     assert_eq!(profiles(&path("notes.txt")).unwrap(), [path("notes.txt")]);
+}
+
+/// Reads a profile with these threads: the name of their process, its id, their samples and their
+/// markers.
+fn read(threads: &[Value], params: RunParams) -> Run {
+    let profile = json!({
+        "meta": {"preprocessedProfileVersion": 66, "interval": 1, "sampleUnits": {"threadCPUDelta": "ns"}},
+        "threads": threads,
+        "shared": {
+            "stackTable": {"length": 2, "frame": [0, 1], "prefix": [null, 0]},
+            "frameTable": {"length": 2, "func": [0, 1]},
+            "funcTable": {"length": 2, "name": [0, 1], "resource": [-1, -1]},
+            "stringArray": ["main", "wait", "load"],
+        },
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), profile.to_string()).unwrap();
+    Run::read(file.path(), params).unwrap()
+}
+
+/// A thread with one sample per millisecond in `main`, and one in `wait` of the given length.
+fn thread_that_waits(process: &str, pid: &str, samples: usize, wait_ms: usize) -> Value {
+    let column = |usual: usize, last: usize| -> Vec<usize> {
+        let column = (0..samples).map(|_| usual);
+        column.chain([last]).collect()
+    };
+    json!({
+        "name": "t", "processName": process, "pid": pid, "tid": 1,
+        "samples": {
+            "length": samples + 1, "stack": column(0, 1), "weight": column(1, wait_ms), "weightType": "samples",
+            "timeDeltas": column(1, wait_ms), "threadCPUDelta": column(1_000_000, 0),
+        },
+        "markers": {"length": 0, "data": []},
+    })
+}
+
+#[test]
+fn a_long_wait_does_not_hide_a_change_of_the_wall_time() {
+    let of = |wait_ms| {
+        read(
+            &[thread_that_waits("worker", "7", 2000, wait_ms)],
+            USUAL_PARAMS,
+        )
+    };
+    let params = ComparisonParams {
+        smallest: 0.5,
+        by: Some(Time::Wall),
+        blocks: BLOCKS,
+    };
+    let comparison = compare(&[of(2000)], &[of(3000)], params);
+    let wait = function(&comparison, "wait").unwrap().wall.own;
+    assert!((wait.points() - 10.0).abs() < 0.1, "{wait:?}");
+    assert!(wait.is_more_than_noise, "{wait:?}");
+}
+
+#[test]
+fn numbered_processes_are_taken_together_on_request() {
+    let threads = [("worker 1", "1"), ("worker 2", "2"), ("parent", "3")];
+    let threads = threads.map(|(name, pid)| thread_that_waits(name, pid, 10, 1));
+    let names = |merge_numbered| {
+        let run = read(
+            &threads,
+            RunParams {
+                merge_numbered,
+                ..USUAL_PARAMS
+            },
+        );
+        let processes = run.processes.into_iter();
+        processes
+            .map(|(name, process)| (name, process.processes))
+            .collect::<Vec<_>>()
+    };
+    let of = |names: &[(&str, usize)]| -> Vec<(String, usize)> {
+        let names = names.iter();
+        names
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    };
+    assert_eq!(names(true), of(&[("parent", 1), ("worker #", 2)]));
+    assert_eq!(
+        names(false),
+        of(&[("parent", 1), ("worker 1", 1), ("worker 2", 1)])
+    );
+}
+
+/// A thread with markers called `load`: their phases, times and spans.
+fn thread_with_spans(tid: u64, markers: &[(u8, f64, Option<u64>)]) -> Value {
+    let times = |wanted: u8| -> Vec<Option<f64>> {
+        let markers = markers.iter();
+        markers
+            .map(|(phase, at, _)| (*phase == wanted).then_some(*at))
+            .collect()
+    };
+    let payload =
+        |span: Option<u64>| span.map_or(Value::Null, |span| json!({"type": "Span", "span": span}));
+    json!({
+        "name": "t", "processName": "worker", "pid": "7", "tid": tid,
+        "samples": {"length": 0, "stack": [], "timeDeltas": []},
+        "markers": {
+            "length": markers.len(), "name": vec![2; markers.len()],
+            "startTime": times(START), "endTime": times(END),
+            "phase": markers.iter().map(|(phase, ..)| *phase).collect::<Vec<_>>(),
+            "category": vec![0; markers.len()],
+            "data": markers.iter().map(|(.., span)| payload(*span)).collect::<Vec<_>>(),
+        },
+    })
+}
+
+const START: u8 = 2;
+const END: u8 = 3;
+
+fn durations(threads: &[Value]) -> (u64, Vec<f64>) {
+    let run = read(threads, USUAL_PARAMS);
+    let times = run.processes["worker"].markers.get("load").unwrap();
+    let mut durations = times.durations_ms.clone();
+    durations.sort_by(f64::total_cmp);
+    (times.count, durations)
+}
+
+#[test]
+fn starts_and_ends_belong_together_by_the_number_of_their_span() {
+    // Without the numbers, the last start would belong to the first end.
+    let overlapping = [
+        (START, 0.0, Some(1)),
+        (START, 10.0, Some(2)),
+        (END, 100.0, Some(1)),
+        (END, 15.0, Some(2)),
+    ];
+    let expected = (2, vec![5.0, 100.0]);
+    let by_name = durations(&[thread_with_spans(1, &overlapping)]);
+    assert_eq!(by_name, expected);
+    let [one, two, three, four] = overlapping;
+    for threads in [[[one, two], [three, four]], [[three, four], [one, two]]] {
+        let threads = threads.map(|markers| thread_with_spans(1, &markers));
+        assert_eq!(durations(&threads), expected, "on two threads");
+    }
+}
+
+#[test]
+fn starts_and_ends_without_a_number_nest() {
+    let nested = [
+        (START, 0.0, None),
+        (START, 10.0, None),
+        (END, 15.0, None),
+        (END, 100.0, None),
+    ];
+    assert_eq!(
+        durations(&[thread_with_spans(1, &nested)]),
+        (2, vec![5.0, 100.0])
+    );
+    let halves = [(END, 5.0, Some(3)), (START, 7.0, Some(4)), (END, 9.0, None)];
+    assert_eq!(
+        durations(&[thread_with_spans(1, &halves)]),
+        (2, vec![]),
+        "ends without a start are counted"
+    );
 }

@@ -7,14 +7,18 @@
 //! the file.
 //!
 //! The samples can be divided into blocks, whose costs are added up separately: `profiler diff`
-//! estimates from them how much the cost of a function varies.
+//! estimates from them how much the cost of a function varies. A sample that lasts longer than a
+//! slice of time, such as a long wait, is divided among the slices.
 
-use std::collections::HashMap;
-use std::ops::AddAssign;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{AddAssign, Mul};
 
 use profiler_parent::internal::reading::{
     self, FuncId, NodeId, RawThread, Tables, Thread, WeightType,
 };
+
+use super::blocks::Blocks;
+use super::call_tree::CallTree;
 
 /// Columns of the samples.
 const CPU: usize = 3;
@@ -48,6 +52,19 @@ impl AddAssign for Cost {
     }
 }
 
+impl Mul<f64> for Cost {
+    type Output = Self;
+
+    fn mul(self, factor: f64) -> Self {
+        Self {
+            samples: self.samples * factor,
+            timed: self.timed * factor,
+            timed_ms: self.timed_ms * factor,
+            cpu: self.cpu * factor,
+        }
+    }
+}
+
 /// A function's own cost, and that of all samples in which it appears.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Costs {
@@ -72,39 +89,33 @@ pub(crate) struct Function {
 /// How the costs of functions are collected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collection {
-    /// The number of blocks, at least 1.
-    pub(crate) blocks: usize,
-    /// The length of the slices of time that are assigned to the blocks in turn, in milliseconds.
-    /// Samples that are close to each other are similar, so they belong to the same block.
-    pub(crate) slice_ms: f64,
+    /// How the samples are divided into blocks.
+    pub(crate) blocks: Blocks,
     /// Whether functions with the same name in different libraries are different functions.
     pub(crate) by_library: bool,
+    /// Whether the call tree is collected, too.
+    pub(crate) with_tree: bool,
 }
 
 impl Collection {
-    /// The block of a sample.
-    fn block(self, ms: f64) -> usize {
-        let slice = (ms / self.slice_ms).floor() as i64;
-        let blocks = i64::try_from(self.blocks).unwrap_or(i64::MAX);
-        usize::try_from(slice.rem_euclid(blocks)).unwrap_or(0)
-    }
-
     /// Adds the samples of a thread.
     fn add(self, thread: &Thread<'_>, to: &mut StackCosts) {
         let times = thread.raw.sample_times_ms();
         let mut last: Option<(StackInBlock, Cost)> = None;
         for (row, (stack, ms)) in thread.nodes.iter().zip(times).enumerate() {
-            let place = (self.block(ms), *stack);
             let cost = cost_of(thread.raw, row);
-            // Samples in succession often have the same stack.
-            match &mut last {
-                Some((known, sum)) if *known == place => *sum += cost,
-                _ => {
-                    if let Some((place, cost)) = last.replace((place, cost)) {
-                        to.add(place, cost);
+            self.blocks.divide(ms, cost, |block, cost| {
+                let place = (block, *stack);
+                // Samples in succession often have the same stack.
+                match &mut last {
+                    Some((known, sum)) if *known == place => *sum += cost,
+                    _ => {
+                        if let Some((place, cost)) = last.replace((place, cost)) {
+                            to.add(place, cost);
+                        }
                     }
                 }
-            }
+            });
         }
         if let Some((place, cost)) = last {
             to.add(place, cost);
@@ -166,6 +177,7 @@ pub(crate) struct Functions {
     all: Vec<Cost>,
     /// The costs of the stacks in the tables that threads share.
     shared: StackCosts,
+    tree: CallTree,
 }
 
 impl Functions {
@@ -177,8 +189,9 @@ impl Functions {
             costs: Vec::new(),
             last_stack: Vec::new(),
             stacks: 0,
-            all: vec![Cost::default(); collection.blocks],
+            all: vec![Cost::default(); collection.blocks.count],
             shared: StackCosts::default(),
+            tree: CallTree::default(),
         }
     }
 
@@ -204,13 +217,24 @@ impl Functions {
         // The order determines how sums are rounded.
         let mut stacks: Vec<(StackInBlock, Cost)> = stacks.0.into_iter().collect();
         stacks.sort_unstable_by_key(|(place, _)| *place);
+        let mut of_all_blocks: BTreeMap<NodeId, Cost> = BTreeMap::new();
         for ((block, stack), cost) in stacks {
             if let Some(all) = self.all.get_mut(block) {
                 *all += cost;
             }
             if let Some(stack) = stack {
                 self.add_stack(tables, (block, stack), cost, &mut lookups);
+                if self.collection.with_tree {
+                    *of_all_blocks.entry(stack).or_default() += cost;
+                }
             }
+        }
+        for (stack, cost) in of_all_blocks {
+            let functions = tables.functions(stack);
+            let numbers = functions.filter_map(|func| lookups.get(&func).copied().flatten());
+            let mut path: Vec<usize> = numbers.collect();
+            path.reverse();
+            self.tree.add(path, cost);
         }
     }
 
@@ -231,7 +255,7 @@ impl Functions {
             let Some(number) = number else {
                 continue;
             };
-            let place = number * self.collection.blocks + block;
+            let place = number * self.collection.blocks.count + block;
             let (Some(costs), Some(last)) =
                 (self.costs.get_mut(place), self.last_stack.get_mut(number))
             else {
@@ -256,7 +280,7 @@ impl Functions {
         let number = *self.numbers.entry(function).or_insert(next);
         if number == next {
             self.last_stack.push(0);
-            let costs = self.costs.len() + self.collection.blocks;
+            let costs = self.costs.len() + self.collection.blocks.count;
             self.costs.resize(costs, Costs::default());
         }
         number
@@ -265,6 +289,17 @@ impl Functions {
     /// The costs of all samples by block, including those without a stack.
     pub(crate) fn all(&self) -> &[Cost] {
         &self.all
+    }
+
+    /// Takes the call tree, and the names of its functions by number. Empty unless it is collected.
+    pub(crate) fn take_tree(&mut self) -> (CallTree, Vec<String>) {
+        let mut names = vec![String::new(); self.numbers.len()];
+        for (function, number) in &self.numbers {
+            if let Some(name) = names.get_mut(*number).filter(|_| self.collection.with_tree) {
+                name.clone_from(&function.name);
+            }
+        }
+        (std::mem::take(&mut self.tree), names)
     }
 
     /// The functions on the stacks of samples, with their costs by block.
@@ -276,8 +311,8 @@ impl Functions {
             ..
         } = self;
         numbers.into_iter().filter_map(move |(function, number)| {
-            let first = number * collection.blocks;
-            let costs = costs.get(first..first + collection.blocks)?;
+            let first = number * collection.blocks.count;
+            let costs = costs.get(first..first + collection.blocks.count)?;
             let has_cost = costs.iter().any(|costs| *costs != Costs::default());
             has_cost.then(|| (function, costs.to_vec()))
         })

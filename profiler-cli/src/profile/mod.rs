@@ -4,6 +4,8 @@
 //! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
 //! thread is held at a time; only the costs of its functions are kept.
 
+pub(crate) mod blocks;
+pub(crate) mod call_tree;
 pub(crate) mod counts;
 pub(crate) mod functions;
 
@@ -14,6 +16,7 @@ use profiler_parent::internal::reading::{
 };
 
 use crate::report::{Report, Samples, TopFunction};
+use blocks::Blocks;
 use counts::Head;
 use functions::{Collection, Cost, Costs, Function, Functions, sum};
 
@@ -66,9 +69,9 @@ pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
     let mut collected = Collected {
         heads: Vec::new(),
         functions: Functions::new(Collection {
-            blocks: 1,
-            slice_ms: f64::INFINITY,
+            blocks: Blocks::ONE,
             by_library: true,
+            with_tree: false,
         }),
     };
     reader.threads(&mut collected)?;

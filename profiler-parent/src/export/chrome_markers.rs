@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use profiler_core::internal::profile::JsonWriter;
-use profiler_core::marker::{ProfilerMarker, SpanMark};
 use serde_json::{Map, Value};
 
 use super::chrome_trace::{Events, Track};
@@ -63,7 +62,7 @@ pub(super) fn write<W: Write>(
                 }
             }
             Kind::Half(phase) => {
-                let pair = (name.to_owned(), payload.span());
+                let pair = (name.to_owned(), marker.span());
                 let id = pairs.entry(pair).or_insert_with(|| events.id()).clone();
                 let at = if phase == "b" { start } else { end };
                 events.begin(track, phase, name, category, Some(at));
@@ -176,13 +175,6 @@ impl Payload {
             data: Some(data),
             flow,
         }
-    }
-
-    /// The number shared by the start and the end of a span.
-    fn span(&self) -> Option<u64> {
-        let data = self.data.as_ref()?;
-        let is_span = data.get("type").and_then(Value::as_str) == Some(SpanMark::TYPE_NAME);
-        data.get("span").filter(|_| is_span).and_then(Value::as_u64)
     }
 
     /// Writes the payload and ends the event.

@@ -3,8 +3,11 @@
 //!
 //! Payloads stay text until they are written again.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use profiler_core::marker::{ProfilerMarker, SpanMark};
+use serde::Deserialize;
 use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
@@ -32,7 +35,28 @@ pub(crate) struct RawMarker<'m> {
     pub(crate) data: Option<&'m str>,
 }
 
-/// A marker with its name, without its payload.
+impl RawMarker<'_> {
+    /// The number that the start and the end of a span have in common, if it is one of them.
+    pub(crate) fn span(&self) -> Option<u64> {
+        span(self.data?)
+    }
+}
+
+/// The fields of a span's payload that are needed.
+#[derive(Deserialize)]
+struct SpanFields<'m> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'m, str>,
+    span: u64,
+}
+
+/// The number of a span in a payload of it.
+fn span(data: &str) -> Option<u64> {
+    let fields: SpanFields<'_> = serde_json::from_str(data).ok()?;
+    (fields.kind == SpanMark::TYPE_NAME).then_some(fields.span)
+}
+
+/// A marker with its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NamedMarker<'m> {
     /// Its name.
@@ -43,6 +67,8 @@ pub struct NamedMarker<'m> {
     pub start_ms: f64,
     /// Milliseconds since the start of the process's session; NaN if unknown.
     pub end_ms: f64,
+    /// JSON of an object.
+    data: Option<&'m str>,
 }
 
 /// The phase of a marker.
@@ -60,7 +86,7 @@ pub enum MarkerPhase {
 
 impl<'m> NamedMarker<'m> {
     /// Looks up the name; `None` if it is missing.
-    pub(super) fn of(marker: RawMarker<'_>, texts: &'m [String]) -> Option<Self> {
+    pub(super) fn of(marker: RawMarker<'m>, texts: &'m [String]) -> Option<Self> {
         let phase = match as_index(marker.phase) {
             Some(1) => MarkerPhase::Interval,
             Some(2) => MarkerPhase::Start,
@@ -72,7 +98,14 @@ impl<'m> NamedMarker<'m> {
             phase,
             start_ms: marker.start,
             end_ms: marker.end,
+            data: marker.data,
         })
+    }
+
+    /// The number that the start and the end of a span have in common, if it is one of them. The
+    /// two may be on different threads of the process.
+    pub fn span(&self) -> Option<u64> {
+        span(self.data?)
     }
 }
 
