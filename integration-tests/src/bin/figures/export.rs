@@ -70,7 +70,8 @@ fn draw(seed: u64, below: u64) -> u64 {
     (mixed >> 33) % below
 }
 
-fn write_profile(path: &Path) -> Result<()> {
+/// Writes the profile that is exported.
+pub(crate) fn write_profile(path: &Path) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
     write!(
         out,

@@ -10,6 +10,7 @@
 //! [`Report`], and one row in [`GROUPS`].
 
 mod always_on;
+mod diff;
 mod export;
 mod faults;
 mod flood;
@@ -55,6 +56,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("diff", diff::measure),
     ("live", live::measure),
     ("host", host::measure),
 ];
