@@ -25,6 +25,8 @@ pub mod pairs;
 pub mod peer;
 pub mod process_tree;
 pub mod profile;
+#[cfg(target_os = "linux")]
+pub mod pty;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod reloads;
 pub mod samples;

@@ -15,6 +15,7 @@ mod clocks;
 mod closed_descriptors;
 mod closed_descriptors_parent;
 mod command_info;
+mod command_progress;
 mod command_record;
 mod command_view;
 mod control_liars;

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export};
+use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export_with};
 use profiler_parent::internal::reading::Nameless;
 
+use crate::progress::ProgressLine;
 use crate::report::say;
+use crate::signals::end_without_leftovers;
 
 /// Writes a profile in the format of another tool
 ///
@@ -96,7 +98,18 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         threads,
         samples,
         nameless,
-    } = export(&options.file, &output, &wanted)?;
+    } = {
+        let line = ProgressLine::new();
+        end_without_leftovers(&line)?;
+        let exported = export_with(
+            &options.file,
+            &output,
+            &wanted,
+            line.listener(&options.file),
+        );
+        line.clear();
+        exported?
+    };
     for Nameless { library, why } in nameless {
         eprintln!("profiler: no names for {library}: {why}");
     }

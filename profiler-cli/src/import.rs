@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::export::import_cpuprofile;
+use profiler_parent::export::import_cpuprofile_with;
 
 use crate::export::beside;
+use crate::progress::ProgressLine;
 use crate::report::say;
+use crate::signals::end_without_leftovers;
 
 /// Converts a .cpuprofile file to a profile; `node --cpu-prof` writes such files
 ///
@@ -28,7 +30,12 @@ pub(crate) fn run(options: &ImportArgs) -> Result<()> {
         .output
         .clone()
         .unwrap_or_else(|| beside(&options.file, ".json.gz"));
-    let imported = import_cpuprofile(&options.file, &output)?;
+    let line = ProgressLine::new();
+    end_without_leftovers(&line)?;
+    let listener = line.listener(&options.file);
+    let imported = import_cpuprofile_with(&options.file, &output, &listener);
+    line.clear();
+    let imported = imported?;
     say(&format!("{} samples", imported.samples));
     say(&format!(
         "wrote {} ({} bytes)",

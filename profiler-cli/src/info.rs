@@ -8,6 +8,7 @@ use clap::Args;
 use profiler_parent::recover::{PassedOver, Survey, survey};
 
 use crate::profile::{self, Time, Wanted};
+use crate::progress::ProgressLine;
 use crate::report::{Report, Row, complain, say};
 
 /// Shows the content of a profile or a pool directory: processes, threads, and what happened to all
@@ -41,6 +42,7 @@ pub(crate) struct InfoArgs {
 }
 
 pub(crate) fn run(options: &InfoArgs) -> Result<()> {
+    let line = ProgressLine::new();
     let report = match options.path.is_dir() {
         true => of_pools(survey(&options.path)?),
         false => profile::read(
@@ -50,8 +52,10 @@ pub(crate) fn run(options: &InfoArgs) -> Result<()> {
                 by: options.by,
                 names: !options.no_names,
             },
+            line.listener(&options.path),
         )?,
     };
+    line.clear();
     if options.json {
         say(&serde_json::to_string_pretty(&report)?);
     } else {

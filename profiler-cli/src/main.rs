@@ -8,6 +8,7 @@ mod export;
 mod import;
 mod info;
 mod profile;
+mod progress;
 mod record;
 mod recover;
 mod report;

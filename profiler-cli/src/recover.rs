@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use profiler_parent::Format;
+use profiler_parent::recover::PoolRecovery;
 
+use crate::progress::{ProgressLine, with_progress};
 use crate::report::{Row, complain, print_table, say};
+use crate::signals::end_without_leftovers;
 
 /// Writes the profile of a session whose parent has died, from its pool directory
 ///
@@ -44,7 +47,10 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
         .output
         .clone()
         .unwrap_or_else(crate::report::free_name);
-    let recovery = profiler_parent::recover::recover(&options.dir, &output, format)?;
+    let recovery = PoolRecovery::of(&options.dir).format(format);
+    let line = ProgressLine::new();
+    end_without_leftovers(&line)?;
+    let recovery = with_progress(&line, recovery.events(), || recovery.save(&output))?;
     complain(&recovery.passed_over);
     print_table(
         &recovery

@@ -1,11 +1,16 @@
 //! Ctrl-C and similar signals, as events that a thread can wait for.
 //!
-//! Used by `record` and `view`. The handler only writes one byte to a socket, which is allowed on
+//! Used by `record` and `view`, and by the commands that write files. The handler only writes one byte to a socket, which is allowed on
 //! any thread at any time. Invariants: a signal that was ignored when the command began stays
 //! ignored (`nohup`, a background job); programs that the command starts do not inherit the
 //! handling.
 
 pub(crate) use imp::Signals;
+
+use profiler_parent::core::internal::sys::spawn_quiet;
+use profiler_parent::internal::output::remove_unfinished;
+
+use crate::progress::ProgressLine;
 
 /// A caught signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +19,27 @@ pub(crate) struct Caught {
     pub(crate) signal: i32,
     /// Whether the terminal sent it, to all processes of the foreground group.
     pub(crate) from_terminal: bool,
+}
+
+/// From now on, a signal removes unfinished files and the progress line, and then ends the command.
+/// Call once per process, instead of [`Signals::catch`].
+pub(crate) fn end_without_leftovers(line: &ProgressLine) -> std::io::Result<()> {
+    let mut signals = Signals::catch()?;
+    let line = line.clone();
+    spawn_quiet("profiler-stop", move || {
+        if let Ok(caught) = signals.next() {
+            line.clear();
+            end(caught);
+        }
+    })?;
+    Ok(())
+}
+
+/// Removes unfinished files, and ends the command as the signal would have ended it: a shell then
+/// ends the script that called the command, too.
+pub(crate) fn end(caught: Caught) -> ! {
+    remove_unfinished();
+    imp::die_of(caught.signal)
 }
 
 #[cfg(unix)]
@@ -86,6 +112,18 @@ mod imp {
         }
     }
 
+    /// Ends this process by the default action of a signal.
+    pub(super) fn die_of(signal: i32) -> ! {
+        // SAFETY: the default action refers to no function.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: sends this process one of the signals that it has caught. Its main thread does
+        // not block them.
+        unsafe { libc::kill(std::process::id().cast_signed(), signal) };
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        // Reached only if the program that started this command made it block the signal.
+        std::process::exit(128 + signal)
+    }
+
     extern "C" fn ring(signal: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
         // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO.
         let is_kernels = !info.is_null() && unsafe { (*info).si_code } > 0;
@@ -140,6 +178,11 @@ mod imp {
     use std::io;
 
     use super::Caught;
+
+    /// Ends this process.
+    pub(super) fn die_of(signal: i32) -> ! {
+        std::process::exit(128 + signal)
+    }
 
     /// Signals are not caught on this system: Ctrl-C ends the command.
     #[derive(Debug)]

@@ -39,6 +39,7 @@ mod symbols;
 mod sys;
 #[cfg(feature = "view")]
 pub mod view;
+mod work;
 
 pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
@@ -63,6 +64,7 @@ pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker
 pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SpawnError};
 pub use symbols::SymbolOptions;
+pub use work::{WorkEvent, WorkListener};
 
 /// Compiles the code in the README, as documentation tests.
 #[cfg(doctest)]

@@ -4,7 +4,10 @@
 //! directory, `.NAME.XXXXXX.part`, which replaces the target in one step once all its bytes are on
 //! disk. Invariants: only the owner can read the file; an existing target is replaced, never
 //! written through (a symbolic link is replaced, not followed); a target that is not a file (a
-//! device, a pipe) is refused; an unfinished file is removed, unless the process is killed.
+//! device, a pipe) is refused; an unfinished file is removed, unless the process is killed. A
+//! command that ends because of a signal calls [`remove_unfinished`] first.
+
+mod unfinished;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -13,6 +16,9 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
+
+use unfinished::Unfinished;
+pub use unfinished::remove_unfinished;
 
 /// Compression level of `.gz` files, 1 to 9.
 const GZIP_LEVEL: u32 = 6;
@@ -40,6 +46,8 @@ type Temporary = BufWriter<NamedTempFile<File>>;
 pub struct ProfileFile {
     target: PathBuf,
     sink: Sink,
+    /// Dropped after the file.
+    unfinished: Unfinished,
 }
 
 #[derive(Debug)]
@@ -56,8 +64,9 @@ impl ProfileFile {
     /// [`OutputError`]; no file is left then.
     pub fn create(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
         let target = target.into();
-        let temporary = match temporary_beside(&target) {
-            Ok(file) => BufWriter::with_capacity(BUFFER_BYTES, file),
+        let created = Unfinished::create(|| temporary_beside(&target));
+        let (temporary, unfinished) = match created {
+            Ok((file, unfinished)) => (BufWriter::with_capacity(BUFFER_BYTES, file), unfinished),
             Err(source) => {
                 return Err(OutputError {
                     action: "create",
@@ -76,7 +85,11 @@ impl ProfileFile {
             ))),
             false => Sink::Plain(temporary),
         };
-        Ok(Self { target, sink })
+        Ok(Self {
+            target,
+            sink,
+            unfinished,
+        })
     }
 
     /// The path at which [`Self::commit`] puts the file.
@@ -89,8 +102,12 @@ impl ProfileFile {
     /// # Errors
     /// [`OutputError`]; the target is unchanged then.
     pub fn commit(self) -> Result<u64, OutputError> {
-        let Self { target, sink } = self;
-        finish(sink, &target).map_err(|source| OutputError {
+        let Self {
+            target,
+            sink,
+            unfinished,
+        } = self;
+        finish(sink, &target, unfinished).map_err(|source| OutputError {
             action: "write",
             path: target,
             source,
@@ -114,7 +131,7 @@ impl Write for ProfileFile {
     }
 }
 
-fn finish(sink: Sink, target: &Path) -> io::Result<u64> {
+fn finish(sink: Sink, target: &Path, unfinished: Unfinished) -> io::Result<u64> {
     let buffered = match sink {
         Sink::Plain(file) => file,
         Sink::Gzip(file) => file.finish()?,
@@ -124,7 +141,8 @@ fn finish(sink: Sink, target: &Path) -> io::Result<u64> {
         .map_err(io::IntoInnerError::into_error)?;
     file.as_file().sync_all()?;
     let length = file.as_file().metadata()?.len();
-    file.persist(target).map_err(|error| error.error)?;
+    let persist = || file.persist(target).map_err(|error| error.error);
+    unfinished.finish(persist)?;
     sync_directory(target);
     Ok(length)
 }

@@ -27,7 +27,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::profile::Time;
+use crate::progress::ProgressLine;
 use crate::report::say;
+use crate::signals::end_without_leftovers;
 use changes::{Comparison, Sides};
 use compare::{ComparisonParams, compare};
 use run::{Run, RunParams};
@@ -94,8 +96,12 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
         merge_numbered: options.merge_numbered,
         with_trees: options.html.is_some(),
     };
+    let line = ProgressLine::new();
+    end_without_leftovers(&line)?;
     let read = |files: &[PathBuf]| -> Result<Vec<Run>> {
-        let runs = files.iter().map(|file| Run::read(file, run_params));
+        let runs = files
+            .iter()
+            .map(|file| Run::read(file, run_params, line.listener(file)));
         Ok(runs.collect::<Result<_, _>>()?)
     };
     let params = ComparisonParams {
@@ -105,7 +111,9 @@ pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
         by: options.by,
         blocks,
     };
-    let (before, after) = (read(&before)?, read(&after)?);
+    let both = read(&before).and_then(|before| Ok((before, read(&after)?)));
+    line.clear();
+    let (before, after) = both?;
     if options.by == Some(Time::Cpu)
         && let Some(run) = before.iter().chain(&after).find(|run| !run.has_cpu)
     {

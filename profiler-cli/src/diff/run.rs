@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use profiler_parent::WorkListener;
 use profiler_parent::internal::reading::{
     CounterLevels, Meta, PartId, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
 };
@@ -107,13 +108,17 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads a profile, and divides its samples into blocks.
-    pub(super) fn read(file: &Path, params: RunParams) -> Result<Self, ReadError> {
+    pub(super) fn read(
+        file: &Path,
+        params: RunParams,
+        listener: WorkListener,
+    ) -> Result<Self, ReadError> {
         let wanted = Wanted {
             names: params.names,
             logs: true,
             counters: true,
         };
-        let reader = ProfileReader::open(file, wanted)?;
+        let reader = ProfileReader::open_with(file, wanted, listener)?;
         let mut collected = Collected {
             collection: Collection {
                 blocks: blocks(&reader.survey().meta, params.blocks),

@@ -1,5 +1,6 @@
 //! Tests of comparisons of profiles with known shares.
 
+use profiler_parent::WorkListener;
 use serde_json::{Value, json};
 
 use super::changes::FunctionChange;
@@ -90,14 +91,11 @@ impl Recording {
     fn read(self, blocks: usize) -> Run {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), self.to_json().to_string()).unwrap();
-        Run::read(
-            file.path(),
-            RunParams {
-                blocks,
-                ..USUAL_PARAMS
-            },
-        )
-        .unwrap()
+        let params = RunParams {
+            blocks,
+            ..USUAL_PARAMS
+        };
+        Run::read(file.path(), params, WorkListener::default()).unwrap()
     }
 }
 
@@ -329,7 +327,7 @@ fn read(threads: &[Value], params: RunParams) -> Run {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), profile.to_string()).unwrap();
-    Run::read(file.path(), params).unwrap()
+    Run::read(file.path(), params, WorkListener::default()).unwrap()
 }
 
 /// A thread with one sample per millisecond in `main`, and one in `wait` of the given length.

@@ -11,6 +11,7 @@ pub(crate) mod functions;
 
 use std::path::Path;
 
+use profiler_parent::WorkListener;
 use profiler_parent::internal::reading::{
     self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink,
 };
@@ -57,14 +58,19 @@ impl ThreadSink for Collected {
 }
 
 /// Reads a profile, compressed or not. The file may have any name.
-pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
-    let reader = ProfileReader::open(
+pub(crate) fn read(
+    path: &Path,
+    wanted: Wanted,
+    listener: WorkListener,
+) -> Result<Report, ReadError> {
+    let reader = ProfileReader::open_with(
         path,
         reading::Wanted {
             names: wanted.names,
             logs: true,
             ..reading::Wanted::default()
         },
+        listener,
     )?;
     let mut collected = Collected {
         heads: Vec::new(),

@@ -11,7 +11,7 @@ const ALL: Wanted = Wanted {
 fn read_text(text: &str, wanted: Wanted) -> Report {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    read(file.path(), wanted).unwrap()
+    read(file.path(), wanted, WorkListener::default()).unwrap()
 }
 
 fn rows(report: &Report) -> Vec<(&str, f64, f64)> {

@@ -24,6 +24,7 @@ use profiler_parent::{
     CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
 };
 
+use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
 use stop::Stopping;
 
@@ -160,7 +161,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(crate::report::free_name);
     drop(live);
-    let report = options.capture(&session, &target)?;
+    let line = ProgressLine::new();
+    let report = options.capture(&session, &target, &line)?;
     report_profile(&report, &name);
     Ok(exit_code(status))
 }
@@ -206,7 +208,12 @@ impl RecordArgs {
     }
 
     /// Saves the profile of the program. This command has nothing to show in it.
-    fn capture(&self, session: &Session, target: &Path) -> Result<CaptureReport> {
+    fn capture(
+        &self,
+        session: &Session,
+        target: &Path,
+        line: &ProgressLine,
+    ) -> Result<CaptureReport> {
         let format = match self.format {
             Format::Processed => profiler_parent::Format::Processed,
             Format::Gecko => profiler_parent::Format::Gecko,
@@ -220,7 +227,9 @@ impl RecordArgs {
                 .collect();
             capture = capture.arguments(words.join(" "));
         }
-        Ok(capture.save(target)?)
+        Ok(with_progress(line, capture.events(), || {
+            capture.save(target)
+        })?)
     }
 
     fn shown_name(&self) -> String {

@@ -1,6 +1,5 @@
 //! The progress line of a recording.
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
@@ -8,19 +7,20 @@ use std::time::Duration;
 
 use profiler_parent::{ProcessState, ProfiledChild, Session};
 
+use crate::progress::ProgressLine;
+
 const EVERY: Duration = Duration::from_secs(1);
-/// Moves to the line's beginning and clears it.
-const CLEAR: &str = "\r\x1b[K";
 
 /// Waits for the program to end. Meanwhile shows a line on standard error, if that is a terminal.
 pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitStatus> {
     scope(|scope| {
         let (end, ended) = channel::<()>();
-        if std::io::stderr().is_terminal() {
+        let line = ProgressLine::new();
+        if line.is_visible() {
             // If no thread can be started, no line is shown.
             let _ = Builder::new()
                 .name("progress".to_owned())
-                .spawn_scoped(scope, move || show(session, &ended));
+                .spawn_scoped(scope, move || show(session, &ended, &line));
         }
         let status = child.wait().ok();
         drop(end);
@@ -28,14 +28,14 @@ pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitS
     })
 }
 
-fn show(session: &Session, ended: &Receiver<()>) {
+fn show(session: &Session, ended: &Receiver<()>, line: &ProgressLine) {
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        let _ = write!(std::io::stderr(), "{CLEAR}{}", line(session));
+        line.show(&text(session));
     }
-    let _ = write!(std::io::stderr(), "{CLEAR}");
+    line.clear();
 }
 
-fn line(session: &Session) -> String {
+fn text(session: &Session) -> String {
     let processes = session.processes();
     let children = processes
         .iter()

@@ -69,7 +69,7 @@ fn while_saving(caught: Caught, number: u32) {
     if number == 1 {
         eprintln!("\nprofiler: writing the profile; another signal cancels it");
     } else {
-        std::process::exit(128 + caught.signal);
+        crate::signals::end(caught);
     }
 }
 

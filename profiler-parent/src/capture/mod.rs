@@ -22,7 +22,7 @@ pub(crate) mod names;
 pub(crate) mod own_part;
 mod participants;
 pub(crate) mod parts;
-mod processed;
+pub(crate) mod processed;
 pub(crate) mod recover;
 
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ use names::SessionSymbols;
 /// The largest number of events that wait for the receiver; further events are dropped.
 const EVENTS: usize = 1024;
 
-/// An event in the course of a capture.
+/// An event in the course of a capture or a recovery.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
@@ -77,15 +77,36 @@ pub enum CaptureEvent {
         module: String,
         /// The number of addresses.
         addresses: usize,
+        /// The number of modules that are done.
+        modules_done: usize,
+        /// The number of all modules.
+        modules: usize,
+    },
+    /// The data of a process is written to the file. Only in the processed format, after all
+    /// processes have been read.
+    Writing {
+        /// The process.
+        pid: ProcessId,
+        /// The number of processes that are done.
+        processes_done: usize,
+        /// The number of all processes.
+        processes: usize,
     },
 }
 
-/// The events of a capture, as an iterator that waits for the next event and ends with the capture.
+/// The events of a capture or a recovery, as an iterator that waits for the next event and ends with
+/// the capture.
 ///
 /// At most 1024 events wait; further events are dropped. Each event reaches only one of several
 /// clones.
 #[derive(Clone, Debug)]
 pub struct CaptureEvents(Receiver<CaptureEvent>);
+
+/// The two ends of the events of a capture or a recovery.
+pub(crate) fn events() -> (Sender<CaptureEvent>, CaptureEvents) {
+    let (sender, receiver) = bounded(EVENTS);
+    (sender, CaptureEvents(receiver))
+}
 
 impl CaptureEvents {
     /// The next event, if one is available. Does not wait.
@@ -212,7 +233,7 @@ pub(crate) struct CaptureSources {
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
     sources: Arc<CaptureSources>,
-    events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
+    events: (Sender<CaptureEvent>, CaptureEvents),
     format: Format,
     selection: Selection,
     symbols: Box<dyn Symbols + Send>,
@@ -262,7 +283,7 @@ impl std::fmt::Debug for Capture {
 
 impl Capture {
     pub(crate) fn new(sources: Arc<CaptureSources>) -> Self {
-        let events = bounded(EVENTS);
+        let events = events();
         let symbols = Box::new(SessionSymbols::new(
             sources.symbols.clone(),
             events.0.clone(),
@@ -278,7 +299,7 @@ impl Capture {
 
     /// Returns the events of this capture, to watch on another thread.
     pub fn events(&self) -> CaptureEvents {
-        CaptureEvents(self.events.1.clone())
+        self.events.1.clone()
     }
 
     /// Sets the file format.

@@ -23,13 +23,16 @@ pub(crate) struct SessionSymbols {
     events: Option<Sender<CaptureEvent>>,
     /// Files that this capture asked for.
     asked: HashSet<String>,
+    /// The number of modules that are done, and of all.
+    done: usize,
+    modules: usize,
     /// Bytes of files that it may still read. `None` before the first file: the full allowance.
     left: Option<u64>,
 }
 
 impl SessionSymbols {
     /// Sends the events of this capture to `events`.
-    pub(super) fn new(symbols: SymbolStore, events: Sender<CaptureEvent>) -> Self {
+    pub(crate) fn new(symbols: SymbolStore, events: Sender<CaptureEvent>) -> Self {
         Self {
             symbols,
             events: Some(events),
@@ -39,6 +42,10 @@ impl SessionSymbols {
 }
 
 impl Symbols for SessionSymbols {
+    fn begin(&mut self, modules: usize) {
+        self.modules = modules;
+    }
+
     fn resolve(
         &mut self,
         module: &ModuleDefinition,
@@ -49,9 +56,12 @@ impl Symbols for SessionSymbols {
             let naming = CaptureEvent::Naming {
                 module: module.path.clone(),
                 addresses: addresses.len(),
+                modules_done: self.done,
+                modules: self.modules,
             };
             let _ = events.try_send(naming);
         }
+        self.done += 1;
         self.asked.insert(module.path.clone());
         let mut symbols = self.symbols.lock();
         let left = self.left.get_or_insert(symbols.sum_limit());

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use profiler_core::ids::ProcessId;
 use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 
@@ -57,9 +58,10 @@ pub(super) fn run(
         .ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(clock.converter(spec.later));
     log.note_restarted_counter();
-    let mut profile = ProcessedProfile::new(clock, &spec, all.len())
+    let profile = ProcessedProfile::new(clock, &spec, all.len())
         .until(until)
         .arguments(focus.arguments.clone());
+    let mut profile = profile.on_writing(|pid, done, of| send_writing(events, pid, done, of));
     let mut settled = Vec::new();
     let subject = participants::subject(&all, focus).map(|(child, _)| child);
     let mut order: Vec<&Participant> = all.iter().collect();
@@ -103,6 +105,20 @@ pub(super) fn run(
     };
     written.map_err(failed)?;
     Ok((processes, remarks))
+}
+
+/// Sends the event of a process that is about to be written.
+pub(crate) fn send_writing(
+    events: &Sender<CaptureEvent>,
+    pid: ProcessId,
+    processes_done: usize,
+    processes: usize,
+) {
+    let _ = events.try_send(CaptureEvent::Writing {
+        pid,
+        processes_done,
+        processes,
+    });
 }
 
 fn report_participant(

@@ -15,7 +15,8 @@ use serde::Deserialize;
 use super::ExportError;
 use crate::output::ProfileFile;
 use crate::processed::PROCESSED_VERSION;
-use crate::reading::text;
+use crate::reading::text::{Pass, text_of_pass};
+use crate::work::{WorkEvent, WorkListener};
 
 /// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,18 +86,36 @@ const fn unknown() -> i64 {
 /// # Errors
 /// [`ExportError`]; `to` is unchanged then.
 pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError> {
+    import_cpuprofile_with(from, to, &WorkListener::default())
+}
+
+/// Like [`import_cpuprofile`], and reports the progress.
+///
+/// # Errors
+/// As [`import_cpuprofile`].
+pub fn import_cpuprofile_with(
+    from: &Path,
+    to: &Path,
+    listener: &WorkListener,
+) -> Result<Imported, ExportError> {
     super::not_onto_itself(from, to)?;
     let unreadable = |source| ExportError::Read {
         path: from.to_owned(),
         source,
     };
     let file = File::open(from).map_err(unreadable)?;
-    let input = BufReader::new(text(&file).map_err(unreadable)?);
+    let only = Pass {
+        listener: listener.clone(),
+        before: 0,
+        of: 1,
+    };
+    let input = BufReader::new(text_of_pass(&file, only).map_err(unreadable)?);
     let profile: Profile =
         serde_json::from_reader(input).map_err(|error| ExportError::NotACpuProfile {
             path: from.to_owned(),
             why: error.to_string(),
         })?;
+    listener.send(WorkEvent::Writing);
     let mut file = ProfileFile::create(to)?;
     let mut out = JsonWriter::new(&mut file);
     let name = from

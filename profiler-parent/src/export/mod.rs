@@ -36,10 +36,11 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-pub use import::{Imported, import_cpuprofile};
+pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
 
 use crate::output::{OutputError, ProfileFile};
 use crate::reading::{Nameless, ReadError};
+use crate::work::WorkListener;
 use bounded::BoundedWriter;
 use recording::{Recording, Totals};
 
@@ -187,8 +188,21 @@ impl From<ReadError> for ExportError {
 /// # Errors
 /// [`ExportError`]; the file is unchanged then. Completed files of threads remain.
 pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exported, ExportError> {
+    export_with(from, to, options, WorkListener::default())
+}
+
+/// Like [`export`], and reports the progress. The output is written while the input is read.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_with(
+    from: &Path,
+    to: &Path,
+    options: &ExportOptions,
+    listener: WorkListener,
+) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
-    let recording = Recording::open(from, options)?;
+    let recording = Recording::open(from, options, listener)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
         Target::Speedscope => one_file(&recording, to, |recording, out| {

@@ -9,6 +9,7 @@ use super::pauses::Pauses;
 use super::slices::{Cut, Slice, bounded_ns};
 use super::{ExportError, ExportOptions, TimeKind};
 use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
+use crate::work::WorkListener;
 
 /// The input of a format: one thread.
 #[derive(Debug)]
@@ -51,14 +52,16 @@ pub(super) struct Totals {
 }
 
 impl Recording {
-    pub(super) fn open(path: &Path, options: &ExportOptions) -> Result<Self, ExportError> {
-        let reader = ProfileReader::open(
-            path,
-            Wanted {
-                names: options.names,
-                ..Wanted::default()
-            },
-        )?;
+    pub(super) fn open(
+        path: &Path,
+        options: &ExportOptions,
+        listener: WorkListener,
+    ) -> Result<Self, ExportError> {
+        let wanted = Wanted {
+            names: options.names,
+            ..Wanted::default()
+        };
+        let reader = ProfileReader::open_with(path, wanted, listener)?;
         Ok(Self {
             reader,
             time: options.time,

@@ -31,6 +31,10 @@ pub struct CodeNames<'a> {
 
 /// A source of names for code addresses.
 pub trait Symbols {
+    /// Takes the number of modules that [`Self::resolve`] will be called for. Called once, before
+    /// the first module.
+    fn begin(&mut self, _modules: usize) {}
+
     /// Calls `found` with each of the `addresses` that has names, and with these names. The
     /// addresses are relative to the module's base, ascending and distinct; they are addresses of
     /// instructions, not return addresses.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, SlowRunMarker};
 use profiler_core::internal::profile::{
@@ -35,7 +36,11 @@ pub(crate) struct ProcessedProfile<'a> {
     arguments: Option<String>,
     shared: ProfileTables,
     members: Vec<Member<'a>>,
+    on_writing: OnWriting<'a>,
 }
+
+/// Receives a process before it is written, the number of processes before it, and of all.
+type OnWriting<'a> = Box<dyn FnMut(ProcessId, usize, usize) + 'a>;
 
 struct Member<'a> {
     role: ProcessRole,
@@ -61,7 +66,14 @@ impl<'a> ProcessedProfile<'a> {
             arguments: None,
             shared: ProfileTables::new(processes),
             members: Vec::new(),
+            on_writing: Box::new(|_, _, _| {}),
         }
+    }
+
+    /// Calls this function before each process is written.
+    pub(crate) fn on_writing(mut self, call: impl FnMut(ProcessId, usize, usize) + 'a) -> Self {
+        self.on_writing = Box::new(call);
+        self
     }
 
     /// Leaves out entries that began after `until`.
@@ -253,7 +265,8 @@ impl<'a> ProcessedProfile<'a> {
         let mut next = 0;
         out.key("threads");
         out.begin_array();
-        for member in &self.members {
+        for (number, member) in self.members.iter().enumerate() {
+            (self.on_writing)(member.role.pid, number, self.members.len());
             let began = Timestamp::now();
             let file = (member.open)()?;
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;

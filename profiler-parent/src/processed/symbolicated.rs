@@ -152,6 +152,7 @@ impl SymbolicatedFrames {
         }
         code.sort_unstable();
         named.addresses = u64::try_from(code.len()).unwrap_or(0);
+        symbols.begin(code.chunk_by(|(one, ..), (other, ..)| one == other).count());
         for (lib, module) in libs.iter() {
             let of_lib = part(&code, |(of, ..)| of.cmp(&lib));
             let mut addresses: Vec<u64> = of_lib.iter().map(|(_, address, _)| *address).collect();

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::addresses::Lib;
 use crate::symbols::server_api::Library;
 use crate::symbols::{ModuleKey, Place, SourceFrame, SymbolOptions, Symbols, Wanted};
+use crate::work::{WorkEvent, WorkListener};
 
 /// The name that is shown for a function whose file and line are known, but not its name.
 pub(super) const UNNAMED: &str = "(unnamed)";
@@ -48,7 +49,7 @@ impl Namer {
     }
 
     /// Looks up all requested addresses.
-    pub(super) fn look_up(&mut self, options: SymbolOptions) {
+    pub(super) fn look_up(&mut self, options: SymbolOptions, listener: &WorkListener) {
         let mut symbols = Symbols::new(options);
         let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
         let wanted = asked
@@ -57,7 +58,16 @@ impl Namer {
                 module: ModuleKey { path, build_id },
                 addresses: addresses.iter().copied().collect(),
             });
-        let places = symbols.resolve_all(&wanted.collect::<Vec<_>>(), &mut |_| {});
+        let places = symbols.resolve_all(&wanted.collect::<Vec<_>>(), &mut |progress| {
+            // The last report names no module.
+            if progress.modules_done < progress.modules {
+                listener.send(WorkEvent::Naming {
+                    library: progress.next,
+                    libraries_done: progress.modules_done,
+                    libraries: progress.modules,
+                });
+            }
+        });
         let reports = symbols.reports();
         for ((key, (name, addresses)), places) in asked.into_iter().zip(places) {
             let nameless = |why: String| Nameless {

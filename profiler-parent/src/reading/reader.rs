@@ -17,9 +17,10 @@ use super::located::{Located, Names};
 use super::markers::NamedMarker;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
-use super::text::text;
+use super::text::{Pass, text_of_pass};
 use super::thread::{MAIN_THREAD, RawThread, ReadThread};
 use super::walk::{PartId, Visit, walk};
+use crate::work::WorkListener;
 
 /// The reason why a profile cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +98,7 @@ pub struct ProfileReader {
     survey: Survey,
     /// Bytes of the text.
     length: u64,
+    listener: WorkListener,
 }
 
 impl ProfileReader {
@@ -105,12 +107,29 @@ impl ProfileReader {
     /// # Errors
     /// [`ReadError`].
     pub fn open(path: &Path, wanted: Wanted) -> Result<Self, ReadError> {
+        Self::open_with(path, wanted, WorkListener::default())
+    }
+
+    /// Like [`Self::open`], and reports the progress of both passes.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open_with(
+        path: &Path,
+        wanted: Wanted,
+        listener: WorkListener,
+    ) -> Result<Self, ReadError> {
         let file = File::open(path).map_err(|source| ReadError::Read {
             path: path.to_owned(),
             source,
         })?;
         let mut survey = Survey::new(wanted);
-        let length = read(path, &file, &mut survey)?;
+        let first = Pass {
+            listener: listener.clone(),
+            before: 0,
+            of: 2,
+        };
+        let length = read(path, &file, first, &mut survey)?;
         if !survey.has_meta {
             let why = "it has no meta".to_owned();
             return Err(ReadError::NotAProfile {
@@ -118,12 +137,13 @@ impl ProfileReader {
                 why,
             });
         }
-        survey.name();
+        survey.name(&listener);
         Ok(Self {
             path: path.to_owned(),
             file,
             survey,
             length,
+            listener,
         })
     }
 
@@ -152,7 +172,12 @@ impl ProfileReader {
             sink,
             failed: None,
         };
-        let done = read(&self.path, &self.file, &mut give);
+        let second = Pass {
+            listener: self.listener.clone(),
+            before: 1,
+            of: 2,
+        };
+        let done = read(&self.path, &self.file, second, &mut give);
         match give.failed {
             Some(failed) => Err(failed),
             None => Ok(done.map(drop)?),
@@ -161,8 +186,8 @@ impl ProfileReader {
 }
 
 /// Walks through the text of a file. Returns the length of the text.
-fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadError> {
-    let text = text(file).map_err(|source| ReadError::Read {
+fn read<V: Visit>(path: &Path, file: &File, pass: Pass, visit: &mut V) -> Result<u64, ReadError> {
+    let text = text_of_pass(file, pass).map_err(|source| ReadError::Read {
         path: path.to_owned(),
         source,
     })?;

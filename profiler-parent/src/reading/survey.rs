@@ -22,6 +22,7 @@ use super::table::{Columns, Table, as_index};
 use super::thread::PausedRange;
 use super::walk::{PartId, Visit};
 use crate::symbols::SymbolOptions;
+use crate::work::WorkListener;
 
 /// The data that a reader of a profile needs besides its threads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +75,7 @@ impl Survey {
     }
 
     /// Looks up the addresses that have no name. Must be called once, at the end.
-    pub(super) fn name(&mut self) {
+    pub(super) fn name(&mut self, listener: &WorkListener) {
         for part in &mut self.parts {
             let libs = AddressMap::of(&part.libs);
             for (text, kinds) in std::mem::take(&mut part.addresses) {
@@ -89,7 +90,7 @@ impl Survey {
             }
         }
         if self.wanted.names {
-            self.namer.look_up(SymbolOptions::default());
+            self.namer.look_up(SymbolOptions::default(), listener);
         }
     }
 

@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::sys;
+use crate::work::{WorkEvent, WorkListener};
 
 const BUFFER: usize = 256 * 1024;
 
@@ -23,7 +24,28 @@ pub(crate) fn is_compressed(file: &File) -> io::Result<bool> {
 /// # Errors
 /// When the file cannot be read.
 pub fn text(file: &File) -> io::Result<Box<dyn Read + '_>> {
-    let plain = BufReader::with_capacity(BUFFER, AtPosition { file, position: 0 });
+    text_of_pass(file, Pass::default())
+}
+
+/// One of several passes through a file.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    pub(crate) listener: WorkListener,
+    /// The number of passes before this one.
+    pub(crate) before: u64,
+    /// The number of all passes.
+    pub(crate) of: u64,
+}
+
+/// Like [`text`], and reports what has been read.
+pub(crate) fn text_of_pass(file: &File, pass: Pass) -> io::Result<Box<dyn Read + '_>> {
+    let at_start = AtPosition {
+        file,
+        position: 0,
+        length: file.metadata()?.len(),
+        pass,
+    };
+    let plain = BufReader::with_capacity(BUFFER, at_start);
     Ok(match is_compressed(file)? {
         true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain))),
         false => Box::new(plain),
@@ -33,12 +55,23 @@ pub fn text(file: &File) -> io::Result<Box<dyn Read + '_>> {
 struct AtPosition<'a> {
     file: &'a File,
     position: u64,
+    length: u64,
+    pass: Pass,
 }
 
 impl Read for AtPosition<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let read = sys::read_at(self.file, room, self.position)?;
         self.position += read as u64;
+        let Pass {
+            listener,
+            before,
+            of,
+        } = &self.pass;
+        listener.send(WorkEvent::Reading {
+            bytes: self.length.saturating_mul(*before) + self.position,
+            of: self.length.saturating_mul(*of),
+        });
         Ok(read)
     }
 }

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::time::Timestamp;
 
-use super::survey::{Survey, SurveyedProcess, survey};
-use super::times;
-use super::{PassedOver, RecoverError};
-use super::{find, processed};
+use super::pool_recovery::send_reading;
+use super::survey::{Survey, SurveyedProcess};
+use super::{PassedOver, RecoverError, find, times};
 use crate::capture::log::GatheringLog;
 use crate::capture::own_part::OwnPart;
 use crate::capture::parts::{PartError, Parts, spool};
 use crate::capture::recover::{Subject, write};
-use crate::capture::{CapturedProcess, Format};
+use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::pools::PARENT;
@@ -45,25 +45,21 @@ pub struct Recovery {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Writes the profile of the session in `directory` (or in the only session directory in it) to
-/// `target`. The profile contains all data up to the last entry that each process committed. The
-/// file is compressed if its name ends in `.gz`, readable only by its owner, and appears only when
-/// it is complete. Nothing in `directory` is changed.
-///
-/// # Errors
-/// [`RecoverError`]; an existing file at `target` is unchanged then.
-pub fn recover(directory: &Path, target: &Path, format: Format) -> Result<Recovery, RecoverError> {
-    let survey = survey(directory)?;
-    if format == Format::Processed {
-        return processed::recover(survey, target);
-    }
+/// Writes the profile of a session in the Gecko format.
+pub(super) fn recover(
+    survey: Survey,
+    target: &Path,
+    events: &Sender<CaptureEvent>,
+) -> Result<Recovery, RecoverError> {
     let mut file = ProfileFile::create(target)?;
     let failed = |source| RecoverError::Write {
         path: target.to_owned(),
         source,
     };
     let mut merge = Merge::begin(&survey, &mut file).map_err(failed)?;
-    for child in survey.processes.iter().filter(|process| !process.is_parent) {
+    let all = survey.processes.iter().enumerate();
+    for (number, child) in all.filter(|(_, process)| !process.is_parent) {
+        send_reading(events, child, number, survey.processes.len());
         merge.take_child(child).map_err(failed)?;
     }
     let (processes, passed_over) = merge.end(target)?;

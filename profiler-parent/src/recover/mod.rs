@@ -8,6 +8,7 @@
 
 mod find;
 mod merge;
+mod pool_recovery;
 mod processed;
 mod survey;
 mod times;
@@ -15,7 +16,8 @@ mod times;
 use std::path::{Path, PathBuf};
 
 pub use find::FindError;
-pub use merge::{Recovery, recover};
+pub use merge::Recovery;
+pub use pool_recovery::{PoolRecovery, recover};
 pub use survey::{Life, Survey, SurveyedProcess, survey};
 
 use crate::output::OutputError;

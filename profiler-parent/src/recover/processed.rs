@@ -6,18 +6,22 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
 use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary, ProfileSpec};
 
 use super::merge::{Recovery, Root, missing, settled, spec};
+use super::pool_recovery::send_reading;
 use super::survey::{Survey, SurveyedProcess};
 use super::{RecoverError, find};
-use crate::capture::CapturedProcess;
 use crate::capture::log::GatheringLog;
 use crate::capture::names::SessionSymbols;
+use crate::capture::processed::send_writing;
+use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::processed::ProcessedProfile;
+use crate::symbols::SymbolStore;
 
 /// A process whose summary is not known yet.
 struct Settled {
@@ -28,14 +32,23 @@ struct Settled {
 }
 
 /// Writes the profile of a session.
-pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, RecoverError> {
+pub(super) fn recover(
+    survey: Survey,
+    target: &Path,
+    events: &Sender<CaptureEvent>,
+) -> Result<Recovery, RecoverError> {
     let spec = spec(&survey);
     let mut file = ProfileFile::create(target)?;
     let mut log = begin_log(&survey, &spec);
-    let mut profile = ProcessedProfile::new(survey.clock, &spec, survey.processes.len() + 1);
+    let profile = ProcessedProfile::new(survey.clock, &spec, survey.processes.len() + 1);
+    let mut profile = profile.on_writing(|pid, done, of| send_writing(events, pid, done, of));
     let (pid, root) = add_root(&survey, &spec, &mut profile)?;
-    let children = survey.processes.iter().filter(|process| !process.is_parent);
-    let children = children.map(|child| add_child(child, &spec, &mut profile));
+    let children = survey.processes.iter().enumerate();
+    let children = children.filter(|(_, process)| !process.is_parent);
+    let children = children.map(|(number, child)| {
+        send_reading(events, child, number, survey.processes.len());
+        add_child(child, &spec, &mut profile)
+    });
     let all: Vec<Settled> = std::iter::once(root).chain(children).collect();
     for one in &all {
         log.note(format!(
@@ -50,7 +63,7 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
         log.write(pid, &processes, json);
     };
     let written = profile.write(
-        &mut SessionSymbols::default(),
+        &mut SessionSymbols::new(SymbolStore::default(), events.clone()),
         &incomplete(&all),
         finish,
         &mut file,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use profiler_parent::WorkListener;
 use serde_json::{Value, json};
 
 use super::super::compare::{ComparisonParams, compare};
@@ -48,7 +49,7 @@ fn profile(process: &str, names: &[&str], stacks: &[Vec<usize>]) -> Value {
 fn read(profile: &Value) -> Run {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), profile.to_string()).unwrap();
-    let run = Run::read(file.path(), PARAMS).unwrap();
+    let run = Run::read(file.path(), PARAMS, WorkListener::default()).unwrap();
     Run {
         file: PathBuf::from("run.json"),
         ..run
