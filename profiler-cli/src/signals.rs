@@ -1,9 +1,9 @@
 //! Ctrl-C and similar signals, as events that a thread can wait for.
 //!
-//! Used by `record` and `view`, and by the commands that write files. The handler only writes one byte to a socket, which is allowed on
-//! any thread at any time. Invariants: a signal that was ignored when the command began stays
-//! ignored (`nohup`, a background job); programs that the command starts do not inherit the
-//! handling.
+//! Used by `record` and `view`, and by the commands that write files. The handler only writes one
+//! byte to a socket, which is allowed on any thread at any time. Invariants: a signal that was
+//! ignored when the command began stays ignored (`nohup`, a background job); programs that the
+//! command starts do not inherit the handling.
 
 pub(crate) use imp::Signals;
 
