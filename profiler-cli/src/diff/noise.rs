@@ -14,7 +14,9 @@
 //! The probability is that of the two-sided test of B. L. Welch ("The Generalization of Student's
 //! Problem when Several Different Population Variances are Involved", 1947), with the variances of
 //! the same draws. It is needed for the correction in [`super::many_tests`], because a thousand
-//! draws show no probability below a thousandth.
+//! draws show no probability below a thousandth. If one side has few units and the other many, the
+//! few may be close to each other by chance, and Welch's degrees of freedom are then too many. So
+//! there are at most as many as between two sides with the smaller number of units.
 //!
 //! Invariant: the draws depend only on the numbers of units, so the same input gives the same
 //! result.
@@ -207,7 +209,9 @@ fn probability(change: f64, draws: &Sides<&Draws>, deviations: &Sides<Vec<f64>>)
     }
     // The degrees of freedom of the sum, by Welch and Satterthwaite.
     let parts = before.powi(2) / draws.before.degrees() + after.powi(2) / draws.after.degrees();
-    beyond(change / both.sqrt(), both.powi(2) / parts)
+    let fewer = draws.before.degrees().min(draws.after.degrees());
+    let degrees = (both.powi(2) / parts).min(2.0 * fewer);
+    beyond(change / both.sqrt(), degrees)
 }
 
 /// The mean of the squares of deviations from the share of all units.

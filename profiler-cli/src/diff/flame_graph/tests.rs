@@ -152,8 +152,12 @@ fn foreign_names_are_only_data() {
     let (_, rest) = page.split_once(r#"id="data">"#).unwrap();
     let (json, _) = rest.split_once("</script>").unwrap();
     let data: Value = serde_json::from_str(json).unwrap();
-    let name = data["names"][2].as_str().unwrap();
-    assert!(name.starts_with("</script><!--<script>alert(1)</script>"));
+    let names = data["names"].as_array().unwrap();
+    let shown = |name: &Value| {
+        let name = name.as_str().unwrap();
+        name.starts_with("</script><!--<script>alert(1)</script>")
+    };
+    assert!(names.iter().any(shown), "{names:?}");
 }
 
 #[test]
