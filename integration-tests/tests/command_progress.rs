@@ -159,6 +159,17 @@ fn a_recovery_says_what_it_reads_and_writes() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Makes the program that the command started record entries in two threads.
+fn record(program: &mut impl Write, said: &mut impl BufRead, entries: usize) -> anyhow::Result<()> {
+    writeln!(program, "record 2 {entries}")?;
+    for expected in ["Recording", "ok"] {
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        ensure!(line.starts_with(expected), "{line}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_capture_says_what_it_reads_and_writes() -> anyhow::Result<()> {
     own_process!();
@@ -169,6 +180,9 @@ fn a_capture_says_what_it_reads_and_writes() -> anyhow::Result<()> {
     let mut child = recording.stderr(terminal.stream()?).spawn()?;
     drop(recording);
     let mut program = child.stdin.take().context("no pipe")?;
+    let mut said = BufReader::new(child.stdout.take().context("no pipe")?);
+    // A program that has recorded nothing has no profile.
+    record(&mut program, &mut said, 100)?;
     writeln!(program, "exit 0")?;
     ensure!(child.wait()?.success(), "it failed");
     let text = terminal.text()?;
@@ -349,12 +363,7 @@ fn a_second_signal_during_a_capture_leaves_no_half_file() -> anyhow::Result<()> 
         let mut child = spawn(directory.path(), &words)?;
         let mut program = child.stdin.take().context("no pipe")?;
         let mut said = BufReader::new(child.stdout.take().context("no pipe")?);
-        writeln!(program, "record 2 {}", size / 2)?;
-        for expected in ["Recording", "ok"] {
-            let mut line = String::new();
-            said.read_line(&mut line)?;
-            ensure!(line.starts_with(expected), "{line}");
-        }
+        record(&mut program, &mut said, size / 2)?;
         // The file that is written from now on is the profile.
         writeln!(program, "exit 0")?;
         Ok(child)
