@@ -9,6 +9,9 @@
 
 mod unfinished;
 
+mod behind;
+mod commit_behind;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +19,9 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
+
+pub(crate) use self::behind::WriteBehind;
+pub(crate) use self::commit_behind::CommitBehind;
 
 use unfinished::Unfinished;
 pub use unfinished::remove_unfinished;
@@ -90,6 +96,12 @@ impl ProfileFile {
             sink,
             unfinished,
         })
+    }
+
+    /// Creates a temporary file like [`Self::create`], and writes it with another thread, so that the
+    /// caller does not wait for compression.
+    pub(crate) fn create_behind(target: &Path) -> Result<WriteBehind<Self>, OutputError> {
+        Ok(WriteBehind::new(Self::create(target)?))
     }
 
     /// The path at which [`Self::commit`] puts the file.

@@ -2,7 +2,7 @@
 //!
 //! Sent by [`crate::reading`] and [`crate::export`] to the function that the caller passes. The
 //! progress of captures and recoveries is in [`crate::CaptureEvent`]. Invariant: the function is
-//! called on the thread that does the work, often, and must return quickly.
+//! called on a thread that does a part of the work, often, and must return quickly.
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,9 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{AddAssign, Mul};
 
-use profiler_parent::internal::reading::{
-    self, FuncId, NodeId, RawThread, Tables, Thread, WeightType,
-};
+use profiler_parent::internal::reading::{self, NodeId, RawThread, Tables, Thread, WeightType};
 
 use super::blocks::Blocks;
 use super::call_tree::CallTree;
@@ -100,6 +98,7 @@ pub(crate) struct Collection {
 impl Collection {
     /// Adds the samples of a thread.
     fn add(self, thread: &Thread<'_>, to: &mut StackCosts) {
+        to.begin(thread.tables);
         let times = thread.raw.sample_times_ms();
         let mut last: Option<(StackInBlock, Cost)> = None;
         for (row, (stack, ms)) in thread.nodes.iter().zip(times).enumerate() {
@@ -128,11 +127,48 @@ type StackInBlock = (usize, Option<NodeId>);
 
 /// The costs of the different stacks of threads with the same tables.
 #[derive(Debug, Default)]
-struct StackCosts(HashMap<StackInBlock, Cost>);
+struct StackCosts {
+    costs: Vec<StackCost>,
+    /// The last of the costs of each stack of the tables.
+    last: Vec<Option<u32>>,
+    /// The last of the costs of samples whose stack is not in the tables.
+    last_without_stack: Option<u32>,
+}
+
+/// The cost of a stack in a block.
+#[derive(Debug)]
+struct StackCost {
+    place: StackInBlock,
+    cost: Cost,
+    /// The cost of the same stack in another block.
+    other: Option<u32>,
+}
 
 impl StackCosts {
+    /// Prepares for a thread with these tables.
+    fn begin(&mut self, tables: &Tables) {
+        self.last.resize(tables.node_count(), None);
+    }
+
     fn add(&mut self, place: StackInBlock, cost: Cost) {
-        *self.0.entry(place).or_default() += cost;
+        let (block, stack) = place;
+        let of_stack = stack.and_then(|stack| self.last.get_mut(stack.0 as usize));
+        let stack = stack.filter(|_| of_stack.is_some());
+        let last = of_stack.unwrap_or(&mut self.last_without_stack);
+        let mut at = *last;
+        while let Some(known) = at.and_then(|at| self.costs.get_mut(at as usize)) {
+            if known.place.0 == block {
+                known.cost += cost;
+                return;
+            }
+            at = known.other;
+        }
+        let Ok(next) = u32::try_from(self.costs.len()) else {
+            return;
+        };
+        let place = (block, stack);
+        let other = last.replace(next);
+        self.costs.push(StackCost { place, cost, other });
     }
 }
 
@@ -160,8 +196,8 @@ fn cost_of(thread: &RawThread, row: usize) -> Cost {
     }
 }
 
-/// The numbers of the functions in a table; `None` if a function has no name.
-type Lookups = HashMap<FuncId, Option<usize>>;
+/// The numbers of the functions in a table, as far as they are known.
+type Lookups<'l> = &'l mut [Option<usize>];
 
 /// The costs of the functions of a profile, or of some of its threads.
 #[derive(Debug)]
@@ -213,12 +249,13 @@ impl Functions {
     }
 
     fn add_stacks(&mut self, tables: &Tables, stacks: StackCosts) {
-        let mut lookups = Lookups::new();
+        let mut lookups = vec![None; tables.func_count()];
         // The order determines how sums are rounded.
-        let mut stacks: Vec<(StackInBlock, Cost)> = stacks.0.into_iter().collect();
-        stacks.sort_unstable_by_key(|(place, _)| *place);
+        let mut stacks = stacks.costs;
+        stacks.sort_unstable_by_key(|stack| stack.place);
         let mut of_all_blocks: BTreeMap<NodeId, Cost> = BTreeMap::new();
-        for ((block, stack), cost) in stacks {
+        for StackCost { place, cost, .. } in stacks {
+            let (block, stack) = place;
             if let Some(all) = self.all.get_mut(block) {
                 *all += cost;
             }
@@ -243,15 +280,17 @@ impl Functions {
         tables: &Tables,
         (block, stack): (usize, NodeId),
         cost: Cost,
-        lookups: &mut Lookups,
+        lookups: Lookups<'_>,
     ) {
         self.stacks += 1;
         let mut is_own = true;
         // A stack that is not in the table has no functions.
         for func in tables.functions(stack) {
-            let number = *lookups
-                .entry(func)
-                .or_insert_with(|| Some(self.number(tables.function(func)?)));
+            let Some(known) = lookups.get_mut(func.0 as usize) else {
+                continue;
+            };
+            let number = known.or_else(|| Some(self.number(tables.function(func)?)));
+            *known = number;
             let Some(number) = number else {
                 continue;
             };

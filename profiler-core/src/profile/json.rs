@@ -10,6 +10,7 @@
 
 use std::io::{self, Write};
 
+pub use self::escape::position_of_escape;
 use self::escape::{escaped, first_escape, needs_escape};
 use self::number::NumberWriter;
 
@@ -330,6 +331,17 @@ impl<W: Write> JsonWriter<W> {
                 .flushed
                 .saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         }
+    }
+}
+
+/// Many short texts in memory, with one buffer.
+impl JsonWriter<Vec<u8>> {
+    /// The text written since the last call. The next value begins a new JSON text.
+    pub fn take_text(&mut self) -> String {
+        self.flush_buffer();
+        self.comma_due = false;
+        // The writer writes only UTF-8.
+        String::from_utf8(std::mem::take(&mut self.out)).unwrap_or_default()
     }
 }
 

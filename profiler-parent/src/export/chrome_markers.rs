@@ -9,13 +9,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
-use serde_json::{Map, Value};
-
 use super::chrome_trace::{Events, Track};
+use super::payload::Payload;
 use super::recording::Thread;
 use super::slices::bounded_ns;
-use crate::reading::{Flow, RawMarker, Survey, TextField, as_index};
+use crate::reading::{RawMarker, Survey, as_index};
 
 /// Writes the markers of a thread.
 pub(super) fn write<W: Write>(
@@ -62,7 +60,7 @@ pub(super) fn write<W: Write>(
                 }
             }
             Kind::Half(phase) => {
-                let pair = (name.to_owned(), marker.span());
+                let pair = (name, marker.span());
                 let id = pairs.entry(pair).or_insert_with(|| events.id()).clone();
                 let at = if phase == "b" { start } else { end };
                 events.begin(track, phase, name, category, Some(at));
@@ -132,69 +130,6 @@ fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
     nests
 }
 
-/// The payload of a marker.
-#[derive(Debug, Default)]
-struct Payload {
-    data: Option<Map<String, Value>>,
-    flow: Option<(String, Flow)>,
-}
-
-impl Payload {
-    fn of(data: Option<&str>, fields: &HashMap<String, Vec<TextField>>, texts: &[String]) -> Self {
-        let parsed = data.and_then(|data| serde_json::from_str::<Map<String, Value>>(data).ok());
-        let Some(mut data) = parsed else {
-            return Self::default();
-        };
-        // Stacks refer to tables that are not in the file.
-        data.remove("cause");
-        data.remove("stack");
-        let kind = data
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        let mut flow = None;
-        for TextField {
-            key,
-            flow: of_field,
-        } in fields.get(&kind).into_iter().flatten()
-        {
-            let Some(value) = data.get_mut(key) else {
-                continue;
-            };
-            let Some(text) = value
-                .as_u64()
-                .and_then(|at| texts.get(usize::try_from(at).ok()?))
-            else {
-                continue;
-            };
-            *value = Value::String(text.clone());
-            flow = flow.or(of_field.map(|flow| (text.clone(), flow)));
-        }
-        Self {
-            data: Some(data),
-            flow,
-        }
-    }
-
-    /// Writes the payload and ends the event.
-    fn end<W: Write>(self, out: &mut JsonWriter<W>) {
-        if let Some((id, flow)) = self.flow {
-            out.entry_str("bind_id", &format!("0x{id}"));
-            out.entry_bool("flow_in", true);
-            out.entry_bool("flow_out", flow == Flow::Goes);
-        }
-        out.key("args");
-        out.begin_object();
-        if let Some(data) = self.data {
-            out.key("data");
-            out.raw(&Value::Object(data).to_string());
-        }
-        out.end_object();
-        out.end_object();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,28 +171,5 @@ mod tests {
             ..point
         };
         assert_eq!(Kind::of(&nothing, false), Kind::Nothing);
-    }
-
-    #[test]
-    fn texts_are_written_out_and_flows_bind() {
-        let field = |key: &str, flow| TextField {
-            key: key.to_owned(),
-            flow,
-        };
-        let fields = HashMap::from([(
-            "T".to_owned(),
-            vec![field("what", None), field("id", Some(Flow::Ends))],
-        )]);
-        let texts = ["zero".to_owned(), "ab12".to_owned()];
-        let data = r#"{"type":"T","what":0,"id":1,"n":3,"cause":{"stack":7}}"#;
-        let mut out = JsonWriter::new(Vec::new());
-        out.begin_object();
-        Payload::of(Some(data), &fields, &texts).end(&mut out);
-        let written: Value = serde_json::from_slice(&out.finish().unwrap()).unwrap();
-        let expected = serde_json::json!({
-            "bind_id": "0xab12", "flow_in": true, "flow_out": false,
-            "args": {"data": {"type": "T", "what": "zero", "id": "ab12", "n": 3}},
-        });
-        assert_eq!(written, expected);
     }
 }

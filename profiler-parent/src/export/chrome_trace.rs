@@ -18,7 +18,7 @@ use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
-use super::tree::{CallTree, ROOT, TreeId};
+use super::tree::{CallTree, ROOT, TreeId, line};
 use crate::reading::{Survey, TextField};
 
 /// Samples per event.
@@ -36,6 +36,7 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
         out,
         clock: Clock::of(recording.survey()),
         scripts: Scripts::default(),
+        tree: CallTree::default(),
         numbers: Numbers::default(),
         text_fields: recording.survey().meta.text_fields(),
         next_id: 1,
@@ -61,6 +62,7 @@ pub(super) struct Events<W: Write> {
     pub(super) out: JsonWriter<W>,
     pub(super) clock: Clock,
     scripts: Scripts,
+    tree: CallTree,
     numbers: Numbers,
     pub(super) text_fields: HashMap<String, Vec<TextField>>,
     next_id: u64,
@@ -139,7 +141,8 @@ impl<W: Write> Events<W> {
         self.out.key("startTime");
         self.out.i64(start);
         self.end_data();
-        let mut tree = CallTree::new();
+        self.scripts.begin(thread);
+        self.tree.begin(thread.tables, thread.has_own_tables);
         let mut written = 0;
         let mut before = start;
         let last = thread.slices.len().div_ceil(CHUNK);
@@ -147,7 +150,7 @@ impl<W: Write> Events<W> {
             self.begin(track, "P", "ProfileChunk", PROFILER, Some(before as f64));
             self.out.entry_str("id", &id);
             self.begin_data();
-            written = self.profile(thread, slices, &mut tree, written);
+            written = self.profile(thread, slices, written);
             before = self.deltas(slices, before);
             if let Some(end) = slices.last().filter(|_| number + 1 == last) {
                 let end = self.clock.us(end.end);
@@ -157,10 +160,6 @@ impl<W: Write> Events<W> {
             self.end_data();
         }
         self.nodes_before += written as u64;
-    }
-
-    fn node(&self, id: TreeId) -> u64 {
-        self.nodes_before + u64::from(id.0)
     }
 
     fn begin_data(&mut self) {
@@ -177,31 +176,24 @@ impl<W: Write> Events<W> {
     }
 
     /// Writes samples and their new nodes. Returns the number of nodes written so far.
-    fn profile(
-        &mut self,
-        thread: &Thread<'_>,
-        slices: &[Slice],
-        tree: &mut CallTree,
-        written: usize,
-    ) -> usize {
-        let places: Vec<(TreeId, Option<u32>)> = slices
-            .iter()
-            .map(|slice| tree.count(thread.tables, slice))
-            .collect();
-        let lines: Vec<u32> = places.iter().map(|(_, line)| line.unwrap_or(0)).collect();
+    fn profile(&mut self, thread: &Thread<'_>, slices: &[Slice], written: usize) -> usize {
+        let places = slices.iter().map(|slice| self.tree.place(slice));
+        let places: Vec<TreeId> = places.collect();
         self.out.key("cpuProfile");
         self.out.begin_object();
         self.out.key("nodes");
         self.out.begin_array();
         let mut count = written;
-        for (id, node) in tree.nodes().skip(written) {
+        let before = self.nodes_before;
+        let number = |id: TreeId| before + u64::from(id.0);
+        for (id, node) in self.tree.nodes().skip(written) {
             if self.out.is_failed() {
                 break;
             }
             self.out.begin_object();
-            self.out.entry_u64("id", self.node(id));
+            self.out.entry_u64("id", number(id));
             if let Some(caller) = node.caller.filter(|_| id != ROOT) {
-                self.out.entry_u64("parent", self.node(caller));
+                self.out.entry_u64("parent", number(caller));
             }
             self.scripts.write(thread.tables, node.what, &mut self.out);
             self.out.end_object();
@@ -210,14 +202,15 @@ impl<W: Write> Events<W> {
         self.out.end_array();
         self.out.key("samples");
         self.out.begin_array();
-        for (id, _) in &places {
-            self.out.u64(self.node(*id));
-        }
+        places.iter().for_each(|id| self.out.u64(number(*id)));
         self.out.end_array();
         self.out.end_object();
         self.out.key("lines");
         self.out.begin_array();
-        lines.iter().for_each(|line| self.out.u64(u64::from(*line)));
+        for slice in slices {
+            let line = line(thread.tables, slice).unwrap_or(0);
+            self.out.u64(u64::from(line));
+        }
         self.out.end_array();
         count
     }

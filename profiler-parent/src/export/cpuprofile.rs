@@ -14,9 +14,9 @@ use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
 use super::recording::{Recording, Sink, Thread, Totals};
-use super::tree::{CallTree, TreeId, TreeNode};
+use super::tree::{CallTree, Ticks, TreeId};
 use super::{ExportError, TimeKind};
-use crate::output::ProfileFile;
+use crate::output::{CommitBehind, ProfileFile};
 use crate::reading::Survey;
 
 /// Name of the index.
@@ -33,10 +33,13 @@ pub(super) fn write(
         directory: to,
         names: FileNames::default(),
         scripts: Scripts::default(),
+        tree: CallTree::default(),
+        commits: CommitBehind::new(),
         all: Vec::new(),
         left: recording.most_bytes(),
     };
     let totals = recording.threads(&mut files)?;
+    files.commits.finish()?;
     let path = to.join(INDEX);
     let mut file = ProfileFile::create(&path)?;
     let mut out = JsonWriter::new(&mut file);
@@ -51,6 +54,8 @@ struct Files<'d> {
     directory: &'d Path,
     names: FileNames,
     scripts: Scripts,
+    tree: CallTree,
+    commits: CommitBehind,
     all: Vec<Listed>,
     /// Remaining bytes for all files.
     left: u64,
@@ -64,9 +69,12 @@ impl Sink for Files<'_> {
         let name = self.names.name(thread);
         let mut file = ProfileFile::create(self.directory.join(&name))?;
         let mut out = JsonWriter::new(BoundedWriter::new(&mut file, self.left));
-        let times = write_thread(thread, Clock::of(survey), &mut self.scripts, &mut out);
+        let clock = Clock::of(survey);
+        self.scripts.begin(thread);
+        self.tree.begin(thread.tables, thread.has_own_tables);
+        let times = write_thread(thread, clock, &mut self.tree, &mut self.scripts, &mut out);
         self.left = out.finish()?.left();
-        file.commit()?;
+        self.commits.commit(file)?;
         self.all.push(Listed::new(thread, name, times));
         Ok(())
     }
@@ -106,15 +114,17 @@ impl Clock {
 fn write_thread<W: Write>(
     thread: &Thread<'_>,
     clock: Clock,
+    tree: &mut CallTree,
     scripts: &mut Scripts,
     out: &mut JsonWriter<W>,
 ) -> (i64, i64) {
-    let mut tree = CallTree::new();
     let places: Vec<TreeId> = thread
         .slices
         .iter()
-        .map(|slice| tree.count(thread.tables, slice).0)
+        .map(|slice| tree.count(thread.tables, slice))
         .collect();
+    let ticks = tree.take_ticks();
+    let mut ticks = ticks.as_slice();
     let start = thread
         .slices
         .first()
@@ -133,7 +143,14 @@ fn write_thread<W: Write>(
         out.begin_object();
         out.entry_u64("id", u64::from(id.0));
         scripts.write(thread.tables, node.what, out);
-        write_node(node, out);
+        out.entry_u64("hitCount", node.hits);
+        out.entry_list("children", tree.children(node), |child, out| {
+            out.u64(u64::from(child.0));
+        });
+        let of_others = ticks.iter().position(|ticks| ticks.node != id);
+        let (of_node, later) = ticks.split_at(of_others.unwrap_or(ticks.len()));
+        ticks = later;
+        write_ticks(of_node, out);
         out.end_object();
     }
     out.end_array();
@@ -158,24 +175,15 @@ fn write_thread<W: Write>(
     (start, end)
 }
 
-fn write_node<W: Write>(node: &TreeNode, out: &mut JsonWriter<W>) {
-    out.entry_u64("hitCount", node.hits);
-    out.key("children");
-    out.begin_array();
-    node.children
-        .iter()
-        .for_each(|child| out.u64(u64::from(child.0)));
-    out.end_array();
-    if node.lines.is_empty() {
+/// Writes the lines of a node, if there are any.
+fn write_ticks<W: Write>(ticks: &[Ticks], out: &mut JsonWriter<W>) {
+    if ticks.is_empty() {
         return;
     }
-    out.key("positionTicks");
-    out.begin_array();
-    for (line, ticks) in &node.lines {
+    out.entry_list("positionTicks", ticks, |ticks, out| {
         out.begin_object();
-        out.entry_u64("line", u64::from(*line));
-        out.entry_u64("ticks", *ticks);
+        out.entry_u64("line", u64::from(ticks.line));
+        out.entry_u64("ticks", ticks.ticks);
         out.end_object();
-    }
-    out.end_array();
+    });
 }

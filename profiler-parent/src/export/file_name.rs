@@ -74,6 +74,7 @@ mod tests {
                 tid: 7,
                 is_main: false,
                 tables: &tables,
+                has_own_tables: false,
                 slices: &[],
                 markers: &markers,
                 texts: &[],

@@ -18,6 +18,7 @@
 //! before and after the session's start.
 
 mod bounded;
+mod by_row;
 mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
@@ -27,6 +28,7 @@ mod folded;
 mod import;
 mod index;
 mod pauses;
+mod payload;
 mod pprof;
 mod proto;
 mod recording;
@@ -38,7 +40,7 @@ use std::path::{Path, PathBuf};
 
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
 
-use crate::output::{OutputError, ProfileFile};
+use crate::output::{OutputError, ProfileFile, WriteBehind};
 use crate::reading::{Nameless, ReadError};
 use crate::work::WorkListener;
 use bounded::BoundedWriter;
@@ -229,16 +231,19 @@ pub fn export_with(
 fn one_file(
     recording: &Recording,
     to: &Path,
-    write: impl FnOnce(&Recording, BoundedWriter<&mut ProfileFile>) -> Result<Totals, ExportError>,
+    write: impl FnOnce(&Recording, BoundedWriter<&mut OneFile>) -> Result<Totals, ExportError>,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
-    let mut file = ProfileFile::create(to)?;
+    let mut file = ProfileFile::create_behind(to)?;
     let totals = write(
         recording,
         BoundedWriter::new(&mut file, recording.most_bytes()),
     )?;
-    file.commit()?;
+    file.finish()?.commit()?;
     Ok((totals, vec![to.to_owned()]))
 }
+
+/// The output of a format with a single file.
+type OneFile = WriteBehind<ProfileFile>;
 
 /// Returns an error if the output is the input, under any name.
 fn not_onto_itself(from: &Path, to: &Path) -> Result<(), ExportError> {

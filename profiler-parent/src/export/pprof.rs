@@ -7,7 +7,7 @@
 //! it.
 
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use flate2::Compression;
@@ -15,11 +15,13 @@ use flate2::write::GzEncoder;
 
 use super::ExportError;
 use super::bounded::BoundedWriter;
+use super::by_row::ByRow;
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
+use super::slices::Slice;
 use super::tree::What;
-use crate::output::ProfileFile;
-use crate::reading::{Frame, FrameId, Function, NodeId, Survey, Tables};
+use crate::output::{ProfileFile, WriteBehind};
+use crate::reading::{Frame, Function, NodeId, Survey, Tables};
 
 /// Field numbers of `Profile`.
 mod field {
@@ -38,15 +40,17 @@ mod field {
 
 /// Writes the file, compressed regardless of its name.
 pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportError> {
-    let mut file = ProfileFile::create(to)?;
     let by_name = to.extension().is_some_and(|extension| extension == "gz");
-    let totals = match by_name {
-        true => write_to(recording, BufWriter::new(&mut file))?.0,
+    let (totals, file) = match by_name {
+        true => {
+            let (totals, out) = write_to(recording, ProfileFile::create_behind(to)?)?;
+            (totals, out.into_inner().finish()?)
+        }
         false => {
-            let packed = GzEncoder::new(BufWriter::new(&mut file), Compression::default());
-            let (totals, packed) = write_to(recording, packed)?;
-            packed.into_inner().finish()?.flush()?;
-            totals
+            let file = ProfileFile::create(to)?;
+            let out = WriteBehind::new(GzEncoder::new(file, Compression::default()));
+            let (totals, packed) = write_to(recording, out)?;
+            (totals, packed.into_inner().finish()?.finish()?)
         }
     };
     file.commit()?;
@@ -75,6 +79,52 @@ struct Profile<W> {
     locations: Numbered<(u64, u64, u64, u64)>,
     /// Start of the first slice and end of the last, in nanoseconds since the session's start.
     times: Option<(i64, i64)>,
+    /// The locations of the frames of the present tables.
+    known: ByRow<u64>,
+    stacks: Stacks,
+    /// The locations of the sample that is being written, the innermost first.
+    stack: Vec<u64>,
+    /// The sample, and the field that contains it.
+    sample: Message,
+    whole: Message,
+}
+
+/// The sums over the samples of each stack of a thread.
+#[derive(Debug, Default)]
+struct Stacks {
+    /// In the order of their first samples.
+    all: Vec<(Option<NodeId>, Values)>,
+    /// The place in `all` of each stack of the tables.
+    places: ByRow<usize>,
+    /// The place in `all` of stacks that the tables do not have, and of samples without a stack.
+    others: HashMap<Option<NodeId>, usize>,
+}
+
+impl Stacks {
+    /// Begins a thread.
+    fn begin(&mut self, tables: &Tables) {
+        self.all.clear();
+        self.places.begin(tables.node_count());
+        self.others.clear();
+    }
+
+    fn add(&mut self, slice: &Slice) {
+        let stack = slice.stack;
+        let next = self.all.len();
+        let known = stack.and_then(|stack| self.places.get_or_insert_with(stack.0, || next));
+        let place = match known {
+            Some(place) => *place,
+            None => *self.others.entry(stack).or_insert(next),
+        };
+        if place == next {
+            self.all.push((stack, Values::default()));
+        }
+        if let Some((_, values)) = self.all.get_mut(place) {
+            values.samples += 1;
+            values.wall_ns += slice.length();
+            values.cpu_ns = values.cpu_ns.saturating_add(slice.cpu).min(MOST);
+        }
+    }
 }
 
 /// The largest number that is written: readers use signed integers.
@@ -90,56 +140,66 @@ struct Values {
 
 impl<W: Write> Sink for Profile<W> {
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
-        let mut order: Vec<Option<NodeId>> = Vec::new();
-        let mut stacks: HashMap<Option<NodeId>, Values> = HashMap::new();
+        self.stacks.begin(thread.tables);
         for slice in thread.slices.iter().filter(|slice| slice.is_sample) {
-            let values = stacks.entry(slice.stack).or_insert_with(|| {
-                order.push(slice.stack);
-                Values::default()
-            });
-            values.samples += 1;
-            values.wall_ns += slice.length();
-            values.cpu_ns = values.cpu_ns.saturating_add(slice.cpu).min(MOST);
+            self.stacks.add(slice);
         }
         if let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) {
             let (from, to) = self.times.unwrap_or((first.start, last.end));
             self.times = Some((from.min(first.start), to.max(last.end)));
         }
         let labels = self.labels(thread);
-        let mut known = HashMap::new();
-        for stack in order {
-            let values = stacks.get(&stack).copied().unwrap_or_default();
-            let locations = self.stack(thread.tables, stack, &mut known);
-            let mut sample = Message::default();
-            sample.numbers(1, locations);
-            sample.numbers(2, [values.samples, values.wall_ns, values.cpu_ns]);
-            labels.iter().for_each(|label| sample.message(3, label));
-            self.put(field::SAMPLE, &sample)?;
+        let frames = thread.tables.frames.len();
+        self.known.begin_thread(frames, thread.has_own_tables);
+        let stacks = std::mem::take(&mut self.stacks);
+        for (stack, values) in &stacks.all {
+            self.sample(thread.tables, *stack, *values, &labels)?;
         }
+        self.stacks = stacks;
         Ok(())
     }
 }
 
 impl<W: Write> Profile<W> {
     fn new(out: W) -> Self {
-        let texts = HashMap::from([(String::new(), 0)]);
-        let functions = HashMap::new();
-        let mappings = HashMap::new();
-        let locations = HashMap::new();
         Self {
             out,
-            texts,
-            functions,
-            mappings,
-            locations,
+            texts: HashMap::from([(String::new(), 0)]),
+            functions: HashMap::new(),
+            mappings: HashMap::new(),
+            locations: HashMap::new(),
             times: None,
+            known: ByRow::default(),
+            stacks: Stacks::default(),
+            stack: Vec::new(),
+            sample: Message::default(),
+            whole: Message::default(),
         }
     }
 
     fn put(&mut self, field: u64, message: &Message) -> std::io::Result<()> {
-        let mut whole = Message::default();
-        whole.message(field, message);
-        self.out.write_all(&whole.take())
+        self.whole.clear();
+        self.whole.message(field, message);
+        self.out.write_all(self.whole.as_bytes())
+    }
+
+    /// Writes the sample of a stack.
+    fn sample(
+        &mut self,
+        tables: &Tables,
+        stack: Option<NodeId>,
+        values: Values,
+        labels: &Message,
+    ) -> std::io::Result<()> {
+        self.locate(tables, stack);
+        let mut sample = std::mem::take(&mut self.sample);
+        sample.clear();
+        sample.numbers(1, &self.stack);
+        sample.numbers(2, &[values.samples, values.wall_ns, values.cpu_ns]);
+        sample.append(labels);
+        let put = self.put(field::SAMPLE, &sample);
+        self.sample = sample;
+        put
     }
 
     fn text(&mut self, text: &str) -> u64 {
@@ -151,39 +211,39 @@ impl<W: Write> Profile<W> {
         next
     }
 
-    fn labels(&mut self, thread: &Thread<'_>) -> Vec<Message> {
+    /// The labels of a thread's samples, as fields of a sample.
+    fn labels(&mut self, thread: &Thread<'_>) -> Message {
         let texts = [
             ("process", thread.process),
             ("pid", thread.pid),
             ("thread", thread.name),
         ];
-        let mut labels: Vec<Message> = Vec::new();
+        let mut labels = Message::default();
         for (key, value) in texts {
             let mut label = Message::default();
             label.number(1, self.text(key));
             label.number(2, self.text(value));
-            labels.push(label);
+            labels.message(3, &label);
         }
         let mut tid = Message::default();
         tid.number(1, self.text("tid"));
         tid.number(3, thread.tid);
-        labels.push(tid);
+        labels.message(3, &tid);
         labels
     }
 
-    /// The locations of a stack, innermost first.
-    fn stack(
-        &mut self,
-        tables: &Tables,
-        stack: Option<NodeId>,
-        known: &mut HashMap<FrameId, u64>,
-    ) -> Vec<u64> {
+    /// Finds the locations of a stack, innermost first.
+    fn locate(&mut self, tables: &Tables, stack: Option<NodeId>) {
+        let mut locations = std::mem::take(&mut self.stack);
+        locations.clear();
         let frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
-        let mut locations: Vec<u64> = Vec::new();
         for (id, frame) in frames {
-            let location = known.get(&id).copied();
-            locations.push(location.unwrap_or_else(|| self.location(tables, frame)));
-            locations.last().map(|location| known.insert(id, *location));
+            let known = self.known.get(id.0).copied();
+            locations.push(known.unwrap_or_else(|| {
+                let location = self.location(tables, frame);
+                self.known.insert(id.0, location);
+                location
+            }));
         }
         if locations.is_empty() {
             let name = What::Program.special().unwrap_or_default();
@@ -193,7 +253,7 @@ impl<W: Write> Profile<W> {
             });
             locations.push(self.numbered_location((0, 0, function, 0)));
         }
-        locations
+        self.stack = locations;
     }
 
     fn location(&mut self, tables: &Tables, frame: Frame) -> u64 {
@@ -271,7 +331,7 @@ impl<W: Write> Profile<W> {
         for (text, _) in in_order(std::mem::take(&mut self.texts)) {
             let mut table = Message::default();
             table.bytes(field::STRING_TABLE, text.as_bytes());
-            self.out.write_all(&table.take())?;
+            self.out.write_all(table.as_bytes())?;
         }
         Ok(self.out)
     }
@@ -306,7 +366,7 @@ impl<W: Write> Profile<W> {
         );
         whole.number(field::PERIOD, survey.meta.interval_ns().unsigned_abs());
         whole.number(field::DEFAULT_SAMPLE_TYPE, default);
-        Ok(self.out.write_all(&whole.take())?)
+        Ok(self.out.write_all(whole.as_bytes())?)
     }
 
     fn value_type(&mut self, name: &str, unit: &str) -> Message {

@@ -32,17 +32,28 @@ impl Message {
     }
 
     /// Adds a packed list of numbers.
-    pub(super) fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
-        let mut packed = Self::default();
-        values.into_iter().for_each(|value| packed.varint(value));
-        self.message(field, &packed);
+    pub(super) fn numbers(&mut self, field: u64, values: &[u64]) {
+        self.varint(field << 3 | BYTES);
+        self.varint(values.iter().map(|value| varint_length(*value)).sum());
+        values.iter().for_each(|value| self.varint(*value));
     }
 
-    /// Returns the bytes and clears the message.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0)
+    /// Adds the fields of another message.
+    pub(super) fn append(&mut self, fields: &Self) {
+        self.0.extend_from_slice(&fields.0);
     }
 
+    /// The bytes.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Removes all fields; the memory is reused.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    #[inline]
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
@@ -50,6 +61,11 @@ impl Message {
         }
         self.0.push(value as u8);
     }
+}
+
+/// The length of a number: seven bits in each byte.
+fn varint_length(value: u64) -> u64 {
+    u64::from((u64::BITS - value.leading_zeros()).div_ceil(7)).max(1)
 }
 
 #[cfg(test)]
@@ -65,15 +81,25 @@ mod tests {
         let mut inner = Message::default();
         inner.number(1, 150);
         message.message(3, &inner);
-        message.numbers(6, [3, 270, 86_942]);
+        message.numbers(6, &[3, 270, 86_942]);
         let expected: [&[u8]; 4] = [
             &[0x08, 0x96, 0x01],
             &[0x12, 0x07, b't', b'e', b's', b't', b'i', b'n', b'g'],
             &[0x1a, 0x03, 0x08, 0x96, 0x01],
             &[0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05],
         ];
-        assert_eq!(message.take(), expected.concat());
+        assert_eq!(message.as_bytes(), expected.concat());
+        message.clear();
         message.number(1, u64::MAX);
-        assert_eq!(message.take().len(), 11, "ten bytes of seven bits");
+        assert_eq!(message.as_bytes().len(), 11, "ten bytes of seven bits");
+        for value in [0, 1, 127, 128, 16_383, 16_384, u64::MAX] {
+            message.clear();
+            message.varint(value);
+            assert_eq!(
+                message.as_bytes().len() as u64,
+                varint_length(value),
+                "{value}"
+            );
+        }
     }
 }

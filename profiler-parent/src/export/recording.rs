@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::pauses::Pauses;
-use super::slices::{Cut, Slice, bounded_ns};
+use super::slices::{Cut, Debts, Slice, bounded_ns};
 use super::{ExportError, ExportOptions, TimeKind};
 use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
 use crate::work::WorkListener;
@@ -21,6 +21,8 @@ pub(super) struct Thread<'t> {
     pub(super) tid: u64,
     pub(super) is_main: bool,
     pub(super) tables: &'t Tables,
+    /// Whether the tables are its own, and not those of all threads.
+    pub(super) has_own_tables: bool,
     pub(super) slices: &'t [Slice],
     pub(super) markers: &'t RawMarkers,
     /// The table of the names and texts of markers.
@@ -87,6 +89,7 @@ impl Recording {
             time: self.time,
             sink,
             totals: Totals::default(),
+            debts: Debts::default(),
         };
         self.reader.threads(&mut cutter)?;
         Ok(cutter.totals)
@@ -98,6 +101,8 @@ struct Cutter<'s, S> {
     time: TimeKind,
     sink: &'s mut S,
     totals: Totals,
+    /// Reused for every thread.
+    debts: Debts,
 }
 
 impl<S: Sink> ThreadSink for Cutter<'_, S> {
@@ -112,7 +117,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             shift_ns: bounded_ns(survey.shift_ms(read.part)),
             paused: pauses(read, survey),
         };
-        let slices = cut.slices(read.raw, read.tables, read.nodes);
+        let slices = cut.slices(read.raw, read.tables, read.nodes, &mut self.debts);
         self.totals.threads += 1;
         self.totals.samples += slices.iter().filter(|slice| slice.is_sample).count() as u64;
         let thread = Thread {
@@ -122,6 +127,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             tid: read.raw.tid,
             is_main: read.raw.is_main(),
             tables: read.tables,
+            has_own_tables: read.has_own_tables,
             slices: &slices,
             markers: &read.raw.markers,
             texts: read.texts,

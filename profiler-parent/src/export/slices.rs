@@ -14,9 +14,8 @@
 //! the slices counted for a function are as long as its processor time, to within half a slice. No
 //! sample is added or split.
 
-use std::collections::HashMap;
-
 use super::TimeKind;
+use super::by_row::ByRow;
 use super::pauses::Pauses;
 use crate::reading::{FuncId, NodeId, RawThread, Tables, WeightType};
 
@@ -71,17 +70,18 @@ impl Cut {
         thread: &RawThread,
         tables: &Tables,
         nodes: &[Option<NodeId>],
+        debts: &mut Debts,
     ) -> Vec<Slice> {
-        let times = self.times(thread);
+        let mut times = self.times(thread).peekable();
         if thread.samples.1 == WeightType::Milliseconds {
-            return timed(thread, &times, nodes);
+            return timed(thread, &times.collect::<Vec<_>>(), nodes);
         }
-        let mut slices = Vec::with_capacity(times.len());
-        let mut debts = Debts::default();
-        let mut before = times.first().map_or(0, |first| {
+        let mut slices = Vec::with_capacity(nodes.len());
+        debts.begin(tables);
+        let mut before = times.peek().map_or(0, |first| {
             first.saturating_sub(self.interval_ns.min(FARTHEST))
         });
-        for (row, at) in times.into_iter().enumerate() {
+        for (row, at) in times.enumerate() {
             let at = at.max(before);
             let paused = self.paused.between(before, at);
             if paused > 0 {
@@ -110,9 +110,9 @@ impl Cut {
         slices
     }
 
-    fn times(&self, thread: &RawThread) -> Vec<i64> {
+    fn times(&self, thread: &RawThread) -> impl Iterator<Item = i64> {
         let at = |ms| bounded_ns(ms).saturating_add(self.shift_ns);
-        thread.sample_times_ms().map(at).collect()
+        thread.sample_times_ms().map(at)
     }
 
     fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {
@@ -162,9 +162,19 @@ impl Slice {
 /// For each function, the processor time that its slices do not account for yet; negative if they
 /// account for too much.
 #[derive(Debug, Default)]
-struct Debts(HashMap<Option<FuncId>, i64>);
+pub(super) struct Debts {
+    by_func: ByRow<i64>,
+    /// The debt of samples without a function.
+    of_none: i64,
+}
 
 impl Debts {
+    /// Begins a thread with these tables, without debts.
+    fn begin(&mut self, tables: &Tables) {
+        self.by_func.begin(tables.func_count());
+        self.of_none = 0;
+    }
+
     /// Whether the slice counts as busy. Adds its processor time to the debt of its function, and
     /// subtracts its length if it does.
     fn is_busy(
@@ -179,7 +189,8 @@ impl Debts {
         if cpu == 0 || is_first {
             return false;
         }
-        let debt = self.0.entry(func).or_insert(0);
+        let of_func = func.and_then(|func| self.by_func.get_or_insert_with(func.0, || 0));
+        let debt = of_func.unwrap_or(&mut self.of_none);
         *debt = debt.saturating_add(i64::try_from(cpu).unwrap_or(i64::MAX));
         let is_busy = debt.saturating_mul(2) >= length;
         *debt -= if is_busy { length } else { 0 };
@@ -234,7 +245,7 @@ mod tests {
             shift_ns: 0,
             paused,
         };
-        cut.slices(&thread, &tables(), &nodes)
+        cut.slices(&thread, &tables(), &nodes, &mut Debts::default())
     }
 
     fn lengths(slices: &[Slice]) -> Vec<(u64, bool)> {

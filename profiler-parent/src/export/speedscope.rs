@@ -11,6 +11,7 @@ use std::io::Write;
 use profiler_core::internal::profile::JsonWriter;
 
 use super::ExportError;
+use super::by_row::ByRow;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::tree::What;
@@ -40,6 +41,8 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
         out,
         functions: HashMap::new(),
         names: Vec::new(),
+        numbers: ByRow::default(),
+        stack: Vec::new(),
     };
     let totals = recording.threads(&mut profiles)?;
     let Profiles { mut out, names, .. } = profiles;
@@ -91,6 +94,10 @@ struct Profiles<W: Write> {
     out: JsonWriter<W>,
     functions: HashMap<Owned, usize>,
     names: Vec<Owned>,
+    /// The numbers of the functions of the present tables.
+    numbers: ByRow<usize>,
+    /// The functions of the stack that is being written, the innermost first.
+    stack: Vec<FuncId>,
 }
 
 impl<W: Write> Sink for Profiles<W> {
@@ -98,7 +105,8 @@ impl<W: Write> Sink for Profiles<W> {
         let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) else {
             return Ok(());
         };
-        let mut numbers = HashMap::new();
+        let funcs = thread.tables.func_count();
+        self.numbers.begin_thread(funcs, thread.has_own_tables);
         let mut weights: Vec<u64> = Vec::new();
         self.out.begin_object();
         self.out.entry_str("type", "sampled");
@@ -120,7 +128,7 @@ impl<W: Write> Sink for Profiles<W> {
             match weights.last_mut().filter(|_| before == Some(shown)) {
                 Some(weight) => *weight += slice.length(),
                 None => {
-                    self.stack(thread, slice, &mut numbers);
+                    self.stack(thread, slice);
                     weights.push(slice.length());
                 }
             }
@@ -138,23 +146,19 @@ impl<W: Write> Sink for Profiles<W> {
 
 impl<W: Write> Profiles<W> {
     /// Writes a stack, outermost function first.
-    fn stack(&mut self, thread: &Thread<'_>, slice: &Slice, numbers: &mut HashMap<FuncId, usize>) {
+    fn stack(&mut self, thread: &Thread<'_>, slice: &Slice) {
         self.out.begin_array();
-        let stack = slice.stack.filter(|_| !slice.is_idle);
-        let mut funcs: Vec<FuncId> = stack
-            .into_iter()
-            .flat_map(|stack| thread.tables.stack(stack))
-            .map(|(_, frame)| frame.func)
-            .collect();
-        funcs.reverse();
-        for func in &funcs {
-            let number = match numbers.get(func) {
+        let stack = slice.stack.filter(|_| !slice.is_idle).into_iter();
+        let mut funcs = std::mem::take(&mut self.stack);
+        funcs.clear();
+        funcs.extend(stack.flat_map(|stack| thread.tables.functions(stack)));
+        for func in funcs.iter().rev() {
+            let number = match self.numbers.get(func.0) {
                 Some(known) => *known,
                 None => {
-                    let number = self.number(Owned::of(
-                        &thread.tables.function(*func).unwrap_or_default(),
-                    ));
-                    numbers.insert(*func, number);
+                    let function = thread.tables.function(*func).unwrap_or_default();
+                    let number = self.number(Owned::of(&function));
+                    self.numbers.insert(func.0, number);
                     number
                 }
             };
@@ -168,6 +172,7 @@ impl<W: Write> Profiles<W> {
             }));
             self.out.u64(number as u64);
         }
+        self.stack = funcs;
         self.out.end_array();
     }
 

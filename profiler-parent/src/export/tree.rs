@@ -1,12 +1,13 @@
 //! The call tree of one thread: one node for each path of functions, as V8's formats require.
 //!
 //! Used by the formats that have call trees. Two samples in one function on different lines share a
-//! node; each level of a recursion is a
-//! separate node. Invariant: every node except the root has exactly one caller, and the caller has
-//! a smaller number.
+//! node; each level of a recursion is a separate node. The stacks of a table are mapped to paths of
+//! functions once; the tree of a thread then needs only look-ups by number. Invariant: every node
+//! except the root has exactly one caller, and the caller has a smaller number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::by_row::ByRow;
 use super::slices::Slice;
 use crate::reading::{FuncId, NodeId, Tables};
 
@@ -41,34 +42,52 @@ impl What {
 }
 
 /// A node.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TreeNode {
     pub(super) what: What,
     pub(super) caller: Option<TreeId>,
-    pub(super) children: Vec<TreeId>,
     /// Number of samples in it.
     pub(super) hits: u64,
-    /// Number of samples in it by line, from 1.
-    pub(super) lines: BTreeMap<u32, u64>,
+    first_child: Option<TreeId>,
+    last_child: Option<TreeId>,
+    next_sibling: Option<TreeId>,
+}
+
+/// The number of samples in a node on a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticks {
+    pub(super) node: TreeId,
+    /// Counted from 1.
+    pub(super) line: u32,
+    pub(super) ticks: u64,
 }
 
 /// The call tree of one thread. See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CallTree {
     nodes: Vec<TreeNode>,
-    index: HashMap<(TreeId, What), TreeId>,
-    known: HashMap<NodeId, TreeId>,
+    /// The paths of the present tables.
+    paths: Option<Paths>,
+    /// The node of each path.
+    places: ByRow<TreeId>,
+    idle: Option<TreeId>,
+    program: Option<TreeId>,
+    /// The node and the line of each counted sample.
+    lines: Vec<(TreeId, u32)>,
 }
 
 impl CallTree {
-    pub(super) fn new() -> Self {
-        let mut tree = Self {
-            nodes: Vec::new(),
-            index: HashMap::new(),
-            known: HashMap::new(),
-        };
-        tree.push(What::Root, None);
-        tree
+    /// Begins the tree of another thread, whose tables are its own, or those of all threads.
+    pub(super) fn begin(&mut self, tables: &Tables, has_own_tables: bool) {
+        if has_own_tables {
+            self.paths = None;
+        }
+        let paths = self.paths.get_or_insert_with(|| Paths::of(tables));
+        self.places.begin(paths.all.len());
+        self.nodes.clear();
+        self.lines.clear();
+        (self.idle, self.program) = (None, None);
+        self.push(What::Root, None);
     }
 
     /// All nodes with their numbers; callers come first.
@@ -76,65 +95,96 @@ impl CallTree {
         (ROOT.0..).map(TreeId).zip(&self.nodes)
     }
 
-    /// Counts a slice in its node. Returns the node and the line.
-    pub(super) fn count(&mut self, tables: &Tables, slice: &Slice) -> (TreeId, Option<u32>) {
-        let id = self.place(tables, slice);
-        let leaf = slice.stack.filter(|_| !slice.is_idle);
-        let line = leaf.and_then(|leaf| tables.leaf(leaf)?.line);
+    /// The children of a node, in the order of their numbers.
+    pub(super) fn children(&self, node: &TreeNode) -> impl Iterator<Item = TreeId> {
+        std::iter::successors(node.first_child, |id| self.node(*id)?.next_sibling)
+    }
+
+    /// Counts a slice in its node. Returns the node.
+    pub(super) fn count(&mut self, tables: &Tables, slice: &Slice) -> TreeId {
+        let id = self.place(slice);
         if let Some(node) = self.node_mut(id) {
             node.hits += 1;
-            if let Some(line) = line {
-                *node.lines.entry(line).or_insert(0) += 1;
-            }
         }
-        (id, line)
+        if let Some(line) = line(tables, slice) {
+            self.lines.push((id, line));
+        }
+        id
+    }
+
+    /// The numbers of counted samples by node and line, sorted. The counts start again at 0.
+    pub(super) fn take_ticks(&mut self) -> Vec<Ticks> {
+        self.lines.sort_unstable();
+        let same = self.lines.chunk_by(|one, other| one == other);
+        let ticks = same.filter_map(|same| {
+            let (node, line) = *same.first()?;
+            let ticks = same.len() as u64;
+            Some(Ticks { node, line, ticks })
+        });
+        let ticks = ticks.collect();
+        self.lines.clear();
+        ticks
     }
 
     /// The node of a slice.
-    pub(super) fn place(&mut self, tables: &Tables, slice: &Slice) -> TreeId {
-        let place = match slice.stack {
-            _ if slice.is_idle => return self.child(ROOT, What::Idle),
-            Some(stack) => self.stack(tables, stack),
-            None => ROOT,
-        };
+    pub(super) fn place(&mut self, slice: &Slice) -> TreeId {
+        if slice.is_idle {
+            let idle = self.idle;
+            let idle = idle.unwrap_or_else(|| self.child(ROOT, What::Idle));
+            self.idle = Some(idle);
+            return idle;
+        }
         // A stack without a function is treated as missing.
-        if place == ROOT {
-            self.child(ROOT, What::Program)
-        } else {
-            place
+        let stack = slice.stack;
+        match stack.and_then(|stack| self.paths.as_ref()?.of_stack(stack)) {
+            Some(path) => self.path(path),
+            None => {
+                let program = self.program;
+                let program = program.unwrap_or_else(|| self.child(ROOT, What::Program));
+                self.program = Some(program);
+                program
+            }
         }
     }
 
-    fn stack(&mut self, tables: &Tables, stack: NodeId) -> TreeId {
-        let mut path = Vec::new();
-        let mut at = Some(stack);
+    /// The node of a path.
+    fn path(&mut self, path: PathId) -> TreeId {
+        if let Some(known) = self.places.get(path.0) {
+            return *known;
+        }
+        let Some(paths) = self.paths.take() else {
+            return ROOT;
+        };
+        let mut missing = Vec::new();
         let mut place = ROOT;
-        while let Some(node) = at {
-            if let Some(known) = self.known.get(&node) {
+        let mut at = Some(path);
+        while let Some(path) = at {
+            if let Some(known) = self.places.get(path.0) {
                 place = *known;
                 break;
             }
-            path.push(node);
-            at = tables.node(node).and_then(|node| node.caller);
+            let Some(found) = paths.get(path) else { break };
+            missing.push((path, found.func));
+            at = found.caller;
         }
-        for node in path.into_iter().rev() {
-            let frame = tables.node(node).and_then(|node| tables.frame(node.frame));
-            if let Some(frame) = frame.filter(|frame| tables.function(frame.func).is_some()) {
-                place = self.child(place, What::Func(frame.func));
-            }
-            self.known.insert(node, place);
+        for (path, func) in missing.into_iter().rev() {
+            place = self.child(place, What::Func(func));
+            self.places.insert(path.0, place);
         }
+        self.paths = Some(paths);
         place
     }
 
+    /// Adds a child to a node.
     fn child(&mut self, caller: TreeId, what: What) -> TreeId {
-        if let Some(known) = self.index.get(&(caller, what)) {
-            return *known;
-        }
         let id = self.push(what, Some(caller));
-        self.index.insert((caller, what), id);
-        if let Some(node) = self.node_mut(caller) {
-            node.children.push(id);
+        let Some(node) = self.node_mut(caller) else {
+            return id;
+        };
+        let before = node.last_child.replace(id);
+        node.first_child = node.first_child.or(Some(id));
+        if let Some(before) = before.and_then(|before| self.node_mut(before)) {
+            before.next_sibling = Some(id);
         }
         id
     }
@@ -143,9 +193,10 @@ impl CallTree {
         self.nodes.push(TreeNode {
             what,
             caller,
-            children: Vec::new(),
             hits: 0,
-            lines: BTreeMap::new(),
+            first_child: None,
+            last_child: None,
+            next_sibling: None,
         });
         TreeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX))
     }
@@ -157,6 +208,64 @@ impl CallTree {
     /// The node with this number.
     pub(super) fn node(&self, id: TreeId) -> Option<&TreeNode> {
         self.nodes.get((id.0 as usize).checked_sub(1)?)
+    }
+}
+
+/// The line on which a slice's thread ran.
+pub(super) fn line(tables: &Tables, slice: &Slice) -> Option<u32> {
+    let leaf = slice.stack.filter(|_| !slice.is_idle)?;
+    tables.leaf(leaf)?.line
+}
+
+/// The number of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PathId(u32);
+
+/// A path of functions: a function, and the path of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Path {
+    caller: Option<PathId>,
+    func: FuncId,
+}
+
+/// The different paths of functions in the stacks of a table. Found once for all threads that share
+/// a table.
+#[derive(Debug, Default)]
+struct Paths {
+    all: Vec<Path>,
+    /// By stack.
+    of_stacks: Vec<Option<PathId>>,
+}
+
+impl Paths {
+    fn of(tables: &Tables) -> Self {
+        let mut paths = Self::default();
+        let mut known: HashMap<Path, PathId> = HashMap::new();
+        for (row, node) in (0..).zip(&tables.nodes) {
+            let caller = node.caller.and_then(|caller| paths.of_stack(caller));
+            let is_named = tables.named(NodeId(row)) == Some(NodeId(row));
+            let frame = tables.frame(node.frame).filter(|_| is_named);
+            let path = frame.map(|frame| {
+                let path = Path {
+                    caller,
+                    func: frame.func,
+                };
+                *known.entry(path).or_insert_with(|| {
+                    paths.all.push(path);
+                    PathId(u32::try_from(paths.all.len() - 1).unwrap_or(u32::MAX))
+                })
+            });
+            paths.of_stacks.push(path.or(caller));
+        }
+        paths
+    }
+
+    fn of_stack(&self, stack: NodeId) -> Option<PathId> {
+        *self.of_stacks.get(stack.0 as usize)?
+    }
+
+    fn get(&self, path: PathId) -> Option<Path> {
+        self.all.get(path.0 as usize).copied()
     }
 }
 
@@ -225,9 +334,10 @@ mod tests {
     #[test]
     fn x2_recursion_and_shared_callees_give_every_node_one_caller() {
         let tables = tables();
-        let mut tree = CallTree::new();
+        let mut tree = CallTree::default();
+        tree.begin(&tables, true);
         let ids: Vec<u32> = (0..9)
-            .map(|stack| tree.count(&tables, &slice(stack)).0.0)
+            .map(|stack| tree.count(&tables, &slice(stack)).0)
             .collect();
         assert_eq!(
             ids,
@@ -253,7 +363,7 @@ mod tests {
         );
         let mut listed: Vec<TreeId> = tree
             .nodes()
-            .flat_map(|(_, node)| node.children.clone())
+            .flat_map(|(_, node)| tree.children(node))
             .collect();
         listed.sort();
         assert_eq!(
@@ -261,23 +371,45 @@ mod tests {
             (2..=8).map(TreeId).collect::<Vec<_>>(),
             "every node is the child of one node"
         );
-        assert_eq!(
-            tree.node(TreeId(7)).unwrap().lines,
-            BTreeMap::from([(7, 1), (9, 1)])
-        );
+        let seventh = tree
+            .take_ticks()
+            .into_iter()
+            .filter(|ticks| ticks.node == TreeId(7));
+        let lines: Vec<_> = seventh.map(|ticks| (ticks.line, ticks.ticks)).collect();
+        assert_eq!(lines, [(7, 1), (9, 1)]);
         assert_eq!(tree.node(TreeId(8)).unwrap().what, What::Program);
     }
 
     #[test]
     fn a_deep_path_is_built_without_recursion() {
-        let mut deep = tables();
-        deep.nodes = (0..200_000)
+        let nodes = (0..200_000)
             .map(|n: u32| Node {
                 caller: n.checked_sub(1).map(NodeId),
                 frame: FrameId(0),
             })
             .collect();
-        let mut tree = CallTree::new();
-        assert_eq!(tree.place(&deep, &slice(199_999)), TreeId(200_001));
+        let Tables {
+            frames,
+            funcs,
+            texts,
+            ..
+        } = tables();
+        let deep = Tables::new(nodes, frames, funcs, texts);
+        let mut tree = CallTree::default();
+        tree.begin(&deep, false);
+        assert_eq!(tree.place(&slice(199_999)), TreeId(200_001));
+    }
+
+    #[test]
+    fn threads_with_the_same_tables_have_trees_of_their_own() {
+        let tables = tables();
+        let mut tree = CallTree::default();
+        tree.begin(&tables, false);
+        for stack in [0, 5, 8] {
+            tree.count(&tables, &slice(stack));
+        }
+        tree.begin(&tables, false);
+        assert_eq!(tree.place(&slice(3)), TreeId(3), "the root, `a`, `b`");
+        assert_eq!((tree.nodes().count(), tree.take_ticks()), (3, Vec::new()));
     }
 }

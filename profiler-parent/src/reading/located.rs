@@ -6,6 +6,7 @@
 //! one node as a caller and another as a leaf.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::addresses::{AddressMap, code_of};
 use super::namer::{Namer, UNNAMED};
@@ -27,21 +28,29 @@ pub(super) struct Located {
     funcs: HashMap<Func, FuncId>,
     frames: HashMap<Frame, FrameId>,
     nodes: HashMap<(Option<NodeId>, FrameId), NodeId>,
-    /// The frames at a location, the outermost first.
-    known: HashMap<(usize, bool, Option<u32>), Vec<FrameId>>,
+    /// The frames at all known places, of each place the outermost first.
+    at_places: Vec<FrameId>,
+    /// The part of `at_places` for each frame of the file, as a caller and as a leaf.
+    known: [Vec<Option<Range<usize>>>; 2],
     /// The node of each stack of the file, as a caller.
     callers: Vec<Option<NodeId>>,
+    /// The node of each stack of the file as a leaf, as far as it is known.
+    leaves: Vec<Option<Option<NodeId>>>,
 }
 
 impl Located {
     /// The tables of a thread without its leaves.
     pub(super) fn of(thread: &RawThread, names: Names<'_>) -> Self {
         let mut located = Self::default();
+        let [texts, lines] = &thread.frames.0;
+        let frames = texts.len().max(lines.len());
+        located.known = [vec![None; frames], vec![None; frames]];
         let [prefixes, frames] = &thread.stacks.0;
         for row in 0..prefixes.len().max(frames.len()) {
             let node = located.node(thread, row, false, names);
             located.callers.push(node);
         }
+        located.leaves = vec![None; located.callers.len()];
         located
     }
 
@@ -52,9 +61,14 @@ impl Located {
         stack: usize,
         names: Names<'_>,
     ) -> Option<NodeId> {
-        (stack < self.callers.len())
-            .then(|| self.node(thread, stack, true, names))
-            .flatten()
+        if let Some(known) = self.leaves.get(stack)? {
+            return *known;
+        }
+        let leaf = self.node(thread, stack, true, names);
+        if let Some(known) = self.leaves.get_mut(stack) {
+            *known = Some(leaf);
+        }
+        leaf
     }
 
     fn node(
@@ -69,35 +83,44 @@ impl Located {
         let Some(frame) = thread.stacks.index(1, row) else {
             return node;
         };
-        let line = thread
-            .frames
-            .index(1, frame)
-            .filter(|line| *line > 0)
-            .map(narrow);
-        let Some(text) = thread.frames.index(0, frame) else {
-            return node;
-        };
-        for frame in self.at(thread, (text, is_leaf, line), names) {
-            node = Some(self.intern_node(node, frame));
+        for at in self.at(thread, frame, is_leaf, names) {
+            if let Some(frame) = self.at_places.get(at).copied() {
+                node = Some(self.intern_node(node, frame));
+            }
         }
         node
     }
 
+    /// The frames at the place of a frame of the file, as a part of `at_places`.
     fn at(
         &mut self,
         thread: &RawThread,
-        key: (usize, bool, Option<u32>),
+        frame: usize,
+        is_leaf: bool,
         names: Names<'_>,
-    ) -> Vec<FrameId> {
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
+    ) -> Range<usize> {
+        let [as_callers, as_leaves] = &self.known;
+        let known = if is_leaf { as_leaves } else { as_callers };
+        match known.get(frame) {
+            None => return 0..0,
+            Some(Some(known)) => return known.clone(),
+            Some(None) => {}
         }
-        let text = thread.strings.get(key.0).map(String::as_str);
+        let line = thread.frames.index(1, frame).filter(|line| *line > 0);
+        let text = thread.frames.index(0, frame);
+        let text = text.and_then(|text| thread.strings.get(text));
         let frames = text
-            .map(|text| self.locate(text, key.1, key.2, names))
+            .map(|text| self.locate(text, is_leaf, line.map(narrow), names))
             .unwrap_or_default();
-        self.known.insert(key, frames.clone());
-        frames
+        let start = self.at_places.len();
+        self.at_places.extend(frames);
+        let range = start..self.at_places.len();
+        let [as_callers, as_leaves] = &mut self.known;
+        let known = if is_leaf { as_leaves } else { as_callers };
+        if let Some(known) = known.get_mut(frame) {
+            *known = Some(range.clone());
+        }
+        range
     }
 
     fn locate(
@@ -224,6 +247,7 @@ mod tests {
         };
         let mut located = Located::of(&thread, names);
         let leaf = located.leaf(&thread, 1, names).unwrap();
+        located.tables.find_named();
         let shown: Vec<_> = located
             .tables
             .stack(leaf)
@@ -235,6 +259,7 @@ mod tests {
             "a call is one byte before its return address"
         );
         let label = located.leaf(&thread, 2, names).unwrap();
+        located.tables.find_named();
         let (_, frame) = located.tables.stack(label).next().unwrap();
         let function = located.tables.function(frame.func).unwrap();
         assert_eq!((function.name, function.line), ("label", Some(12)));

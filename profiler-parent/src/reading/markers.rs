@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
 use profiler_core::marker::{ProfilerMarker, SpanMark};
 use serde::Deserialize;
-use serde::de::{MapAccess, SeqAccess};
-use serde_json::value::RawValue;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::json::{Items, List, Members, skip};
-use super::table::{as_index, column};
+use super::parser::list_or_text;
+use super::table::{Number, as_index, column};
 
 /// The columns without the payload, in the order of the Gecko form's rows.
 const KEYS: [&str; 5] = ["name", "startTime", "endTime", "phase", "category"];
@@ -113,7 +114,10 @@ impl<'m> NamedMarker<'m> {
 #[derive(Debug, Default)]
 pub(crate) struct RawMarkers {
     columns: [Vec<f64>; KEYS.len()],
-    data: Vec<Option<Box<RawValue>>>,
+    /// The payloads, one after the other.
+    payloads: String,
+    /// The end of each marker's payload in `payloads`. A marker without a payload has an empty one.
+    ends: Vec<usize>,
 }
 
 impl RawMarkers {
@@ -121,31 +125,31 @@ impl RawMarkers {
     pub(crate) fn iter(&self) -> impl Iterator<Item = RawMarker<'_>> {
         let [names, starts, ends, phases, categories] = &self.columns;
         let at = |column: &[f64], row: usize| column.get(row).copied().unwrap_or(f64::NAN);
-        (0..names.len()).map(move |row| RawMarker {
-            name: at(names, row),
-            start: at(starts, row),
-            end: at(ends, row),
-            phase: at(phases, row),
-            category: at(categories, row),
-            data: self
-                .data
-                .get(row)
-                .and_then(|data| Some(data.as_ref()?.get())),
+        let mut payload_start = 0;
+        (0..names.len()).map(move |row| {
+            let payload_end = self.ends.get(row).copied().unwrap_or(payload_start);
+            let payload = self.payloads.get(payload_start..payload_end);
+            payload_start = payload_end;
+            RawMarker {
+                name: at(names, row),
+                start: at(starts, row),
+                end: at(ends, row),
+                phase: at(phases, row),
+                category: at(categories, row),
+                data: payload.filter(|payload| !payload.is_empty()),
+            }
         })
     }
 
-    fn push_row(&mut self, row: &RawValue, places: &[usize; KEYS.len()], data: usize) {
-        let cells: Vec<&RawValue> = serde_json::from_str(row.get()).unwrap_or_default();
-        let number = |place: usize| {
-            cells
-                .get(place)
-                .and_then(|cell| cell.get().parse::<f64>().ok())
-        };
-        for (column, place) in self.columns.iter_mut().zip(places) {
-            column.push(number(*place).unwrap_or(f64::NAN));
+    /// Adds a marker's payload; other values than objects are no payload.
+    fn add_payload(&mut self, text: &str) {
+        if text.starts_with('{') {
+            self.payloads.push_str(text);
         }
-        let payload = cells.get(data).filter(|cell| cell.get().starts_with('{'));
-        self.data.push(payload.map(|cell| (*cell).to_owned()));
+    }
+
+    fn end_payload(&mut self) {
+        self.ends.push(self.payloads.len());
     }
 }
 
@@ -193,14 +197,97 @@ impl Items for ReadMarkers {
     const NAME: &'static str = "markers' data";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let Some(item) = items.next_element::<Box<RawValue>>()? else {
-            return Ok(false);
+        let item = MarkerItem {
+            markers: &mut self.markers,
+            places: self.places,
+            data: self.data,
         };
-        match item.get().as_bytes().first() {
-            Some(b'[') => self.markers.push_row(&item, &self.places, self.data),
-            Some(b'{') => self.markers.data.push(Some(item)),
-            _ => self.markers.data.push(None),
+        let is_there = items.next_element_seed(item)?.is_some();
+        if is_there {
+            self.markers.end_payload();
         }
-        Ok(true)
+        Ok(is_there)
+    }
+}
+
+/// A row, or the payload of a marker.
+struct MarkerItem<'m> {
+    markers: &'m mut RawMarkers,
+    places: [usize; KEYS.len()],
+    data: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for MarkerItem<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        list_or_text(from, self)
+    }
+}
+
+impl<'de> Visitor<'de> for MarkerItem<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a marker")
+    }
+
+    fn visit_str<E>(self, payload: &str) -> Result<(), E> {
+        self.markers.add_payload(payload);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<(), A::Error> {
+        let mut numbers = [f64::NAN; KEYS.len()];
+        for at in 0.. {
+            let cell = if at == self.data {
+                cells
+                    .next_element_seed(PayloadCell(&mut *self.markers))?
+                    .map(|()| f64::NAN)
+            } else if self.places.contains(&at) {
+                cells.next_element::<Number>()?.map(|cell| cell.0)
+            } else {
+                cells.next_element::<IgnoredAny>()?.map(|_| f64::NAN)
+            };
+            let Some(cell) = cell else { break };
+            let wanted = numbers.iter_mut().zip(self.places);
+            wanted
+                .filter(|(_, place)| *place == at)
+                .for_each(|(number, _)| *number = cell);
+        }
+        let columns = self.markers.columns.iter_mut();
+        columns
+            .zip(numbers)
+            .for_each(|(column, number)| column.push(number));
+        Ok(())
+    }
+}
+
+/// The payload in a row.
+struct PayloadCell<'m>(&'m mut RawMarkers);
+
+impl<'de> DeserializeSeed<'de> for PayloadCell<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        list_or_text(from, self)
+    }
+}
+
+impl<'de> Visitor<'de> for PayloadCell<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a payload")
+    }
+
+    fn visit_str<E>(self, payload: &str) -> Result<(), E> {
+        self.0.add_payload(payload);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
     }
 }

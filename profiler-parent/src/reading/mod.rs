@@ -6,11 +6,12 @@
 //! grows with the amount of requested data in the file, never with a number in the file.
 //!
 //! ```text
-//! text ─▶ walk ─▶ survey        libraries, names, shared tables   (held)
-//! text ─▶ walk ─▶ raw thread ─▶ located ─▶ ThreadSink             (one thread held)
+//! text ─▶ parser ─▶ walk ─▶ survey        libraries, names, shared tables   (held)
+//! text ─▶ parser ─▶ walk ─▶ raw thread ─▶ located ─▶ ThreadSink             (one thread held)
 //! ```
 
 mod addresses;
+mod ahead;
 mod counters;
 mod json;
 mod located;
@@ -18,6 +19,7 @@ mod logs;
 mod markers;
 mod meta;
 mod namer;
+mod parser;
 mod reader;
 mod shared;
 mod stacks;
@@ -44,9 +46,11 @@ pub use walk::PartId;
 pub(crate) use addresses::Lib;
 pub(crate) use markers::{RawMarker, RawMarkers};
 pub(crate) use meta::{Flow, TextField};
-pub(crate) use stacks::{Frame, FrameId};
+#[cfg(feature = "view")]
+pub(crate) use parser::ParseError;
+pub(crate) use stacks::Frame;
 #[cfg(test)]
-pub(crate) use stacks::{Func, Node, TextId};
+pub(crate) use stacks::{FrameId, Func, Node, TextId};
 pub(crate) use table::as_index;
 #[cfg(feature = "view")]
 pub(crate) use walk::{Visit, walk};

@@ -4,9 +4,8 @@
 //! Called by `profiler info` and by every export. Invariant: memory holds the
 //! [survey](super::survey) and one thread, never the text of the file.
 
-use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _};
@@ -15,11 +14,12 @@ use super::addresses::AddressMap;
 use super::json::Object;
 use super::located::{Located, Names};
 use super::markers::NamedMarker;
+use super::parser::Extents;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
-use super::text::{Pass, text_of_pass};
+use super::text::{self, Pass};
 use super::thread::{MAIN_THREAD, RawThread, ReadThread};
-use super::walk::{PartId, Visit, walk};
+use super::walk::{PartId, Visit, walk_again};
 use crate::work::WorkListener;
 
 /// The reason why a profile cannot be read.
@@ -99,6 +99,8 @@ pub struct ProfileReader {
     /// Bytes of the text.
     length: u64,
     listener: WorkListener,
+    /// The long values that the first pass has skipped.
+    skipped: Extents,
 }
 
 impl ProfileReader {
@@ -129,7 +131,7 @@ impl ProfileReader {
             before: 0,
             of: 2,
         };
-        let length = read(path, &file, first, &mut survey)?;
+        let (length, skipped) = read(path, &file, first, &Extents::default(), &mut survey)?;
         if !survey.has_meta {
             let why = "it has no meta".to_owned();
             return Err(ReadError::NotAProfile {
@@ -144,6 +146,7 @@ impl ProfileReader {
             survey,
             length,
             listener,
+            skipped,
         })
     }
 
@@ -177,7 +180,7 @@ impl ProfileReader {
             before: 1,
             of: 2,
         };
-        let done = read(&self.path, &self.file, second, &mut give);
+        let done = read(&self.path, &self.file, second, &self.skipped, &mut give);
         match give.failed {
             Some(failed) => Err(failed),
             None => Ok(done.map(drop)?),
@@ -185,39 +188,23 @@ impl ProfileReader {
     }
 }
 
-/// Walks through the text of a file. Returns the length of the text.
-fn read<V: Visit>(path: &Path, file: &File, pass: Pass, visit: &mut V) -> Result<u64, ReadError> {
-    let text = text_of_pass(file, pass).map_err(|source| ReadError::Read {
+/// Walks through the text of a file, and jumps over the known long values. Returns the length of
+/// the text, and the long values that were skipped.
+fn read<V: Visit>(
+    path: &Path,
+    file: &File,
+    pass: Pass,
+    known: &Extents,
+    visit: &mut V,
+) -> Result<(u64, Extents), ReadError> {
+    let text = text::open(file, pass).map_err(|source| ReadError::Read {
         path: path.to_owned(),
         source,
     })?;
-    let length = Cell::new(0);
-    walk(
-        Counted {
-            from: text,
-            count: &length,
-        },
-        visit,
-    )
-    .map_err(|error| ReadError::NotAProfile {
+    walk_again(text, known, visit).map_err(|error| ReadError::NotAProfile {
         path: path.to_owned(),
         why: error.to_string(),
-    })?;
-    Ok(length.get())
-}
-
-/// Counts the bytes read.
-struct Counted<'c, R> {
-    from: R,
-    count: &'c Cell<u64>,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(buffer)?;
-        self.count.set(self.count.get().saturating_add(read as u64));
-        Ok(read)
-    }
+    })
 }
 
 /// The second pass: passes every thread to the sink.
@@ -245,20 +232,18 @@ impl<S: ThreadSink> Give<'_, S> {
     fn give(&mut self, part: PartId, raw: &RawThread) -> Result<(), S::Error> {
         let survey = self.survey;
         let own = own_tables(survey, part, raw);
-        let shared = || {
-            raw.sampled_stacks()
-                .map(|stack| shared_node(stack?))
-                .collect()
-        };
-        let (tables, nodes) = match &own {
-            Some((tables, nodes)) => (tables, nodes.clone()),
-            None => (&survey.tables, shared()),
-        };
+        let has_own_tables = own.is_some();
+        let shared = || raw.sampled_stacks().map(|stack| shared_node(stack?));
+        let (own, nodes) = own.map_or_else(
+            || (None, shared().collect()),
+            |(tables, nodes)| (Some(tables), nodes),
+        );
+        let tables = own.as_ref().unwrap_or(&survey.tables);
         let product = survey
             .parts
             .get(part.0)
             .and_then(|part| part.product.as_deref());
-        let product = product.filter(|_| own.is_some());
+        let product = product.filter(|_| has_own_tables);
         let process = raw
             .process_name
             .as_deref()
@@ -276,9 +261,9 @@ impl<S: ThreadSink> Give<'_, S> {
             },
             raw,
             tables,
-            has_own_tables: own.is_some(),
+            has_own_tables,
             nodes: &nodes,
-            texts: if own.is_some() {
+            texts: if has_own_tables {
                 &raw.strings
             } else {
                 &survey.tables.texts
@@ -307,7 +292,7 @@ fn own_tables(
         .sampled_stacks()
         .map(|stack| located.leaf(thread, stack?, names))
         .collect();
-    located.tables.find_leaves();
+    located.tables.find_named();
     Some((located.tables, nodes))
 }
 

@@ -74,8 +74,8 @@ pub struct Tables {
     pub(crate) frames: Vec<Frame>,
     pub(crate) funcs: Vec<Func>,
     pub(crate) texts: Vec<String>,
-    /// By node, see [`Self::find_leaves`].
-    leaves: Vec<Option<FrameId>>,
+    /// By node, see [`Self::find_named`].
+    named: Vec<Option<NodeId>>,
 }
 
 impl Tables {
@@ -91,34 +91,39 @@ impl Tables {
             frames,
             funcs,
             texts,
-            leaves: Vec::new(),
+            named: Vec::new(),
         };
-        tables.find_leaves();
+        tables.find_named();
         tables
     }
 
-    /// Finds the leaf of every stack, once for all samples, because a file may have a long chain of
-    /// stacks without a function and samples of each of them. Must be called after the last
-    /// addition.
-    pub(crate) fn find_leaves(&mut self) {
-        let mut leaves: Vec<Option<FrameId>> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+    /// Finds for every stack the innermost frame that has a function with a name, once for all
+    /// samples, because samples share their stacks, and a file may have a long chain of stacks
+    /// without a function. Must be called after the last addition.
+    pub(crate) fn find_named(&mut self) {
+        let mut named: Vec<Option<NodeId>> = Vec::with_capacity(self.nodes.len());
+        for (row, node) in self.nodes.iter().enumerate() {
             let is_named = self
                 .frame(node.frame)
                 .is_some_and(|frame| self.function(frame.func).is_some());
-            let callers = || *leaves.get(node.caller?.0 as usize)?;
-            leaves.push(if is_named {
-                Some(node.frame)
+            let callers = || *named.get(node.caller?.0 as usize)?;
+            named.push(if is_named {
+                Some(NodeId(narrow(row)))
             } else {
                 callers()
             });
         }
-        self.leaves = leaves;
+        self.named = named;
+    }
+
+    /// The stack itself, or its nearest caller, that has a function with a name.
+    pub(crate) fn named(&self, node: NodeId) -> Option<NodeId> {
+        *self.named.get(node.0 as usize)?
     }
 
     /// The innermost frame of a stack that has a function with a name.
     pub(crate) fn leaf(&self, node: NodeId) -> Option<Frame> {
-        self.frame((*self.leaves.get(node.0 as usize)?)?)
+        self.frame(self.node(self.named(node)?)?.frame)
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
@@ -165,11 +170,10 @@ impl Tables {
     }
 
     /// The frames of a stack that have a function with a name, the innermost first.
-    pub(crate) fn stack(&self, node: NodeId) -> impl Iterator<Item = (FrameId, Frame)> {
-        let nodes = std::iter::successors(self.node(node), |node| self.node(node.caller?));
-        nodes
-            .filter_map(|node| Some((node.frame, self.frame(node.frame)?)))
-            .filter(|(_, frame)| self.function(frame.func).is_some())
+    pub(crate) fn stack(&self, id: NodeId) -> impl Iterator<Item = (FrameId, Frame)> {
+        let node = |id: NodeId| self.node(self.named(id)?);
+        let nodes = std::iter::successors(node(id), move |at| node(at.caller?));
+        nodes.filter_map(|node| Some((node.frame, self.frame(node.frame)?)))
     }
 }
 

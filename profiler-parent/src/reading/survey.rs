@@ -5,7 +5,7 @@
 //! kept (Gecko format). Afterwards it holds the tables that threads share (processed format), the
 //! libraries, and the names that were found.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
@@ -178,40 +178,44 @@ struct Locations {
 impl Locations {
     /// Notes the addresses on the stacks of samples.
     fn note(&self, addresses: &mut HashMap<String, [bool; 2]>) {
-        let mut note = |stack: usize, kind: usize| {
-            let text = self
-                .stacks
-                .index(1, stack)
-                .and_then(|frame| self.frames.index(0, frame));
-            let text = text
-                .and_then(|text| self.strings.get(text))
-                .filter(|text| text.starts_with("0x"));
-            if let Some(text) = text {
-                let kinds = addresses.entry(text.clone()).or_default();
-                kinds
-                    .iter_mut()
-                    .skip(kind)
-                    .take(1)
-                    .for_each(|wanted| *wanted = true);
-            }
-        };
         let [leaves] = &self.samples.0;
-        let leaves: BTreeSet<usize> = leaves.iter().filter_map(|leaf| as_index(*leaf)).collect();
-        let [prefixes, _] = &self.stacks.0;
-        let mut is_noted = vec![false; prefixes.len()];
-        for leaf in leaves {
-            note(leaf, 1);
+        let [prefixes, frames] = &self.stacks.0;
+        let rows = prefixes.len().max(frames.len());
+        let mut is_leaf = vec![false; rows];
+        let mut is_caller = vec![false; rows];
+        for leaf in leaves.iter().filter_map(|leaf| as_index(*leaf)) {
+            if mark(&mut is_leaf, leaf) {
+                continue;
+            }
             let mut stack = leaf;
             while let Some(caller) = self.stacks.index(0, stack).filter(|caller| *caller < stack) {
-                let Some(is_noted) = is_noted.get_mut(caller).filter(|is_noted| !**is_noted) else {
+                if mark(&mut is_caller, caller) {
                     break;
-                };
-                *is_noted = true;
-                note(caller, 0);
+                }
                 stack = caller;
             }
         }
+        let mut of_texts = vec![[false; 2]; self.strings.len()];
+        for (row, kinds) in is_caller.into_iter().zip(is_leaf).enumerate() {
+            let frame = self.stacks.index(1, row);
+            let text = frame.and_then(|frame| self.frames.index(0, frame));
+            if let Some(noted) = text.and_then(|text| of_texts.get_mut(text)) {
+                *noted = [noted[0] | kinds.0, noted[1] | kinds.1];
+            }
+        }
+        for (text, kinds) in self.strings.iter().zip(of_texts) {
+            if kinds != [false; 2] && text.starts_with("0x") {
+                let noted = addresses.entry(text.clone()).or_default();
+                *noted = [noted[0] | kinds[0], noted[1] | kinds[1]];
+            }
+        }
     }
+}
+
+/// Marks a row. Returns whether it was marked, or does not exist.
+fn mark(rows: &mut [bool], row: usize) -> bool {
+    rows.get_mut(row)
+        .is_none_or(|is_marked| std::mem::replace(is_marked, true))
 }
 
 impl Members for Locations {

@@ -3,12 +3,16 @@
 //!
 //! Used by every reader of a profile, so all number the processes in the same order. Holds no data.
 
-use std::io::{BufReader, Read};
+#[cfg(feature = "view")]
+use std::io::Read;
 
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
 use super::json::{Items, List, Members, Object};
+#[cfg(feature = "view")]
+use super::parser::Stream;
+use super::parser::{Extents, ParseError, Parser, Source};
 
 /// Number of a process's object in the order of the file. The processed form has only the outermost
 /// one.
@@ -43,15 +47,26 @@ pub(crate) trait Visit {
 }
 
 /// Walks through a profile's text to its end.
-pub(crate) fn walk<V: Visit>(text: impl Read, visit: &mut V) -> serde_json::Result<()> {
-    // Parsing reads single bytes, which is fastest from a reader of a known type.
-    let mut from = serde_json::Deserializer::from_reader(BufReader::new(text));
-    Process {
+#[cfg(feature = "view")]
+pub(crate) fn walk<V: Visit>(text: impl Read, visit: &mut V) -> Result<(), ParseError> {
+    walk_again(Stream(text), &Extents::default(), visit).map(drop)
+}
+
+/// Walks through a profile's text to its end, and jumps over the long values that an earlier walk
+/// has skipped. Returns the length of the text, and the long values that were skipped.
+pub(super) fn walk_again<V: Visit>(
+    text: impl Source,
+    known: &Extents,
+    visit: &mut V,
+) -> Result<(u64, Extents), ParseError> {
+    let mut from = Parser::new(text, known);
+    let process = Process {
         visit,
         part: PartId(0),
         begun: &mut 0,
-    }
-    .deserialize(&mut from)?;
+    };
+    let walked = process.deserialize(&mut from);
+    walked.map_err(|error| from.placed(error))?;
     from.end()
 }
 

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use serde::Deserialize as _;
-use serde::de::{Deserializer, IgnoredAny};
+use serde::de::{Deserializer, Error as _, IgnoredAny};
 
 use crate::reading::text::{is_compressed, text};
-use crate::reading::{Meta, PartId, Visit, walk};
+use crate::reading::{Meta, ParseError, PartId, Visit, walk};
 use crate::sys;
 
 /// Files of at most this many bytes are read to their end.
@@ -88,14 +88,14 @@ fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
         kind,
     } = outline;
     match read {
-        Err(error) if error.is_eof() && is_known == Some(true) => {
+        Err(ParseError::Cut { .. }) if is_known == Some(true) => {
             if is_whole {
                 Err(NotAProfile::CutOff)
             } else {
                 Ok(kind.unwrap_or(Kind::Unknown))
             }
         }
-        Err(error) => Err(NotAProfile::Damaged(error)),
+        Err(error) => Err(NotAProfile::Damaged(serde_json::Error::custom(error))),
         Ok(()) if !has_threads && kind.is_some() => Err(NotAProfile::Lacks("threads")),
         Ok(()) => kind.ok_or(NotAProfile::Lacks("meta")),
     }

@@ -1,13 +1,14 @@
-//! Group `export`: how fast a profile is written as another tool's file, in megabytes of the
-//! profile per second.
+//! Group `export`: how fast a profile is written as another tool's file, and how fast
+//! `profiler info` reads it, in megabytes of the profile's text per second (1 MB = 1,000,000 bytes).
 //!
 //! The profile is in the processed format, not compressed: it has samples of eight threads that
 //! share a tree of calls, with files, lines and processor times, and markers. It contains
 //! everything that the target formats can represent. The time includes reading the profile twice,
-//! writing, and the file on disk.
+//! writing, and the file on disk; for `profiler info`, the start of the command.
 
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -23,7 +24,7 @@ const STACKS: u64 = 50_000;
 const FUNCTIONS: u64 = 5_000;
 const RUNS: usize = 3;
 
-/// All figures of exports.
+/// All figures of exports and of `profiler info`.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let from = directory.path().join("profile.json");
@@ -47,6 +48,12 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
             "MB/s",
         ));
     }
+    let mut seconds = Vec::new();
+    for _ in 0..RUNS {
+        seconds.push(timed_info(&from)?);
+    }
+    let rate = megabytes / median(&seconds);
+    report.put(Figure::new("info.mb_s", rate, "MB/s"));
     Ok(())
 }
 
@@ -60,6 +67,22 @@ fn timed(from: &Path, to: &Path, target: Target) -> Result<f64> {
         "{} samples are missing",
         THREADS * SAMPLES - done.samples
     );
+    Ok(seconds)
+}
+
+/// The time of `profiler info`, which must be built beside this program.
+#[allow(clippy::disallowed_methods)] // a stopwatch
+fn timed_info(from: &Path) -> Result<f64> {
+    let command = std::env::current_exe()?.with_file_name("profiler");
+    ensure!(
+        command.exists(),
+        "not built: cargo build --release -p profiler-cli"
+    );
+    let begin = Instant::now();
+    let mut info = Command::new(command);
+    let status = info.arg("info").arg(from).stdout(Stdio::null()).status()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    ensure!(status.success(), "profiler info: {status}");
     Ok(seconds)
 }
 

@@ -1,7 +1,8 @@
 //! Finds and escapes the bytes that JSON forbids inside a string.
 //!
 //! Used by [`super::JsonWriter`]. Almost no string in a profile needs escaping, so the whole string
-//! is checked first, eight bytes at a time.
+//! is checked first, eight bytes at a time. The parent's reader of profiles looks for the same bytes
+//! to find the end of a string.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -19,6 +20,22 @@ pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
     } else {
         bytes.iter().position(|byte| needs_escape(*byte))
     }
+}
+
+/// The position of the first byte that cannot be inside a string without an escape: a quotation
+/// mark, a backslash or a control character. Reads no further.
+#[inline]
+pub fn position_of_escape(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks();
+    for (place, word) in words.iter().enumerate() {
+        let found = escapes(u64::from_le_bytes(*word));
+        if found != 0 {
+            // The lowest byte that is marked needs an escape, see `escapes`.
+            return Some(place * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|byte| needs_escape(*byte))?;
+    Some(bytes.len() - rest.len() + at)
 }
 
 /// Whether no byte needs escaping. Reads words of eight bytes, or two words of four; the last word
@@ -91,6 +108,7 @@ mod tests {
         fn words_and_bytes_agree(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let simple = bytes.iter().position(|byte| needs_escape(*byte));
             prop_assert_eq!(first_escape(&bytes), simple);
+            prop_assert_eq!(position_of_escape(&bytes), simple);
         }
 
         #[test]
@@ -98,6 +116,8 @@ mod tests {
             let mut bytes = vec![b'x'; length];
             bytes[at % length] = bad;
             prop_assert_eq!(first_escape(&bytes), Some(at % length));
+            bytes[length - 1] = b'"';
+            prop_assert_eq!(position_of_escape(&bytes), Some(at % length));
         }
     }
 }

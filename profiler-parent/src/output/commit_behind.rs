@@ -1,0 +1,71 @@
+//! Completes files on another thread, while the next ones are written.
+//!
+//! Used by exports of many files, because every file waits for the disk. Invariants: files are
+//! completed in order, none after an error; the thread has ended when this is dropped.
+
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use profiler_core::internal::sys::spawn_quiet;
+
+use super::{OutputError, ProfileFile};
+
+/// The most files that wait to be completed.
+const WAITING: usize = 4;
+
+/// Completes files. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct CommitBehind(Option<Committing>);
+
+#[derive(Debug)]
+struct Committing {
+    files: Sender<ProfileFile>,
+    thread: JoinHandle<Result<(), OutputError>>,
+}
+
+impl CommitBehind {
+    pub(crate) fn new() -> Self {
+        let (files, written) = bounded(WAITING);
+        let thread = spawn_quiet("profiler-commit", move || commit_all(&written));
+        Self(thread.ok().map(|thread| Committing { files, thread }))
+    }
+
+    /// Completes a file, at once or later.
+    ///
+    /// # Errors
+    /// The error of this file or of an earlier one.
+    pub(crate) fn commit(&mut self, file: ProfileFile) -> Result<(), OutputError> {
+        let Some(committing) = &self.0 else {
+            return file.commit().map(drop);
+        };
+        match committing.files.send(file) {
+            Ok(()) => Ok(()),
+            // The thread has ended, because an earlier file failed.
+            Err(unsent) => self
+                .finish()
+                .and_then(|()| unsent.into_inner().commit().map(drop)),
+        }
+    }
+
+    /// Waits until all files are complete.
+    ///
+    /// # Errors
+    /// The first error of a file.
+    pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
+        let Some(Committing { files, thread }) = self.0.take() else {
+            return Ok(());
+        };
+        drop(files);
+        thread.join().unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for CommitBehind {
+    fn drop(&mut self) {
+        drop(self.finish());
+    }
+}
+
+fn commit_all(files: &Receiver<ProfileFile>) -> Result<(), OutputError> {
+    files.iter().try_for_each(|file| file.commit().map(drop))
+}
