@@ -18,6 +18,7 @@ mod command_info;
 mod command_progress;
 mod command_record;
 mod command_view;
+mod command_view_code;
 mod control_liars;
 mod deaths;
 mod exact;

@@ -22,26 +22,26 @@ const PROFILE: &str =
     r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
 
 /// The running command. Killed when dropped.
-struct View {
+pub(crate) struct View {
     command: Child,
     /// The first line that it printed.
     link: String,
     /// `127.0.0.1:PORT`.
     address: String,
-    token: String,
+    pub(crate) token: String,
 }
 
 /// An answer of the server.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl View {
     /// Starts the command for `file`, after `change` has changed its options or environment.
-    fn start(file: &Path, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
+    pub(crate) fn start(file: &Path, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
         Self::start_by(Command::new(tools::profiler()?), file, change)
     }
 
@@ -88,7 +88,7 @@ impl View {
     }
 
     /// Sends a request unchanged, except that `TOKEN` and `HOST` are replaced.
-    fn send(&self, request: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn send(&self, request: &str) -> anyhow::Result<Answer> {
         let mut stream = TcpStream::connect(&self.address)?;
         let request = request
             .replace("TOKEN", &self.token)
@@ -100,7 +100,7 @@ impl View {
     }
 
     /// Sends a request with this first line, from a page of another origin.
-    fn ask(&self, line: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn ask(&self, line: &str) -> anyhow::Result<Answer> {
         self.send(&format!(
             "{line} HTTP/1.1\r\nHost: HOST\r\nOrigin: https://profiler.example\r\n\r\n"
         ))
@@ -139,7 +139,7 @@ impl Answer {
         })
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 }

@@ -11,7 +11,7 @@ use integration_tests::page;
 use integration_tests::patience::LONG;
 use integration_tests::session;
 use integration_tests::slow_clients::SlowClients;
-use profiler_parent::view::{Server, no_symbols};
+use profiler_parent::view::{NoSymbols, Server};
 
 /// More connections than either server holds without the token.
 const SLOW: usize = 80;
@@ -77,7 +77,7 @@ fn every_request_to_a_viewed_profile_is_answered_beside_slow_clients() -> anyhow
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile.json");
     std::fs::write(&file, PROFILE)?;
-    let server = Server::start(&file, 0, Box::new(no_symbols))?;
+    let server = Server::start(&file, 0, Box::new(NoSymbols))?;
     let path = server
         .base()
         .splitn(4, '/')

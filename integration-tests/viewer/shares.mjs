@@ -4,12 +4,15 @@
 //   node shares.mjs PROFILE EXPECT.json [PROFILER]
 //
 // With PROFILER, the `profiler` command, the names come from the symbol server of `profiler view
-// PROFILE`, as for any file in the Gecko format. Prints one line per check, `ok ...` or `FAIL ...`.
+// PROFILE`, as for any file in the Gecko format, and the checks include what the viewer shows on a
+// double-click: the text of the lines and the assembly code. Prints one line per check, `ok ...` or `FAIL ...`.
 // The exit codes are those of check.mjs.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
@@ -28,9 +31,28 @@ function say(good, what, saw) {
   console.log(good ? `ok   ${what}` : `FAIL ${what}: ${saw}`);
 }
 
+/** A line of the standard library in `makeToolchain`. */
+function standardLine(number) {
+  return `// line ${number}`;
+}
+
+/** Makes a directory of rustup in which the compiler that runs here has the sources of one file. */
+function makeToolchain(rustup) {
+  const said = execFileSync("rustc", ["-vV"], { encoding: "utf8" });
+  const [, version] = said.match(/^rustc (.+)$/m);
+  const rustlib = join(rustup, "toolchains/here/lib/rustlib");
+  const sources = join(rustlib, "src/rust/library/std/src");
+  mkdirSync(sources, { recursive: true });
+  writeFileSync(join(rustlib, "multirust-channel-manifest.toml"), `[pkg.rustc]\nversion = "${version}"\n`);
+  writeFileSync(join(sources, "rt.rs"), Array.from({ length: 999 }, (_, at) => standardLine(at + 1)).join("\n"));
+}
+
 /** Starts the symbol server of `profiler view`. Returns its address and a function that ends it. */
 async function symbolServer(profiler, profile) {
-  const child = spawn(profiler, ["view", "--no-open", profile], { stdio: ["ignore", "pipe", "inherit"] });
+  const rustup = mkdtempSync(join(tmpdir(), "rustup-"));
+  makeToolchain(rustup);
+  const env = { ...process.env, RUSTUP_HOME: rustup };
+  const child = spawn(profiler, ["view", "--no-open", profile], { env, stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
   for await (const piece of child.stdout) {
     text += piece;
@@ -41,6 +63,7 @@ async function symbolServer(profiler, profile) {
   const end = async () => {
     child.kill("SIGINT");
     if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+    rmSync(rustup, { recursive: true, force: true });
   };
   return { url: decodeURIComponent(link[1]), end };
 }
@@ -54,9 +77,40 @@ function near(percentage, share, samples) {
  * without lines with few samples.
  */
 async function linesOf(viewer, handle, samples) {
-  const { srcAnnotation } = await viewer.ask("function", "annotate", handle, "--mode", "src", "--context", "0");
+  const { srcAnnotation } = await annotate(viewer, handle, "src");
   const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > samples * FEW);
-  return { file: srcAnnotation?.filename, lines: lines.map((line) => line.lineNumber) };
+  return { file: srcAnnotation?.filename, lines };
+}
+
+/** Asks for what the viewer shows on a double-click on a function. */
+function annotate(viewer, handle, mode) {
+  const server = viewer.symbolServer === undefined ? [] : ["--symbol-server", viewer.symbolServer];
+  return viewer.ask("function", "annotate", handle, "--mode", mode, "--context", "0", ...server);
+}
+
+/** Checks that the viewer shows the text of the lines, and the assembly code with its samples. */
+async function checkCode(viewer, handle, { file, lines }, what) {
+  const text = existsSync(file) ? readFileSync(file, "utf8").split("\n") : [];
+  const wrong = lines.filter((line) => line.sourceText !== text[line.lineNumber - 1]);
+  say(lines.length > 0 && wrong.length === 0, `${what}: the source is shown`, JSON.stringify(wrong[0] ?? file));
+  const { asmAnnotations, warnings } = await annotate(viewer, handle, "asm");
+  const [code] = asmAnnotations.sort((a, b) => b.instructions.length - a.instructions.length);
+  const instructions = code?.instructions ?? [];
+  const hit = instructions.filter((one) => one.selfSamples > 0);
+  const seen = `${instructions.length} instructions, ${hit.length} with samples`;
+  say(hit.length > 0, `${what}: the assembly code is shown (${seen})`, `${seen} ${warnings}`);
+}
+
+/** Checks that the viewer finds a file of Rust's standard library in the toolchain of this user. */
+async function checkStandardLibrary(viewer, functions, where) {
+  const start = functions.find(({ name }) => name.startsWith("std::rt::lang_start"));
+  const { srcAnnotation } = start === undefined ? {} : await annotate(viewer, start.functionHandle, "src");
+  const form = /^git:github\.com\/rust-lang\/rust:library\/std\/src\/rt\.rs:[0-9a-f]{40}$/;
+  const file = srcAnnotation?.filename;
+  say(form.test(file), `${where}: a file of the standard library is ${file}`, `${start?.name} in ${file}`);
+  const lines = srcAnnotation?.lines ?? [];
+  const isShown = lines.length > 0 && lines.every((line) => line.sourceText === standardLine(line.lineNumber));
+  say(isShown, `${where}: its text is that of the toolchain`, JSON.stringify(lines));
 }
 
 /**
@@ -82,7 +136,9 @@ async function checkThread(viewer, thread, expect) {
     say(near(share, wanted.self, samples), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
     self.set(wanted.name, (share ?? 0) / 100 * samples);
     if (found === undefined) continue;
-    const { file, lines } = await linesOf(viewer, found.functionHandle, samples);
+    const shown = await linesOf(viewer, found.functionHandle, samples);
+    const { file } = shown;
+    const lines = shown.lines.map((line) => line.lineNumber);
     say(file?.endsWith(wanted.file), `${where}: ${wanted.name} is in ${wanted.file}`, file);
     const within = (line, { lines: [first, last] }) => line >= first && line <= last;
     const own = lines.filter((line) => within(line, wanted));
@@ -91,7 +147,11 @@ async function checkThread(viewer, thread, expect) {
     const known = expect.functions.filter((other) => other.file === wanted.file);
     const strange = lines.filter((line) => !known.some((other) => within(line, other)));
     say(strange.length === 0, `${where}: nothing in ${wanted.file} runs anywhere else`, strange);
+    if (viewer.symbolServer !== undefined) {
+      await checkCode(viewer, found.functionHandle, shown, `${where}: ${wanted.name}`);
+    }
   }
+  if (viewer.symbolServer !== undefined) await checkStandardLibrary(viewer, functions, where);
   return { samples, self };
 }
 

@@ -24,8 +24,9 @@ const VIEWER_VARIABLE: &str = "PROFILER_URL";
 ///
 /// Serves the file on this machine (only on 127.0.0.1, below a random path that cannot be guessed),
 /// prints a link with which the viewer's page reads the file, and opens the link in the browser.
-/// The page runs in the browser, so the profile does not leave this machine. Stops on Ctrl-C; a
-/// page that has loaded the profile keeps it.
+/// The page runs in the browser, so the profile does not leave this machine. A double-click on a
+/// function shows its source file and its assembly code, if they are on this machine. Stops on
+/// Ctrl-C; a page that has loaded the profile keeps it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Environment:\n  PROFILER_URL  The viewer's address [default: https://profiler.firefox.com]"

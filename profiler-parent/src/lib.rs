@@ -33,6 +33,7 @@ mod reading;
 pub mod recover;
 mod session;
 mod session_time;
+mod source_path;
 mod spawn;
 mod supervisor;
 mod symbols;

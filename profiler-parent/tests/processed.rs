@@ -401,3 +401,90 @@ fn a_profile_without_names_is_marked_as_not_symbolicated() {
 fn frames_of(profile: &Value, thread: &Value) -> Vec<String> {
     frames(profile, &thread["samples"]["stack"][0])
 }
+
+/// Knows files of the standard library and of a package.
+#[derive(Debug)]
+struct Published;
+
+impl Symbols for Published {
+    fn resolve(
+        &mut self,
+        _: &ModuleDefinition,
+        addresses: &[u64],
+        found: &mut dyn FnMut(u64, &CodeNames<'_>),
+    ) {
+        let frame = |function, file| InlineFrame {
+            function,
+            file: Some(file),
+            line: Some(1),
+        };
+        let frames = [
+            frame(
+                "decode",
+                "/c/registry/src/a.registry-01/package-1.2.3/src/lib.rs",
+            ),
+            frame("start", "/rustc/0123abc/library/std/src/rt.rs"),
+        ];
+        for address in addresses {
+            let (start, size) = (None, None);
+            let frames = &frames;
+            found(
+                *address,
+                &CodeNames {
+                    frames,
+                    start,
+                    size,
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn sources_that_the_viewer_can_find_have_its_form_and_stacks_of_one_type_are_marked() {
+    own_process!();
+    let session = Session::builder()
+        .name("app")
+        .features(Features::NONE)
+        .start()
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let tid = own_tid();
+    let record = |frames: &[Frame]| {
+        let (at, cpu_ns, cut, failed) = (Timestamp::now(), None, false, false);
+        let sample = Sample {
+            at,
+            cpu_ns,
+            frames,
+            cut,
+            failed,
+        };
+        assert!(SampleWriter::new().sample(tid, &sample));
+        let path = directory.path().join("profile.json");
+        session.capture().symbols(Published).save(&path).unwrap();
+        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let code = Frame::Code(module(), 0x1000);
+    let profile = record(&[code]);
+    let sources = &profile["shared"]["sources"]["filename"];
+    let names: Vec<_> = sources
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| &profile["shared"]["stringArray"][number(name)])
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "git:github.com/rust-lang/rust:library/std/src/rt.rs:0123abc",
+            "cargo:a.registry-01:package-1.2.3:src/lib.rs"
+        ]
+    );
+    assert_eq!(profile["meta"]["usesOnlyOneStackType"], true);
+    let file = "/c/registry/src/a.registry-01/package-1.2.3/src/job.rs";
+    let label = define_label("Job", WORK.sub(1), file, 5).unwrap();
+    let profile = record(&[code, Frame::Label(label)]);
+    assert_eq!(profile["meta"].get("usesOnlyOneStackType"), None);
+    let texts = profile["shared"]["stringArray"].as_array().unwrap();
+    assert!(texts.contains(&"cargo:a.registry-01:package-1.2.3:src/job.rs".into()));
+}

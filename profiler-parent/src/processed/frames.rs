@@ -16,6 +16,7 @@ use profiler_core::internal::reader::Definitions;
 use super::libs::{LibId, Libs};
 use super::quota::Quota;
 use super::strings::ProfileStrings;
+use crate::source_path::viewer_form;
 
 /// Limit on the different frames of a profile. Further frames are shown as one frame.
 pub(super) const MAX_FRAMES: usize = 1 << 17;
@@ -117,6 +118,14 @@ impl Frames {
     /// All frames, in order of their numbers.
     pub(super) fn all(&self) -> &[RawFrame] {
         self.all.all()
+    }
+
+    /// Whether all frames are code, or all are labels.
+    pub(super) fn have_one_type(&self) -> bool {
+        let has = |is_wanted: fn(&RawFrame) -> bool| self.all().iter().any(is_wanted);
+        let is_code =
+            |frame: &RawFrame| matches!(frame, RawFrame::Code(..) | RawFrame::Unknown(..));
+        !has(is_code) || !has(|frame| matches!(frame, RawFrame::Label(_)))
     }
 
     /// The displayed properties of a label.
@@ -257,7 +266,7 @@ impl Translation<'_> {
             }),
             category: narrow(category),
             subcategory: narrow(subcategory),
-            file: (!found.file.is_empty()).then(|| self.strings.intern(&found.file)),
+            file: (!found.file.is_empty()).then(|| self.strings.intern(&viewer_form(&found.file))),
             line: (found.line > 0).then_some(found.line),
         }
     }

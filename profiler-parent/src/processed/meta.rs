@@ -27,6 +27,8 @@ pub(super) struct Meta<'a> {
     pub(super) is_symbolicated: bool,
     /// The command line, if it is to be shown.
     pub(super) arguments: Option<&'a str>,
+    /// Whether all frames are code, or all are labels.
+    pub(super) has_one_stack_type: bool,
     /// The source of the samples, of the first process that has any.
     pub(super) sample_source: Option<SampleSource>,
 }
@@ -68,6 +70,10 @@ impl Meta<'_> {
         }
         out.entry_bool("debug", false);
         out.entry_bool("symbolicated", self.is_symbolicated);
+        // Viewers then offer no choice between frames of native code and other frames.
+        if self.has_one_stack_type {
+            out.entry_bool("usesOnlyOneStackType", true);
+        }
         // Otherwise viewers search Firefox's sources for the names.
         out.entry_bool("sourceCodeIsNotOnSearchfox", true);
         write_session(

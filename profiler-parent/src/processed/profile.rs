@@ -350,6 +350,7 @@ impl<'a> ProcessedProfile<'a> {
                 .find_map(|member| member.sorted.snapshot.header.sample_source),
             // A profile without code addresses counts as symbolicated.
             is_symbolicated: named.addresses == 0 || named.named_addresses > 0,
+            has_one_stack_type: self.shared.frames.have_one_type(),
         };
         meta.write(out);
     }

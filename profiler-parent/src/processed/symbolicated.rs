@@ -17,6 +17,7 @@ use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
 use super::strings::ProfileStrings;
+use crate::source_path::viewer_form;
 
 /// A function of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,7 +217,7 @@ impl SymbolicatedFrames {
             false => self.inlined_left_out += inlined.len() as u64,
         }
         for (depth, frame) in (0..=u16::MAX).zip(shown.iter().rev()) {
-            let source = frame.file.map(|file| strings.intern(file));
+            let source = frame.file.map(|file| strings.intern(&viewer_form(file)));
             let func = Func {
                 name: strings.intern(frame.function),
                 lib: Some(lib),

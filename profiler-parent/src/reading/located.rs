@@ -12,6 +12,7 @@ use super::addresses::{AddressMap, code_of};
 use super::namer::{Namer, UNNAMED};
 use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
 use super::thread::RawThread;
+use crate::source_path::plain_path;
 
 /// The sources of names.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +165,10 @@ impl Located {
         }
         let frame = |place: &crate::symbols::SourceFrame| {
             let name = self.text(place.function.as_deref().unwrap_or(UNNAMED));
-            let file = place.file.as_deref().map(|file| self.text(file));
+            let file = place
+                .file
+                .as_deref()
+                .map(|file| self.text(&plain_path(file)));
             let line = (place.line > 0).then_some(place.line);
             self.frame(
                 Func {

@@ -22,6 +22,8 @@ mod namer;
 mod parser;
 mod reader;
 mod shared;
+#[cfg(feature = "view")]
+mod sources;
 mod stacks;
 mod survey;
 mod table;
@@ -48,6 +50,8 @@ pub(crate) use markers::{RawMarker, RawMarkers};
 pub(crate) use meta::{Flow, TextField};
 #[cfg(feature = "view")]
 pub(crate) use parser::ParseError;
+#[cfg(feature = "view")]
+pub(crate) use sources::source_names;
 pub(crate) use stacks::Frame;
 #[cfg(test)]
 pub(crate) use stacks::{FrameId, Func, Node, TextId};

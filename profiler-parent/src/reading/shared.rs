@@ -1,10 +1,13 @@
 //! The tables that all threads share in the processed form, as the file has them.
 
+use std::borrow::Cow;
+
 use serde::de::MapAccess;
 
 use super::json::{Members, skip};
 use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
 use super::table::{Columns, Table};
+use crate::source_path::plain_path;
 
 const NONE: usize = usize::MAX;
 /// The flag of a function that has a resource.
@@ -29,7 +32,8 @@ pub(super) struct SharedTables {
 impl SharedTables {
     /// Converts them to the common form of all formats.
     pub(super) fn into_tables(mut self) -> Tables {
-        let texts = std::mem::take(&mut self.strings);
+        let mut texts = std::mem::take(&mut self.strings);
+        self.shorten_paths(&mut texts);
         let [frames, ..] = &self.stacks.0;
         let nodes = (0..frames.len()).map(|row| self.node(row)).collect();
         let [funcs, ..] = &self.frames.0;
@@ -38,6 +42,22 @@ impl SharedTables {
         let mut funcs: Vec<Func> = (0..names.len()).map(|row| self.func(row)).collect();
         self.give_labels_their_lines(&mut funcs);
         Tables::new(nodes, frames, funcs, texts)
+    }
+
+    /// Replaces the viewer's forms of source paths by plain paths.
+    fn shorten_paths(&self, texts: &mut [String]) {
+        let [names] = &self.sources.0;
+        for row in 0..names.len() {
+            let text = self
+                .sources
+                .index(0, row)
+                .and_then(|text| texts.get_mut(text));
+            if let Some(text) = text
+                && let Cow::Owned(plain) = plain_path(text)
+            {
+                *text = plain;
+            }
+        }
     }
 
     fn node(&self, row: usize) -> Node {
@@ -142,4 +162,34 @@ impl Members for SharedTables {
 
 fn named<const N: usize>(names: [&'static str; N]) -> Columns<N> {
     Columns(names.map(|name| (name, NONE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeSeed as _;
+
+    use super::*;
+    use crate::reading::json::Object;
+
+    #[test]
+    fn published_sources_have_plain_paths() {
+        let text = r#"{
+            "funcTable": {"name": [0, 0, 0], "source": [0, 1, 2]},
+            "sources": {"filename": [1, 2, 3]},
+            "stringArray": ["f", "cargo:r:tokio-1.6.1:src/lib.rs", "git:github.com/rust-lang/rust:library/std/src/rt.rs:0123abc", "/a.c"]
+        }"#;
+        let mut shared = SharedTables::default();
+        let mut from = serde_json::Deserializer::from_str(text);
+        Object(&mut shared).deserialize(&mut from).unwrap();
+        let tables = shared.into_tables();
+        let file = |row| tables.function(FuncId(row)).unwrap().file;
+        assert_eq!(
+            [file(0), file(1), file(2)],
+            [
+                Some("tokio-1.6.1/src/lib.rs"),
+                Some("/rustc/0123abc/library/std/src/rt.rs"),
+                Some("/a.c")
+            ]
+        );
+    }
 }

@@ -11,6 +11,8 @@ use object::{
     CompressedData, CompressionFormat, Endianness, Object, ObjectSection, ObjectSegment,
     SectionFlags, SegmentFlags, elf, pod,
 };
+#[cfg(feature = "view")]
+use object::ReadRef;
 
 use ruzstd::decoding::FrameDecoder;
 
@@ -85,6 +87,30 @@ impl<'d> Image<'d> {
 
     pub(super) fn is_little_endian(&self) -> bool {
         self.file.is_little_endian()
+    }
+
+    /// The architecture of the code.
+    #[cfg(feature = "view")]
+    pub(super) fn architecture(&self) -> object::Architecture {
+        self.file.architecture()
+    }
+
+    /// The position of executable code in the file, and the number of bytes from there to the end of
+    /// its segment; `None` if the file has no code at this address.
+    #[cfg(feature = "view")]
+    pub(super) fn code_at(&self, address: u64) -> Option<(u64, u64)> {
+        self.file.segments().find_map(|segment| {
+            let (position, size) = segment.file_range();
+            let inside = address.checked_sub(segment.address())?;
+            let is_code = segment.permissions().executable() && inside < size;
+            is_code.then_some((position.checked_add(inside)?, size - inside))
+        })
+    }
+
+    /// Reads bytes of the file.
+    #[cfg(feature = "view")]
+    pub(super) fn bytes_at(&self, position: u64, length: u64) -> Option<&'d [u8]> {
+        self.bytes.read_bytes_at(position, length).ok()
     }
 
     /// Whether the file contains debug information.

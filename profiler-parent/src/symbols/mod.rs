@@ -31,6 +31,8 @@ mod demangle;
 mod dwarf;
 mod image;
 mod locate;
+#[cfg(feature = "view")]
+mod machine_code;
 mod minidebug;
 mod module;
 mod options;
@@ -49,6 +51,8 @@ use std::sync::Arc;
 
 use profiler_core::internal::reader::ModuleDefinition;
 
+#[cfg(feature = "view")]
+pub use self::machine_code::{CodeArchitecture, MachineCode, MachineCodeError, code_of_image};
 pub use self::options::SymbolOptions;
 pub use self::place::{CodeRange, Place, SourceFrame, without_name};
 pub use self::problem::Problem;
@@ -209,6 +213,20 @@ impl Symbols {
         }
         progress(done);
         results
+    }
+
+    /// Reads the machine code of a module. Reads nothing of a file whose build id is not that of the
+    /// module.
+    ///
+    /// # Errors
+    /// [`MachineCodeError`].
+    #[cfg(feature = "view")]
+    pub fn machine_code(
+        &self,
+        module: ModuleKey<'_>,
+        range: CodeRange,
+    ) -> Result<MachineCode, MachineCodeError> {
+        machine_code::read(module, range, &self.options)
     }
 
     /// The reports of all modules that were looked up, sorted by path.

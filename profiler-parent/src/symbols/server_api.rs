@@ -7,6 +7,7 @@
 //! frame for every frame of the request; it has at most [`LONGEST_ANSWER`] bytes, and is written
 //! from the results without a second form in memory.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
+use crate::source_path::viewer_form;
 
 /// Limit on the addresses in one request.
 const MOST_ADDRESSES: usize = 4 << 20;
@@ -148,7 +150,7 @@ struct FrameAnswer<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     function_size: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'r str>,
+    file: Option<Cow<'r, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -160,7 +162,7 @@ struct InlineAnswer<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'r str>,
+    file: Option<Cow<'r, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
 }
@@ -278,7 +280,7 @@ fn answer_frame<'r>(
     let function = outer.and_then(|outer| outer.function.as_deref());
     let inline = |frame: &'r SourceFrame| InlineAnswer {
         function: frame.function.as_deref(),
-        file: frame.file.as_deref(),
+        file: frame.file.as_deref().map(viewer_form),
         line: Some(frame.line).filter(|line| *line > 0),
     };
     FrameAnswer {
@@ -296,7 +298,7 @@ fn answer_frame<'r>(
         function_size: code
             .filter(|code| code.size > 0)
             .map(|code| format!("{:#x}", code.size)),
-        file: outer.and_then(|outer| outer.file.as_deref()),
+        file: outer.and_then(|outer| outer.file.as_deref().map(viewer_form)),
         line: outer.map(|outer| outer.line).filter(|line| *line > 0),
         inlines: frames
             .map(|(_, inlined)| inlined.iter().map(inline).collect())

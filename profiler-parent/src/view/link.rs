@@ -7,6 +7,10 @@ pub const VIEWER: &str = "https://profiler.firefox.com";
 pub(super) const PROFILE: &str = "profile.json";
 /// The path below the token for the viewer's requests for symbols.
 pub(super) const SYMBOLICATE: &str = "symbolicate/v5";
+/// The path below the token for the viewer's requests for source files.
+pub(super) const SOURCE: &str = "source/v1";
+/// The path below the token for the viewer's requests for assembly code.
+pub(super) const ASSEMBLY: &str = "asm/v1";
 
 /// The link that makes the viewer at `viewer` open the profile served below `base`, and request
 /// symbols there.

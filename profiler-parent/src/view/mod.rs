@@ -3,7 +3,8 @@
 //!
 //! Called by `profiler view`. [`Server::start`] checks that the file is a profile, listens, and
 //! serves three things below a random token: the file, the answers to the page's requests for
-//! symbols, and the preflights that browsers send first. Invariants: it listens on 127.0.0.1 only;
+//! symbols, source files and assembly code ([`SymbolicationApi`]), and the preflights that browsers
+//! send first. Invariants: it listens on 127.0.0.1 only;
 //! a client without the token (128 random bits) gets the same answer for every path; a page of
 //! another site cannot reach the server under its own host name (the `Host` header is checked);
 //! memory, threads and time per request are bounded ([`crate::http`]); the file that is served is
@@ -11,22 +12,29 @@
 //!
 //! ```text
 //! browser ──▶ crate::http: one thread ──▶ routes ─┬─▶ the file
-//!                                                 └─▶ symbols, on a worker thread
+//!                                                 └─▶ symbols, sources, assembly: on a worker
 //! ```
 
+mod api;
+mod assembly;
 mod check;
 mod link;
 mod named;
 mod routes;
 mod server;
+mod source;
+mod source_files;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
 pub use crate::reading::text::text;
 pub use crate::symbols::server_api::Library;
+pub use api::SymbolicationApi;
+#[doc(hidden)]
+pub use assembly::disassembled;
 pub use check::{Kind, NotAProfile, check};
 pub use link::{VIEWER, viewer_link};
 pub use named::{libraries, symbols_of_this_machine};
 pub use server::{Server, ViewError};
-pub use symbols::{Symbolicate, no_symbols};
+pub use symbols::NoSymbols;

@@ -1,34 +1,97 @@
-//! Answers the viewer's requests for symbols, from the debug information on this machine.
+//! Answers the viewer's requests from the files on this machine: names and lines from debug
+//! information, source files, and assembly code.
 //!
-//! Used by `profiler view`. Invariant: only libraries named in the served file are read, for any
-//! content of a request.
+//! Used by `profiler view`. Invariant: only libraries and source files named in the served file, or
+//! in the debug information of such a library, are read, for any content of a request.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Deserialize as _;
 use serde::de::{Deserializer, IgnoredAny};
 
-use super::symbols::{Symbolicate, no_symbols};
-use crate::reading::{Lib, PartId, Visit, text, walk};
-use crate::symbols::server_api::{Library, answer};
-use crate::symbols::{SymbolOptions, Symbols};
+use super::api::{SymbolicationApi, answer};
+use super::assembly::{AssemblyError, AssemblyRequest, assembly};
+use super::source::{SourceError, SourceRequest, source};
+use super::source_files::SourceFiles;
+use super::symbols::no_symbols;
+use crate::reading::{Lib, PartId, Visit, source_names, text, walk};
+use crate::symbols::server_api::{self, Library};
+use crate::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
-/// Answers with names, files, lines and inlined functions. The libraries of the served file are
-/// read at the first request, and looked-up names are kept. If the file cannot be read, the list of
-/// libraries is empty.
-pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<Symbolicate> {
-    let known: OnceLock<Vec<Library>> = OnceLock::new();
-    let symbols = Mutex::new(Symbols::new(options));
-    Box::new(move |file, question| {
-        let known = known.get_or_init(|| libraries(file).unwrap_or_default());
-        let mut symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        answer(question, known, &mut symbols)
-            .ok()
-            .or_else(|| no_symbols(file, question))
+/// Answers from the files on this machine. The libraries and the source files of the served file are
+/// read at the first request that needs them, and looked-up names are kept. If the file cannot be
+/// read, it names nothing. Published source files are searched for in the Cargo and rustup
+/// directories of this user.
+pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<dyn SymbolicationApi> {
+    Box::new(ThisMachine {
+        symbols: Mutex::new(Symbols::new(options)),
+        source_files: SourceFiles::of_this_user(),
+        libraries: OnceLock::new(),
+        source_names: OnceLock::new(),
     })
+}
+
+struct ThisMachine {
+    symbols: Mutex<Symbols>,
+    source_files: SourceFiles,
+    libraries: OnceLock<Vec<Library>>,
+    source_names: OnceLock<BTreeSet<String>>,
+}
+
+impl SymbolicationApi for ThisMachine {
+    fn symbolicate(&self, profile: &File, request: &str) -> Option<String> {
+        server_api::answer(request, self.libraries(profile), &mut self.symbols())
+            .ok()
+            .or_else(|| no_symbols(request))
+    }
+
+    fn source(&self, profile: &File, request: &str) -> Option<String> {
+        let request: SourceRequest = serde_json::from_str(request).ok()?;
+        let Some(module) = self.module(profile, &request.debug_name, &request.debug_id) else {
+            let (name, id) = (request.debug_name, request.debug_id);
+            return answer::<(), _>(Err(SourceError::NoSuchLibrary { name, id }));
+        };
+        let places = self.symbols().resolve(module, &[request.module_offset]);
+        let place: Arc<Place> = places.into_iter().next().unwrap_or_default();
+        let names = || source_names(profile).unwrap_or_default();
+        let is_named = |file: &str| self.source_names.get_or_init(names).contains(file);
+        answer(source(request, &place, is_named, &self.source_files))
+    }
+
+    fn assembly(&self, profile: &File, request: &str) -> Option<String> {
+        let request: AssemblyRequest = serde_json::from_str(request).ok()?;
+        let Some(module) = self.module(profile, &request.debug_name, &request.debug_id) else {
+            let (name, id) = (request.debug_name, request.debug_id);
+            return answer::<(), _>(Err(AssemblyError::NoSuchLibrary { name, id }));
+        };
+        answer(assembly(&request, module, &mut self.symbols()))
+    }
+}
+
+impl ThisMachine {
+    fn symbols(&self) -> MutexGuard<'_, Symbols> {
+        self.symbols.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn libraries(&self, profile: &File) -> &[Library] {
+        self.libraries
+            .get_or_init(|| libraries(profile).unwrap_or_default())
+    }
+
+    /// The library that the profile identifies by this debug name and breakpad id.
+    fn module(&self, profile: &File, debug_name: &str, debug_id: &str) -> Option<ModuleKey<'_>> {
+        let is_requested = |library: &&Library| {
+            library.debug_name == debug_name && library.breakpad_id == debug_id
+        };
+        let library = self.libraries(profile).iter().find(is_requested)?;
+        Some(ModuleKey {
+            path: &library.path,
+            build_id: &library.build_id,
+        })
+    }
 }
 
 /// All libraries of all processes of a profile, without duplicates. Only these rows are kept in

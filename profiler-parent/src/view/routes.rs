@@ -1,4 +1,5 @@
-//! The paths of [`super::Server`]: the file and the symbols, below the token.
+//! The paths of [`super::Server`]: the file, symbols, source files and assembly code, below the
+//! token.
 //!
 //! Called by the server's thread for each request. Invariant: a path with a wrong token and a path
 //! that does not exist get the same answer, after a comparison whose time does not depend on the
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use hyper::{Method, Response, StatusCode};
 
-use super::symbols::Symbolicate;
+use super::api::SymbolicationApi;
 use crate::http::{Answer, Answered, BodyWork, Hosts, HttpService, Reply, RequestHead, is_same};
 use crate::http::{
     for_any_origin, method_not_allowed, not_found, of_file, preflight, put, status, with_type,
@@ -18,13 +19,24 @@ use crate::symbols::stack::on_symbol_stack;
 
 /// Limit on the bytes of a request for symbols: 100,000 addresses of a large library need two
 /// million.
-const MAX_BODY: usize = 16 << 20;
+const LARGEST_SYMBOL_REQUEST: usize = 16 << 20;
+/// Limit on the bytes of a request for a source file or for assembly code, which contains two names
+/// and a path.
+const LARGEST_CODE_REQUEST: usize = 64 << 10;
 
 /// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewResource {
     Profile,
+    Api(ApiPath),
+}
+
+/// A path of the viewer's [`SymbolicationApi`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ApiPath {
     Symbolicate,
+    Source,
+    Assembly,
 }
 
 /// The data that is served.
@@ -33,7 +45,7 @@ pub(super) struct ViewRoutes {
     pub(super) file: Arc<File>,
     pub(super) is_compressed: bool,
     pub(super) hosts: Hosts,
-    pub(super) symbolicate: Arc<Symbolicate>,
+    pub(super) api: Arc<dyn SymbolicationApi>,
 }
 
 impl std::fmt::Debug for ViewRoutes {
@@ -71,7 +83,9 @@ impl ViewRoutes {
         match rest {
             _ if !is_same(token, &self.token) => Err(StatusCode::NOT_FOUND),
             super::link::PROFILE => Ok(ViewResource::Profile),
-            super::link::SYMBOLICATE => Ok(ViewResource::Symbolicate),
+            super::link::SYMBOLICATE => Ok(ViewResource::Api(ApiPath::Symbolicate)),
+            super::link::SOURCE => Ok(ViewResource::Api(ApiPath::Source)),
+            super::link::ASSEMBLY => Ok(ViewResource::Api(ApiPath::Assembly)),
             _ => Err(StatusCode::NOT_FOUND),
         }
     }
@@ -81,8 +95,10 @@ impl ViewRoutes {
             (_, &Method::OPTIONS) => preflight(request, "GET, HEAD, POST, OPTIONS"),
             (ViewResource::Profile, &Method::GET | &Method::HEAD) => self.profile(),
             (ViewResource::Profile, _) => method_not_allowed("GET, HEAD, OPTIONS"),
-            (ViewResource::Symbolicate, &Method::POST) => return Reply::AfterBody(self.symbols()),
-            (ViewResource::Symbolicate, _) => method_not_allowed("POST, OPTIONS"),
+            (ViewResource::Api(path), &Method::POST) => {
+                return Reply::AfterBody(self.api_work(path));
+            }
+            (ViewResource::Api(_), _) => method_not_allowed("POST, OPTIONS"),
         };
         Reply::Now(for_any_origin(response))
     }
@@ -97,22 +113,30 @@ impl ViewRoutes {
         response
     }
 
-    fn symbols(&self) -> BodyWork {
-        let symbolicate = Arc::clone(&self.symbolicate);
+    fn api_work(&self, path: ApiPath) -> BodyWork {
+        let api = Arc::clone(&self.api);
         let file = Arc::clone(&self.file);
-        let work = move |body: Vec<u8>| for_any_origin(answer_symbols(&*symbolicate, &file, &body));
+        let work = move |body: Vec<u8>| for_any_origin(answer(&*api, path, &file, &body));
         BodyWork {
-            limit: MAX_BODY,
+            limit: match path {
+                ApiPath::Symbolicate => LARGEST_SYMBOL_REQUEST,
+                ApiPath::Source | ApiPath::Assembly => LARGEST_CODE_REQUEST,
+            },
             work: Box::new(work),
         }
     }
 }
 
-fn answer_symbols(symbolicate: &Symbolicate, file: &File, body: &[u8]) -> Response<Answer> {
-    let Ok(question) = std::str::from_utf8(body) else {
+fn answer(api: &dyn SymbolicationApi, path: ApiPath, file: &File, body: &[u8]) -> Response<Answer> {
+    let Ok(request) = std::str::from_utf8(body) else {
         return status(StatusCode::BAD_REQUEST);
     };
-    match on_symbol_stack(|| symbolicate(file, question)) {
+    let answer = || match path {
+        ApiPath::Symbolicate => api.symbolicate(file, request),
+        ApiPath::Source => api.source(file, request),
+        ApiPath::Assembly => api.assembly(file, request),
+    };
+    match on_symbol_stack(answer) {
         Ok(Some(answer)) => with_type(Answer::from(answer.into_bytes()), "application/json"),
         Ok(None) => status(StatusCode::BAD_REQUEST),
         Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),

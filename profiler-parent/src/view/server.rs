@@ -13,9 +13,9 @@ use std::sync::Arc;
 use crossbeam_channel::never;
 use ipc_protocol::environment::{EnvironmentError, Token};
 
+use super::api::SymbolicationApi;
 use super::check::{NotAProfile, check};
 use super::routes::ViewRoutes;
-use super::symbols::Symbolicate;
 use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::reading::text::is_compressed;
 
@@ -75,12 +75,16 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Serves `path` on `port` of 127.0.0.1 (0: any free port), with `symbolicate` answering
-    /// requests for symbols.
+    /// Serves `path` on `port` of 127.0.0.1 (0: any free port), with `api` answering requests for
+    /// symbols, source files and assembly code.
     ///
     /// # Errors
     /// [`ViewError`]; nothing is served then.
-    pub fn start(path: &Path, port: u16, symbolicate: Box<Symbolicate>) -> Result<Self, ViewError> {
+    pub fn start(
+        path: &Path,
+        port: u16,
+        api: Box<dyn SymbolicationApi>,
+    ) -> Result<Self, ViewError> {
         let open = |source| ViewError::Open {
             path: path.to_owned(),
             source,
@@ -98,14 +102,14 @@ impl Server {
         let token = Token::generate()?.to_hex();
         let base = format!("http://{address}/{token}");
         let file = Arc::new(file);
-        let symbolicate = symbolicate.into();
+        let api = api.into();
         let hosts = Hosts::of(address);
         let routes = ViewRoutes {
             token,
             file,
             is_compressed,
             hosts,
-            symbolicate,
+            api,
         };
         let options = ServerOptions {
             thread_name: "profiler-view",

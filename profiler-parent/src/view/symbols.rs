@@ -2,19 +2,33 @@
 //!
 //! Called by the server on a worker thread. The request is `{jobs: [{memoryMap: [[debugName,
 //! breakpadId]], stacks: [[[module, address]]]}]}`, or a single job; the answer has a frame for
-//! every address. To answer with symbols, pass a different function to the server.
+//! every address. To answer with symbols, pass a different [`SymbolicationApi`] to the server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::api::{SymbolicationApi, error_answer};
 use crate::symbols::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 
-/// Answers the JSON of a `symbolicate/v5` request; `None` if the request is invalid. The function
-/// also gets the served file: [`libraries`](super::libraries) lists the libraries that requests may
-/// name. It may be called concurrently.
-pub type Symbolicate = dyn Fn(&File, &str) -> Option<String> + Send + Sync;
+/// Answers that every library and every file is unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSymbols;
+
+impl SymbolicationApi for NoSymbols {
+    fn symbolicate(&self, _: &File, request: &str) -> Option<String> {
+        no_symbols(request)
+    }
+
+    fn source(&self, _: &File, _: &str) -> Option<String> {
+        error_answer(&"this server has no source files")
+    }
+
+    fn assembly(&self, _: &File, _: &str) -> Option<String> {
+        error_answer(&"this server has no libraries")
+    }
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -78,7 +92,7 @@ impl Serialize for Stack<'_> {
 
 /// Answers that every library is unknown, so that the viewer shows addresses. Returns `None` if the
 /// answer would exceed its limit, or a library name is too long.
-pub fn no_symbols(_: &File, question: &str) -> Option<String> {
+pub(super) fn no_symbols(question: &str) -> Option<String> {
     let jobs = match serde_json::from_str(question).ok()? {
         Question::Many { jobs } => jobs,
         Question::One(job) => vec![job],
@@ -116,7 +130,7 @@ mod tests {
     use super::*;
 
     fn ask(question: &str) -> Option<String> {
-        no_symbols(&tempfile::tempfile().unwrap(), question)
+        no_symbols(question)
     }
 
     #[test]

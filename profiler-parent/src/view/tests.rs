@@ -1,10 +1,11 @@
 //! Tests of the server, with complete requests and answers over a socket.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 
-use super::{Server, Symbolicate};
+use super::{Server, SymbolicationApi};
 use crate::output::ProfileFile;
 
 /// Sends `request` in pieces of `piece` bytes, with `TOKEN` and `HOST` replaced by the server's
@@ -36,12 +37,30 @@ fn status(answer: &str) -> Option<&str> {
         .and_then(|rest| rest.get(..3))
 }
 
+/// Repeats short requests.
+struct Echo;
+
+fn echo(path: &str, request: &str) -> Option<String> {
+    assert_ne!(request, "a question that breaks everything");
+    (request.len() < 100).then(|| format!("<{path}{request}>"))
+}
+
+impl SymbolicationApi for Echo {
+    fn symbolicate(&self, _: &File, request: &str) -> Option<String> {
+        echo("", request)
+    }
+
+    fn source(&self, _: &File, request: &str) -> Option<String> {
+        echo("source: ", request)
+    }
+
+    fn assembly(&self, _: &File, request: &str) -> Option<String> {
+        echo("assembly: ", request)
+    }
+}
+
 fn serve(path: &Path) -> Server {
-    let symbolicate: Box<Symbolicate> = Box::new(|_, question| {
-        assert_ne!(question, "a question that breaks everything");
-        (question.len() < 100).then(|| format!("<{question}>"))
-    });
-    Server::start(path, 0, symbolicate).unwrap()
+    Server::start(path, 0, Box::new(Echo)).unwrap()
 }
 
 /// A server for a profile with some padding, and the profile.
@@ -160,18 +179,20 @@ fn a_preflight_allows_the_requests_of_the_viewer() {
             &format!("OPTIONS /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\n{headers}\r\n"),
         )
     };
-    let answer = ask("symbolicate/v5", private);
-    assert_eq!(status(&answer), Some("204"));
-    for header in [
-        "access-control-allow-origin: *",
-        "access-control-allow-methods: GET, HEAD, POST, OPTIONS",
-        "access-control-allow-headers: content-type",
-        "access-control-allow-private-network: true",
-    ] {
-        assert!(
-            answer.lines().any(|line| line == header),
-            "{header}: {answer}"
-        );
+    for path in ["symbolicate/v5", "source/v1", "asm/v1"] {
+        let answer = ask(path, private);
+        assert_eq!(status(&answer), Some("204"));
+        for header in [
+            "access-control-allow-origin: *",
+            "access-control-allow-methods: GET, HEAD, POST, OPTIONS",
+            "access-control-allow-headers: content-type",
+            "access-control-allow-private-network: true",
+        ] {
+            assert!(
+                answer.lines().any(|line| line == header),
+                "{header}: {answer}"
+            );
+        }
     }
     let answer = ask("profile.json", "");
     assert!(!answer.contains("private-network"), "{answer}");
@@ -206,6 +227,44 @@ fn a_request_for_symbols_may_arrive_in_pieces() {
     assert_eq!(refused("Content-Length: 200\r\n", &"x".repeat(200)), "400");
     let incomplete = ask(&server, &post("Content-Length: 200\r\n", "too short"));
     assert_ne!(status(&incomplete), Some("200"), "{incomplete}");
+}
+
+#[test]
+fn requests_for_sources_and_assembly_have_their_own_paths_and_a_small_limit() {
+    let (_directory, server, _) = plain(0);
+    let post = |path: &str, body: &str| {
+        let length = body.len();
+        let head = format!("POST /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\nContent-Length: {length}");
+        ask(&server, &format!("{head}\r\n\r\n{body}"))
+    };
+    for (path, said) in [("source/v1", "<source: a>"), ("asm/v1", "<assembly: a>")] {
+        let answer = post(path, "a");
+        assert_eq!(status(&answer), Some("200"), "{answer}");
+        assert!(answer.ends_with(said), "{answer}");
+        assert!(
+            answer.contains("access-control-allow-origin: *"),
+            "{answer}"
+        );
+        assert_eq!(status(&post(path, &"x".repeat(200))), Some("400"));
+        assert_eq!(
+            status(&post(path, "a question that breaks everything")),
+            Some("500")
+        );
+        let large = (64 << 10) + 1;
+        let request =
+            format!("POST /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\nContent-Length: {large}\r\n\r\n");
+        assert_eq!(status(&ask(&server, &request)), Some("413"));
+        for line in ["GET", "PUT", "DELETE"] {
+            let request = format!("{line} /TOKEN/{path} HTTP/1.1\r\nHost: HOST\r\n\r\n");
+            assert_eq!(
+                status(&ask(&server, &request)),
+                Some("405"),
+                "{line} {path}"
+            );
+        }
+        let wrong = format!("POST /{path} HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\n\r\na");
+        assert_eq!(status(&ask(&server, &wrong)), Some("404"));
+    }
 }
 
 #[test]

@@ -22,9 +22,30 @@ fn small() -> &'static (Vec<u8>, Vec<u64>) {
     })
 }
 
+/// Disassembles the code at each address. Returns whether there was code at all of them.
+#[cfg(feature = "view")]
+fn disassemble_image(image: &[u8], addresses: &[u64]) -> bool {
+    use profiler_parent::internal::symbols::{CodeRange, code_of_image};
+    let disassemble = |start: &u64| {
+        let range = CodeRange {
+            start: *start,
+            size: 4096,
+        };
+        let code = code_of_image(image.to_vec(), range);
+        code.is_ok_and(|code| !profiler_parent::view::disassembled(&code).is_empty())
+    };
+    addresses.iter().filter(|start| disassemble(start)).count() == addresses.len()
+}
+
+#[cfg(not(feature = "view"))]
+fn disassemble_image(_: &[u8], _: &[u64]) -> bool {
+    true
+}
+
 #[test]
 fn the_image_that_is_mutated_has_names() {
     let (bytes, addresses) = small();
+    assert!(disassemble_image(bytes, addresses));
     assert!(
         resolve_image(bytes.clone(), addresses)
             .iter()
@@ -49,12 +70,15 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
+        disassemble_image(&bytes, addresses);
         resolve_image(bytes, addresses);
     }
 
     #[test]
     fn any_bytes_and_addresses_never_panic(bytes: Vec<u8>, addresses: Vec<u64>) {
-        resolve_image([b"\x7fELF\x02\x01\x01", bytes.as_slice()].concat(), &addresses);
+        let elf = [b"\x7fELF\x02\x01\x01", bytes.as_slice()].concat();
+        disassemble_image(&elf, &addresses);
+        resolve_image(elf, &addresses);
         resolve_image(bytes, &addresses);
     }
 

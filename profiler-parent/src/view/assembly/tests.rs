@@ -1,0 +1,130 @@
+//! Tests of the disassembly of known and of arbitrary bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn code(architecture: CodeArchitecture, start: u64, size: usize, bytes: &[u8]) -> MachineCode {
+    MachineCode {
+        architecture,
+        start,
+        size,
+        bytes: bytes.to_vec(),
+        left_out: 0,
+    }
+}
+
+fn shown(architecture: CodeArchitecture, start: u64, bytes: &[u8]) -> Vec<(usize, String)> {
+    let code = code(architecture, start, bytes.len(), bytes);
+    answer(&code, disassemble(&code)).instructions
+}
+
+fn rows(all: &[(usize, &str)]) -> Vec<(usize, String)> {
+    all.iter()
+        .map(|(at, text)| (*at, (*text).to_owned()))
+        .collect()
+}
+
+#[test]
+fn x86_64_is_shown_with_the_addresses_of_branches_and_data() {
+    let bytes = [
+        0x55, // push rbp
+        0x48, 0x89, 0xe5, // mov rbp, rsp
+        0x48, 0x8d, 0x05, 0x10, 0x00, 0x00, 0x00, // lea rax, [rip + 0x10]
+        0xe8, 0x00, 0x01, 0x00, 0x00, // call
+        0x75, 0xf9, // jne
+        0x06, // no instruction with 64 bits
+        0xc3, // ret
+    ];
+    let expected = rows(&[
+        (0, "push rbp"),
+        (1, "mov rbp, rsp"),
+        (4, "lea rax, [0x101b]"),
+        (11, "call 0x1110"),
+        (16, "jnz 0x100b"),
+        (18, ".byte 0x06"),
+        (19, "ret"),
+    ]);
+    assert_eq!(shown(CodeArchitecture::X86_64, 0x1000, &bytes), expected);
+    let decoded = disassemble(&code(CodeArchitecture::X86_64, 0x1000, 20, &bytes));
+    let targets: Vec<u64> = decoded.iter().filter_map(|one| one.target).collect();
+    assert_eq!(targets, [0x1110, 0x100b]);
+}
+
+#[test]
+fn aarch64_is_shown_with_the_addresses_of_branches() {
+    let words: [u32; 8] = [
+        0xa9bf_7bfd, // stp x29, x30, [sp, #-16]!
+        0x9100_03fd, // mov x29, sp
+        0x9400_0040, // bl
+        0x54ff_ffa1, // b.ne
+        0xb4ff_ff80, // cbz
+        0x17ff_fffb, // b
+        0xd65f_03c0, // ret
+        0x0000_0000, // no instruction
+    ];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let shown = shown(CodeArchitecture::Aarch64, 0x1000, &bytes);
+    let texts: Vec<&str> = shown.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(
+        texts.get(..2),
+        Some(&["stp x29, x30, [sp, #-16]!", "mov x29, sp"][..])
+    );
+    assert!(
+        texts[2].starts_with("bl ") && texts[2].ends_with("1108"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[3].starts_with("b.ne ") && texts[3].ends_with("1000"),
+        "{texts:?}"
+    );
+    let decoded = disassemble(&code(
+        CodeArchitecture::Aarch64,
+        0x1000,
+        bytes.len(),
+        &bytes,
+    ));
+    let targets: Vec<u64> = decoded.iter().filter_map(|one| one.target).collect();
+    assert_eq!(targets, [0x1108, 0x1000, 0x1000, 0x1000]);
+}
+
+#[test]
+fn the_last_instruction_is_shown_whole_and_left_out_bytes_are_reported() {
+    let bytes = [0x90, 0x48, 0x89, 0xe5, 0xc3];
+    let mut code = code(CodeArchitecture::X86_64, 0, 2, &bytes);
+    code.left_out = 3;
+    let answer = answer(&code, disassemble(&code));
+    assert_eq!(
+        answer.instructions,
+        rows(&[
+            (0, "nop"),
+            (1, "mov rbp, rsp"),
+            (2, "(3 more bytes are not shown)")
+        ])
+    );
+    assert_eq!(
+        (answer.size.as_str(), answer.start_address.as_str()),
+        ("0x2", "0x0")
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_byte_belongs_to_one_row_for_any_code(
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+        lookahead in 0_usize..20,
+        start in any::<u64>(),
+    ) {
+        for architecture in [CodeArchitecture::X86_64, CodeArchitecture::Aarch64] {
+            let size = bytes.len().saturating_sub(lookahead);
+            let decoded = disassemble(&code(architecture, start, size, &bytes));
+            prop_assert_eq!(decoded.first().map(|one| one.offset), (size > 0).then_some(0));
+            for pair in decoded.windows(2) {
+                prop_assert!(pair[0].offset < pair[1].offset && pair[1].offset - pair[0].offset <= 15);
+            }
+            for one in &decoded {
+                prop_assert!(one.offset < size && !one.text.is_empty());
+            }
+        }
+    }
+}
