@@ -95,8 +95,8 @@ impl<'d> Image<'d> {
         self.file.architecture()
     }
 
-    /// The position of executable code in the file, and the number of bytes from there to the end of
-    /// its segment; `None` if the file has no code at this address.
+    /// The position of executable code in the file, and the number of bytes from there to the end
+    /// of its segment; `None` if the file has no code at this address.
     #[cfg(feature = "view")]
     pub(super) fn code_at(&self, address: u64) -> Option<(u64, u64)> {
         self.file.segments().find_map(|segment| {

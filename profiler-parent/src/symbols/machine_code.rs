@@ -1,8 +1,9 @@
 //! Reads the machine code of a function from the file that the process ran.
 //!
 //! Used by `profiler view`, which shows it as assembly. Invariants: only a file whose build id is
-//! that of the process is read, because the code of another build would be shown at wrong addresses;
-//! at most [`MOST_CODE`] bytes are read, for any range; no content of a file causes a panic.
+//! that of the process is read, because the code of another build would be shown at wrong
+//! addresses; at most [`MOST_CODE`] bytes are read, for any range; no content of a file causes a
+//! panic.
 
 use object::Architecture;
 

@@ -21,9 +21,9 @@ use crate::reading::{Lib, PartId, Visit, source_names, text, walk};
 use crate::symbols::server_api::{self, Library};
 use crate::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
-/// Answers from the files on this machine. The libraries and the source files of the served file are
-/// read at the first request that needs them, and looked-up names are kept. If the file cannot be
-/// read, it names nothing. Published source files are searched for in the Cargo and rustup
+/// Answers from the files on this machine. The libraries and the source files of the served file
+/// are read at the first request that needs them, and looked-up names are kept. If the file cannot
+/// be read, it names nothing. Published source files are searched for in the Cargo and rustup
 /// directories of this user.
 pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<dyn SymbolicationApi> {
     Box::new(ThisMachine {

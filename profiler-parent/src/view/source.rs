@@ -1,11 +1,11 @@
 //! Answers the viewer's requests for source files: `source/v1`.
 //!
-//! The request is `{debugName, debugId, moduleOffset, file}`. The first three are the viewer's proof
-//! that the file belongs to the profile: an address in one of its libraries whose debug information
-//! names the file. Called by [`super::named`]. Invariants: only a file that the debug information at
-//! this address names, or that the profile's table of sources names, is read, for any content of the
-//! request; which file on this machine that is, and what may be read of it, is decided by
-//! [`super::source_files`].
+//! The request is `{debugName, debugId, moduleOffset, file}`. The first three are the viewer's
+//! proof that the file belongs to the profile: an address in one of its libraries whose debug
+//! information names the file. Called by [`super::named`]. Invariants: only a file that the debug
+//! information at this address names, or that the profile's table of sources names, is read, for
+//! any content of the request; which file on this machine that is, and what may be read of it, is
+//! decided by [`super::source_files`].
 
 use serde::{Deserialize, Serialize};
 

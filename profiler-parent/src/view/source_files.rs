@@ -1,12 +1,12 @@
 //! Finds and reads source files on this machine.
 //!
 //! Called by [`super::source`] with a path that the profile names: the path of the machine that
-//! compiled the code, or the viewer's form of a published file ([`crate::source_path`]). A published
-//! file may be in Cargo's registry or in a toolchain of rustup, whose component `rust-src` contains
-//! the standard library. Invariants: only regular files are opened, and only read as far as their
-//! size says, so no file can block this process; a file that was found by the name of a package or
-//! of a compiler is within that package's or compiler's directory, also after following links; at
-//! most [`LARGEST_SOURCE`] bytes are read; only text is returned.
+//! compiled the code, or the viewer's form of a published file ([`crate::source_path`]). A
+//! published file may be in Cargo's registry or in a toolchain of rustup, whose component
+//! `rust-src` contains the standard library. Invariants: only regular files are opened, and only
+//! read as far as their size says, so no file can block this process; a file that was found by the
+//! name of a package or of a compiler is within that package's or compiler's directory, also after
+//! following links; at most [`LARGEST_SOURCE`] bytes are read; only text is returned.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -206,8 +206,8 @@ fn unreadable(path: &Path, source: io::Error) -> SourceFileError {
     }
 }
 
-/// Reads a text file. Files of the system, some of which block their reader, are not read: their end
-/// is unknown, or they say that they are empty.
+/// Reads a text file. Files of the system, some of which block their reader, are not read: their
+/// end is unknown, or they say that they are empty.
 fn read_text(path: &Path) -> Result<String, SourceFileError> {
     let bytes = read_regular(path, LARGEST_SOURCE)?;
     if bytes.contains(&0) {

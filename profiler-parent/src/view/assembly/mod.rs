@@ -1,11 +1,11 @@
 //! Answers the viewer's requests for the assembly code of a function: `asm/v1`.
 //!
-//! The request is `{debugName, debugId, startAddress, size, continueUntilFunctionEnd}`; the answer is
-//! `{startAddress, size, arch, syntax, instructions: [[OFFSET, TEXT]]}`. Called by [`super::named`].
-//! One module per architecture decodes the bytes. Invariants: only libraries that the profile names
-//! are read, and only if the build id is that of the profile; the work and the answer are bounded by
-//! the limit on the bytes of [`MachineCode`]; any bytes are accepted: those that are no instruction
-//! are shown as data.
+//! The request is `{debugName, debugId, startAddress, size, continueUntilFunctionEnd}`; the answer
+//! is `{startAddress, size, arch, syntax, instructions: [[OFFSET, TEXT]]}`. Called by
+//! [`super::named`]. One module per architecture decodes the bytes. Invariants: only libraries that
+//! the profile names are read, and only if the build id is that of the profile; the work and the
+//! answer are bounded by the limit on the bytes of [`MachineCode`]; any bytes are accepted: those
+//! that are no instruction are shown as data.
 
 mod aarch64;
 mod x86_64;
