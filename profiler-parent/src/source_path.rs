@@ -52,6 +52,9 @@ pub(crate) enum PublishedSource<'a> {
 impl<'a> PublishedSource<'a> {
     /// Recognises a path of debug information.
     pub(crate) fn of_path(path: &'a str) -> Option<Self> {
+        if !path.starts_with('/') {
+            return None;
+        }
         let found = if let Some(rest) = path.strip_prefix(RUST_PREFIX) {
             let (revision, path) = rest.split_once('/')?;
             Self::Rust { revision, path }
@@ -196,17 +199,26 @@ mod tests {
             ),
         ] {
             assert_eq!(viewer_form(&path), form);
-            assert_eq!(
-                viewer_form(&form),
-                form,
-                "a form is not converted a second time"
-            );
+            assert_eq!(viewer_form(&form), form);
             assert_eq!(
                 PublishedSource::of_form(&form),
                 PublishedSource::of_path(&path)
             );
-            assert_eq!((plain_path(&path), plain_path(&form)), (plain.as_str().into(), plain.as_str().into()));
+            assert_eq!(
+                (plain_path(&path), plain_path(&form)),
+                (plain.as_str().into(), plain.as_str().into())
+            );
         }
+    }
+
+    #[test]
+    fn a_form_is_not_converted_a_second_time() {
+        let form = viewer_form("/c/registry/src/r/a-1.2.3/registry/src/r/b-1.2.3/lib.rs");
+        assert_eq!(form, "cargo:r:a-1.2.3:registry/src/r/b-1.2.3/lib.rs");
+        assert_eq!(
+            viewer_form(&format!("{form}/registry/src/r/c-1.2.3/x")),
+            format!("{form}/registry/src/r/c-1.2.3/x")
+        );
     }
 
     proptest! {
