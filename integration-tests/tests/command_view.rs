@@ -355,15 +355,38 @@ fn the_browser_is_opened_only_if_there_is_a_display() -> anyhow::Result<()> {
             }
         })?;
         assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
-        let link = view.link.clone();
+        let page = if opens {
+            ensure!(until(|| opened.exists()), "no browser was opened");
+            Some(redirect_page(&view, &fs::read_to_string(&opened)?)?)
+        } else {
+            None
+        };
         view.stop(Signal::INT)?;
         // The command has ended, so no further browser can start. A browser that it started may
         // still run.
         ensure!(held.is_released(), "the browser does not end");
         assert_eq!(opened.exists(), opens, "{screen:?} {option:?}");
-        assert!(!opens || fs::read_to_string(&opened)? == link);
+        if let Some(page) = page {
+            assert!(!page.exists() && !page.parent().context("no directory")?.exists());
+        }
     }
     Ok(())
+}
+
+/// Checks the argument with which the browser was opened: only this user can read the link in it.
+fn redirect_page(view: &View, argument: &str) -> anyhow::Result<PathBuf> {
+    assert!(!argument.contains(&view.token), "{argument}");
+    let page = PathBuf::from(argument);
+    let text = fs::read_to_string(&page)?;
+    let refresh = format!(
+        r#"<meta http-equiv="refresh" content="0; url={}">"#,
+        view.link
+    );
+    assert!(text.contains(&refresh), "{text}");
+    let mode = |path: &Path| anyhow::Ok(fs::metadata(path)?.permissions().mode() & 0o777);
+    let directory = page.parent().context("no directory")?;
+    assert_eq!((mode(&page)?, mode(directory)?), (0o600, 0o700));
+    Ok(page)
 }
 
 /// A pipe that a command and all processes started by it hold open.

@@ -11,6 +11,7 @@ mod profile;
 mod progress;
 mod record;
 mod recover;
+mod redirect;
 mod report;
 mod signals;
 mod top;

@@ -6,7 +6,7 @@
 //! serving profile.json.gz on 127.0.0.1:41229 until Ctrl-C
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -14,6 +14,7 @@ use clap::Args;
 use profiler_parent::SymbolOptions;
 use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
 
+use crate::redirect::RedirectPage;
 use crate::report::say;
 use crate::signals::Signals;
 
@@ -57,9 +58,8 @@ pub(crate) fn run(options: &ViewArgs) -> Result<()> {
         options.file.display(),
         server.address()
     );
-    if !options.no_open {
-        open(&link);
-    }
+    // The page exists until the command ends.
+    let _page = (!options.no_open).then(|| open(&link));
     signals.next()?;
     Ok(())
 }
@@ -75,12 +75,22 @@ fn viewer(named: Option<String>) -> Result<String> {
     Ok(named)
 }
 
-/// Opens a link in the browser, if there is a screen. The terminal shows the link in any case.
-fn open(link: &str) {
-    let Some(opener) = opener() else { return };
+/// Opens a link in the browser, if there is a screen. The terminal shows the link in any case. The
+/// browser needs the returned page until it has opened the link.
+fn open(link: &str) -> Option<RedirectPage> {
+    let opener = opener()?;
+    let page = RedirectPage::create(link);
+    match &page {
+        Ok(page) => start(opener, page.path()),
+        Err(error) => eprintln!("no browser could be opened ({error}): open the link yourself"),
+    }
+    page.ok()
+}
+
+fn start(opener: &str, page: &Path) {
     let mut command = Command::new(opener);
     command
-        .arg(link)
+        .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
