@@ -1,7 +1,8 @@
 //! The source files that a profile in the processed format names.
 //!
-//! Used by `profiler view`, which shows only such files. Invariant: besides the names, only the
-//! numbers of their texts are kept in memory. In the profiles of this project the table of sources
+//! Used by `profiler view`, which shows only such files. Invariants: besides the names, only the
+//! numbers of their texts are kept in memory; rows and names beyond [`MOST_SOURCES`] and
+//! [`MOST_NAME_BYTES`] are left out, so their files are not shown. In the profiles of this project the table of sources
 //! comes before the texts; other profiles are read a second time.
 
 use std::collections::BTreeSet;
@@ -16,12 +17,20 @@ use super::table::{Columns, as_index};
 use super::text::text;
 use super::walk::{PartId, Visit, walk};
 
+/// Limit on the rows of the table that are read.
+const MOST_SOURCES: usize = 1 << 20;
+/// Limit on the sum of the names.
+const MOST_NAME_BYTES: usize = 64 << 20;
+
 /// The names in the table of sources, as the profile has them.
 ///
 /// # Errors
 /// When the file cannot be read, or is not a profile.
 pub(crate) fn source_names(file: &File) -> io::Result<BTreeSet<String>> {
-    let mut sources = Sources::default();
+    let mut sources = Sources {
+        bytes_left: MOST_NAME_BYTES,
+        ..Sources::default()
+    };
     walk(text(file)?, &mut sources).map_err(io::Error::from)?;
     if sources.texts_came_first {
         walk(text(file)?, &mut sources).map_err(io::Error::from)?;
@@ -34,6 +43,7 @@ struct Sources {
     /// The numbers of the names in the list of texts, once the table was read.
     rows: Option<BTreeSet<usize>>,
     texts_came_first: bool,
+    bytes_left: usize,
     names: BTreeSet<String>,
 }
 
@@ -59,12 +69,14 @@ impl Members for Sources {
             ("sources", None) => {
                 let table = map.next_value_seed(Columns([("filename", usize::MAX)]))?;
                 let [names] = table.0;
-                self.rows = Some(names.into_iter().filter_map(as_index).collect());
+                let rows = names.into_iter().take(MOST_SOURCES);
+                self.rows = Some(rows.filter_map(as_index).collect());
                 Ok(())
             }
             ("stringArray", Some(rows)) => map.next_value_seed(List(&mut Texts {
                 next: 0,
                 rows,
+                bytes_left: &mut self.bytes_left,
                 names: &mut self.names,
             })),
             ("stringArray", None) => {
@@ -80,6 +92,7 @@ impl Members for Sources {
 struct Texts<'s> {
     next: usize,
     rows: &'s BTreeSet<usize>,
+    bytes_left: &'s mut usize,
     names: &'s mut BTreeSet<String>,
 }
 
@@ -92,8 +105,14 @@ impl Items for Texts<'_> {
         if !is_source {
             return Ok(items.next_element::<IgnoredAny>()?.is_some());
         }
-        let name = items.next_element::<String>()?;
-        Ok(name.map(|name| self.names.insert(name)).is_some())
+        let Some(name) = items.next_element::<String>()? else {
+            return Ok(false);
+        };
+        if let Some(left) = self.bytes_left.checked_sub(name.len()) {
+            *self.bytes_left = left;
+            self.names.insert(name);
+        }
+        Ok(true)
     }
 }
 
@@ -107,6 +126,20 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(profile.as_bytes()).unwrap();
         source_names(&file).unwrap().into_iter().collect()
+    }
+
+    #[test]
+    fn names_and_rows_beyond_the_limits_are_left_out() {
+        let long = "x".repeat(MOST_NAME_BYTES);
+        let profile = format!(
+            r#"{{"meta":{{}},"shared":{{"sources":{{"filename":[0,1]}},"stringArray":["/a.c","{long}"]}},"threads":[]}}"#
+        );
+        assert_eq!(names(&profile), ["/a.c"]);
+        let rows = "0,".repeat(MOST_SOURCES - 1);
+        let profile = format!(
+            r#"{{"meta":{{}},"shared":{{"sources":{{"filename":[{rows}1,2]}},"stringArray":["/a.c","/b.c","/c.c"]}},"threads":[]}}"#
+        );
+        assert_eq!(names(&profile), ["/a.c", "/b.c"]);
     }
 
     #[test]

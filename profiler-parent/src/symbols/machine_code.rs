@@ -62,8 +62,12 @@ pub enum MachineCodeError {
     Architecture(String),
 }
 
-/// Reads a range of a module's code.
-pub(super) fn read(
+/// Reads a range of a module's code. Reads nothing of a file whose build id is not that of the
+/// module.
+///
+/// # Errors
+/// [`MachineCodeError`].
+pub fn machine_code(
     module: ModuleKey<'_>,
     range: CodeRange,
     options: &SymbolOptions,
@@ -127,5 +131,66 @@ fn architecture(image: &Image<'_>) -> Result<CodeArchitecture, MachineCodeError>
         Architecture::X86_64 => Ok(CodeArchitecture::X86_64),
         Architecture::Aarch64 if image.is_little_endian() => Ok(CodeArchitecture::Aarch64),
         other => Err(MachineCodeError::Architecture(format!("{other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An x86-64 image whose only segment is executable code: `size` bytes of `nop` at
+    /// [`CODE_AT`].
+    fn image(size: u64) -> Vec<u8> {
+        const HEADERS: u64 = 64 + 56;
+        let mut image = b"\x7fELF\x02\x01\x01".to_vec();
+        image.resize(16, 0);
+        let mut put = |bytes: &[u8]| image.extend_from_slice(bytes);
+        let half = |number: u16| number.to_le_bytes();
+        let word = |number: u32| number.to_le_bytes();
+        let long = |number: u64| number.to_le_bytes();
+        put(&[half(3), half(62)].concat()); // a shared object for x86-64
+        put(&word(1));
+        put(&[long(0), long(64), long(0)].concat()); // program headers at 64
+        put(&word(0));
+        put(&[half(64), half(56), half(1), half(64), half(0), half(0)].concat());
+        put(&[word(1), word(5)].concat()); // loaded, readable and executable
+        put(&[long(HEADERS), long(CODE_AT), long(CODE_AT)].concat());
+        put(&[long(size), long(size), long(1)].concat());
+        image.resize(image.len() + usize::try_from(size).unwrap(), 0x90);
+        image
+    }
+
+    const CODE_AT: u64 = 0x1000;
+
+    #[test]
+    fn at_most_the_limit_is_read_and_the_rest_is_counted() {
+        let segment = 600 << 10;
+        let image = image(segment);
+        let read = |start, size| code_of_image(image.clone(), CodeRange { start, size }).unwrap();
+        let longest = usize::try_from(LONGEST_INSTRUCTION).unwrap();
+        let most = usize::try_from(MOST_CODE).unwrap();
+        for (size, left_out) in [
+            (MOST_CODE, 0),
+            (MOST_CODE + 1, 1),
+            (segment, segment - MOST_CODE),
+            (u64::MAX, segment - MOST_CODE),
+        ] {
+            let code = read(CODE_AT, size);
+            assert_eq!(
+                (code.start, code.size, code.left_out),
+                (CODE_AT, most, left_out)
+            );
+            assert_eq!(code.bytes, vec![0x90; most + longest]);
+        }
+        let end = read(CODE_AT + segment - 4, u64::MAX);
+        assert_eq!((end.size, end.bytes.len(), end.left_out), (4, 4, 0));
+        let outside = code_of_image(
+            image.clone(),
+            CodeRange {
+                start: CODE_AT + segment,
+                size: 1,
+            },
+        );
+        assert!(matches!(outside, Err(MachineCodeError::NoCode(_))));
     }
 }

@@ -52,7 +52,9 @@ use std::sync::Arc;
 use profiler_core::internal::reader::ModuleDefinition;
 
 #[cfg(feature = "view")]
-pub use self::machine_code::{CodeArchitecture, MachineCode, MachineCodeError, code_of_image};
+pub use self::machine_code::{
+    CodeArchitecture, MachineCode, MachineCodeError, code_of_image, machine_code,
+};
 pub use self::options::SymbolOptions;
 pub use self::place::{CodeRange, Place, SourceFrame, without_name};
 pub use self::problem::Problem;
@@ -213,20 +215,6 @@ impl Symbols {
         }
         progress(done);
         results
-    }
-
-    /// Reads the machine code of a module. Reads nothing of a file whose build id is not that of the
-    /// module.
-    ///
-    /// # Errors
-    /// [`MachineCodeError`].
-    #[cfg(feature = "view")]
-    pub fn machine_code(
-        &self,
-        module: ModuleKey<'_>,
-        range: CodeRange,
-    ) -> Result<MachineCode, MachineCodeError> {
-        machine_code::read(module, range, &self.options)
     }
 
     /// The reports of all modules that were looked up, sorted by path.

@@ -12,16 +12,26 @@ mod x86_64;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::api::hexadecimal;
-use crate::symbols::{
-    CodeArchitecture, CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, Symbols,
-};
+use crate::symbols::{CodeArchitecture, CodeRange, MachineCode, MachineCodeError, Place};
 
 /// Limit on the branch targets in other functions that get a name.
 const MOST_TARGETS: usize = 20_000;
+/// Limit on the sum of the names that are added to branches. Later branches have only an address.
+const MOST_NAME_BYTES: usize = 16 << 20;
+
+/// The library of a request.
+pub(super) trait CodeOfModule {
+    /// Reads machine code.
+    fn machine_code(&self, range: CodeRange) -> Result<MachineCode, MachineCodeError>;
+
+    /// What the debug information says about addresses.
+    fn resolve(&self, addresses: &[u64]) -> Vec<Arc<Place>>;
+}
 
 /// A request.
 #[derive(Debug, Deserialize)]
@@ -83,20 +93,19 @@ pub(super) struct Instruction {
 /// Disassembles a part of a library.
 pub(super) fn assembly(
     request: &AssemblyRequest,
-    module: ModuleKey<'_>,
-    symbols: &mut Symbols,
+    module: &impl CodeOfModule,
 ) -> Result<AssemblyAnswer, AssemblyError> {
     let start = request.start_address;
     let mut size = request.size;
     if request.continue_until_function_end {
-        let places = symbols.resolve(module, &[start]);
+        let places = module.resolve(&[start]);
         let function = places.first().and_then(|place| place.function);
         let end = function.map_or(0, |function| function.start.saturating_add(function.size));
         size = size.max(end.saturating_sub(start));
     }
-    let code = symbols.machine_code(module, CodeRange { start, size })?;
+    let code = module.machine_code(CodeRange { start, size })?;
     let mut instructions = disassemble(&code);
-    name_targets(&mut instructions, &code, module, symbols);
+    name_targets(&mut instructions, &code, |targets| module.resolve(targets));
     Ok(answer(&code, instructions))
 }
 
@@ -141,29 +150,35 @@ fn answer(code: &MachineCode, instructions: Vec<Instruction>) -> AssemblyAnswer 
 fn name_targets(
     instructions: &mut [Instruction],
     code: &MachineCode,
-    module: ModuleKey<'_>,
-    symbols: &mut Symbols,
+    resolve: impl FnOnce(&[u64]) -> Vec<Arc<Place>>,
 ) {
-    let own = own_addresses(code);
-    let targets: BTreeSet<u64> = instructions
+    let targets = other_targets(instructions, &own_addresses(code));
+    let places: BTreeMap<u64, Arc<Place>> =
+        targets.iter().copied().zip(resolve(&targets)).collect();
+    let mut left = MOST_NAME_BYTES;
+    for Instruction { text, target, .. } in instructions {
+        let name = target.and_then(|target| name_at(target, places.get(&target)?));
+        let Some((name, rest)) = name.and_then(|name| {
+            let rest = left.checked_sub(name.len())?;
+            Some((name, rest))
+        }) else {
+            continue;
+        };
+        left = rest;
+        text.push(' ');
+        text.push_str(&name);
+    }
+}
+
+/// The first targets outside of the shown code, each of them once.
+fn other_targets(instructions: &[Instruction], own: &Range<u64>) -> Vec<u64> {
+    let mut seen = BTreeSet::new();
+    instructions
         .iter()
         .filter_map(|instruction| instruction.target)
-        .filter(|target| !own.contains(target))
+        .filter(|target| !own.contains(target) && seen.insert(*target))
         .take(MOST_TARGETS)
-        .collect();
-    let targets: Vec<u64> = targets.into_iter().collect();
-    let places = symbols.resolve(module, &targets);
-    let names: BTreeMap<u64, String> = targets
-        .iter()
-        .zip(&places)
-        .filter_map(|(target, place)| Some((*target, name_at(*target, place)?)))
-        .collect();
-    for instruction in instructions {
-        if let Some(name) = instruction.target.and_then(|target| names.get(&target)) {
-            instruction.text.push(' ');
-            instruction.text.push_str(name);
-        }
-    }
+        .collect()
 }
 
 fn own_addresses(code: &MachineCode) -> Range<u64> {

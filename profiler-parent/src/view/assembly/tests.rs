@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::symbols::SourceFrame;
 
 fn code(architecture: CodeArchitecture, start: u64, size: usize, bytes: &[u8]) -> MachineCode {
     MachineCode {
@@ -105,6 +106,56 @@ fn the_last_instruction_is_shown_whole_and_left_out_bytes_are_reported() {
     assert_eq!(
         (answer.size.as_str(), answer.start_address.as_str()),
         ("0x2", "0x0")
+    );
+}
+
+/// Calls of the given addresses, each a row of its own.
+fn calls(targets: impl IntoIterator<Item = u64>) -> Vec<Instruction> {
+    let call = |(offset, target)| Instruction {
+        offset,
+        text: "call".to_owned(),
+        target: Some(target),
+    };
+    (0..).zip(targets).map(call).collect()
+}
+
+fn named(name: &str) -> Arc<Place> {
+    let frame = SourceFrame {
+        function: Some(name.into()),
+        file: None,
+        line: 0,
+    };
+    Arc::new(Place {
+        frames: Box::new([frame]),
+        ..Place::default()
+    })
+}
+
+#[test]
+fn a_target_of_many_branches_takes_the_place_of_one_name() {
+    let empty = code(CodeArchitecture::X86_64, 0, 0, &[]);
+    let mut rows = calls(std::iter::repeat_n(1, MOST_TARGETS).chain([2, 3]));
+    let resolve = |targets: &[u64]| {
+        assert_eq!(targets, [1, 2, 3]);
+        vec![named("one"), named("two"), named("three")]
+    };
+    name_targets(&mut rows, &empty, resolve);
+    assert_eq!(rows.last().unwrap().text, "call <three>");
+    let many = calls(0..MOST_TARGETS as u64 + 5);
+    assert_eq!(other_targets(&many, &(0..0)).len(), MOST_TARGETS);
+}
+
+#[test]
+fn the_sum_of_the_names_of_branches_is_bounded() {
+    let empty = code(CodeArchitecture::X86_64, 0, 0, &[]);
+    let mut rows = calls([1, 1, 1, 2]);
+    let long = "x".repeat(MOST_NAME_BYTES / 2 - 10);
+    name_targets(&mut rows, &empty, |_| vec![named(&long), named("two")]);
+    let lengths: Vec<usize> = rows.iter().map(|row| row.text.len()).collect();
+    let with_name = "call <>".len() + long.len();
+    assert_eq!(
+        lengths,
+        [with_name, with_name, "call".len(), "call <two>".len()]
     );
 }
 
