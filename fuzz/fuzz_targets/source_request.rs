@@ -24,7 +24,11 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        // The default name of a temporary directory is hidden; such files are not shown.
+        let directory = tempfile::Builder::new()
+            .prefix("named")
+            .tempdir()
+            .expect("a directory");
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("named.c"), "int main;").expect("a file");
         std::fs::write(path("secret.c"), SECRET).expect("a file");

@@ -43,7 +43,8 @@ struct Range {
 
 impl Program {
     fn build() -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir()?;
+        // The default name of a temporary directory is hidden.
+        let directory = tempfile::Builder::new().prefix("program").tempdir()?;
         let program = Self {
             path: directory.path().join("program"),
             source: directory.path().join("program.c"),
@@ -287,15 +288,16 @@ fn a_named_file_that_is_no_text_of_moderate_size_is_not_shown() -> anyhow::Resul
             .to_string_lossy()
             .into_owned()
     };
+    fs::create_dir(below("directory.c"))?;
+    fs::copy(&program.path, below("binary.c"))?;
     let large = fs::File::create(below("large.c"))?;
     large.set_len(1 << 30)?;
     integration_tests::pairs::make_pipe(Path::new(&below("pipe.c")))?;
     let files = [
         below("large.c"),
         below("pipe.c"),
-        below("program"),
-        below(""),
-        "/dev/zero".into(),
+        below("binary.c"),
+        below("directory.c"),
         "src/main.rs".into(),
     ];
     let names: Vec<&str> = files.iter().map(String::as_str).collect();
@@ -305,13 +307,47 @@ fn a_named_file_that_is_no_text_of_moderate_size_is_not_shown() -> anyhow::Resul
         "is not a regular file",
         "is not a text file",
         "is not a regular file",
-        "is not a regular file",
         "does not begin at the root",
     ];
     for (file, expected) in files.iter().zip(expected) {
         let answer = view.source(compute.start, file)?;
         assert!(error(&answer).contains(expected), "{file}: {answer}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_profile_alone_cannot_name_a_file_that_is_no_source_file() -> anyhow::Result<()> {
+    own_process!();
+    let program = Program::build()?;
+    let compute = program.function("compute")?;
+    let secret = |name: &str| -> anyhow::Result<String> {
+        let path = program.directory.path().join(name);
+        fs::create_dir_all(path.parent().context("no directory")?)?;
+        fs::write(&path, "a secret")?;
+        Ok(path.to_string_lossy().into_owned())
+    };
+    let source = program.source.to_string_lossy().into_owned();
+    let files = [
+        (secret(".ssh/id_rsa")?, "hidden"),
+        (secret(".ssh/key.c")?, "hidden"),
+        (secret("notes.txt")?, "extension"),
+        (secret(".cargo/credentials.toml")?, "extension"),
+        ("/proc/self/environ".into(), "extension"),
+    ];
+    let named = files.iter().map(|(file, _)| file.as_str());
+    let names: Vec<&str> = named.chain([source.as_str()]).collect();
+    let view = program.view_processed(&names)?;
+    for (file, reason) in &files {
+        let answer = view.source(compute.start, file)?;
+        let said = error(&answer);
+        ensure!(
+            said.starts_with("only the profile names"),
+            "{file}: {answer}"
+        );
+        ensure!(said.contains(reason), "{file}: {answer}");
+    }
+    assert_eq!(view.source(0, &source)?["source"], json!(SOURCE));
     Ok(())
 }
 

@@ -24,6 +24,7 @@ mod routes;
 mod server;
 mod source;
 mod source_files;
+mod source_name;
 mod symbols;
 #[cfg(test)]
 mod tests;

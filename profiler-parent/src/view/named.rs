@@ -13,13 +13,16 @@ use serde::Deserialize as _;
 use serde::de::{Deserializer, IgnoredAny};
 
 use super::api::{SymbolicationApi, answer};
-use super::assembly::{AssemblyError, AssemblyRequest, assembly};
+use super::assembly::{AssemblyError, AssemblyRequest, CodeOfModule, assembly};
 use super::source::{SourceError, SourceRequest, source};
 use super::source_files::SourceFiles;
 use super::symbols::no_symbols;
 use crate::reading::{Lib, PartId, Visit, source_names, text, walk};
 use crate::symbols::server_api::{self, Library};
-use crate::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
+use crate::symbols::{
+    CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, SymbolOptions, Symbols,
+    machine_code,
+};
 
 /// Answers from the files on this machine. The libraries and the source files of the served file
 /// are read at the first request that needs them, and looked-up names are kept. If the file cannot
@@ -27,7 +30,8 @@ use crate::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 /// directories of this user.
 pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<dyn SymbolicationApi> {
     Box::new(ThisMachine {
-        symbols: Mutex::new(Symbols::new(options)),
+        symbols: Mutex::new(Symbols::new(options.clone())),
+        options,
         source_files: SourceFiles::of_this_user(),
         libraries: OnceLock::new(),
         source_names: OnceLock::new(),
@@ -35,6 +39,7 @@ pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<dyn SymbolicationA
 }
 
 struct ThisMachine {
+    options: SymbolOptions,
     symbols: Mutex<Symbols>,
     source_files: SourceFiles,
     libraries: OnceLock<Vec<Library>>,
@@ -56,8 +61,10 @@ impl SymbolicationApi for ThisMachine {
         };
         let places = self.symbols().resolve(module, &[request.module_offset]);
         let place: Arc<Place> = places.into_iter().next().unwrap_or_default();
-        let names = || source_names(profile).unwrap_or_default();
-        let is_named = |file: &str| self.source_names.get_or_init(names).contains(file);
+        let is_named = |file: &str| {
+            let names = once(&self.source_names, || source_names(profile))?;
+            Ok(names.contains(file))
+        };
         answer(source(request, &place, is_named, &self.source_files))
     }
 
@@ -67,7 +74,27 @@ impl SymbolicationApi for ThisMachine {
             let (name, id) = (request.debug_name, request.debug_id);
             return answer::<(), _>(Err(AssemblyError::NoSuchLibrary { name, id }));
         };
-        answer(assembly(&request, module, &mut self.symbols()))
+        let code = NamedModule {
+            machine: self,
+            module,
+        };
+        answer(assembly(&request, &code))
+    }
+}
+
+/// A library of the profile. The symbols are locked only while addresses are looked up.
+struct NamedModule<'m> {
+    machine: &'m ThisMachine,
+    module: ModuleKey<'m>,
+}
+
+impl CodeOfModule for NamedModule<'_> {
+    fn machine_code(&self, range: CodeRange) -> Result<MachineCode, MachineCodeError> {
+        machine_code(self.module, range, &self.machine.options)
+    }
+
+    fn resolve(&self, addresses: &[u64]) -> Vec<Arc<Place>> {
+        self.machine.symbols().resolve(self.module, addresses)
     }
 }
 
@@ -77,8 +104,8 @@ impl ThisMachine {
     }
 
     fn libraries(&self, profile: &File) -> &[Library] {
-        self.libraries
-            .get_or_init(|| libraries(profile).unwrap_or_default())
+        let found = once(&self.libraries, || libraries(profile));
+        found.map_or(&[], Vec::as_slice)
     }
 
     /// The library that the profile identifies by this debug name and breakpad id.
@@ -92,6 +119,16 @@ impl ThisMachine {
             build_id: &library.build_id,
         })
     }
+}
+
+/// The value, computed by the first call that succeeds. An error is not kept, because a later
+/// attempt to read the file may succeed.
+fn once<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    let value = compute()?;
+    Ok(cell.get_or_init(|| value))
 }
 
 /// All libraries of all processes of a profile, without duplicates. Only these rows are kept in
@@ -133,6 +170,14 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn an_error_is_not_kept() {
+        let cell = OnceLock::new();
+        assert!(once(&cell, || Err::<u8, _>(io::ErrorKind::Interrupted.into())).is_err());
+        assert_eq!(once(&cell, || Ok(1)).unwrap(), &1);
+        assert_eq!(once(&cell, || Ok(2)).unwrap(), &1);
+    }
 
     #[test]
     fn libraries_of_all_processes_are_listed_once() {

@@ -4,13 +4,17 @@
 //! proof that the file belongs to the profile: an address in one of its libraries whose debug
 //! information names the file. Called by [`super::named`]. Invariants: only a file that the debug
 //! information at this address names, or that the profile's table of sources names, is read, for
-//! any content of the request; which file on this machine that is, and what may be read of it, is
+//! any content of the request; a name that only the profile contains must be that of a source file
+//! ([`super::source_name`]); which file on this machine that is, and what may be read of it, is
 //! decided by [`super::source_files`].
+
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
 use super::api::hexadecimal;
 use super::source_files::{SourceFileError, SourceFiles};
+use super::source_name::{SourceNameError, check_source_name};
 use crate::source_path::viewer_form;
 use crate::symbols::Place;
 
@@ -48,6 +52,12 @@ pub(super) enum SourceError {
     /// Neither the profile nor the debug information names the file.
     #[error("neither the profile nor the debug information at this address names the file {0}")]
     NotNamed(String),
+    /// The names in the profile cannot be read.
+    #[error("cannot read the profile: {0}")]
+    Profile(#[source] io::Error),
+    /// Only the profile names the file, and the name is not that of a source file.
+    #[error(transparent)]
+    Name(#[from] SourceNameError),
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] SourceFileError),
@@ -58,7 +68,7 @@ pub(super) enum SourceError {
 pub(super) fn source(
     request: SourceRequest,
     place: &Place,
-    is_named: impl FnOnce(&str) -> bool,
+    is_named: impl FnOnce(&str) -> io::Result<bool>,
     files: &SourceFiles,
 ) -> Result<SourceAnswer, SourceError> {
     let file = request.file;
@@ -67,8 +77,11 @@ pub(super) fn source(
         .iter()
         .filter_map(|frame| frame.file.as_deref());
     let path = paths.find(|path| *path == file || viewer_form(path) == file);
-    if path.is_none() && !is_named(&file) {
-        return Err(SourceError::NotNamed(file));
+    if path.is_none() {
+        if !is_named(&file).map_err(SourceError::Profile)? {
+            return Err(SourceError::NotNamed(file));
+        }
+        check_source_name(&file)?;
     }
     let source = files.read(path.unwrap_or(&file))?;
     Ok(SourceAnswer { file, source })

@@ -5,8 +5,8 @@
 //! published file may be in Cargo's registry or in a toolchain of rustup, whose component
 //! `rust-src` contains the standard library. Invariants: only regular files are opened, and only
 //! read as far as their size says, so no file can block this process; a file that was found by the
-//! name of a package or of a compiler is within that package's or compiler's directory, also after
-//! following links; at most [`LARGEST_SOURCE`] bytes are read; only text is returned.
+//! name of a package or of a compiler, or in the directories of this user's Cargo and rustup, is
+//! within its package's or toolchain's directory, also after following links; at most [`LARGEST_SOURCE`] bytes are read; only text is returned.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -47,8 +47,8 @@ pub(super) enum SourceFileError {
     /// It is a directory, a device, or a pipe.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// A link leads out of the package's or compiler's directory.
-    #[error("{} is a link to another directory", .0.display())]
+    /// It leads out of the package's or toolchain's directory.
+    #[error("{} leads to another directory", .0.display())]
     Elsewhere(PathBuf),
     /// It has too many bytes.
     #[error("{} has {size} bytes, more than {LARGEST_SOURCE}", path.display())]
@@ -96,7 +96,10 @@ impl SourceFiles {
             Some(path) if !Path::new(path).is_absolute() => {
                 return Err(SourceFileError::Relative(path.to_owned()));
             }
-            Some(path) => read_text(Path::new(path)),
+            Some(path) => match self.own_place(Path::new(path)) {
+                Some(place) => place.read(),
+                None => read_text(Path::new(path)),
+            },
             None => Err(SourceFileError::NotHere(path.to_owned())),
         };
         first.or_else(|problem| {
@@ -110,6 +113,21 @@ impl SourceFiles {
             }
             Err(problem)
         })
+    }
+
+    /// The place of a path that leads through a package or a toolchain of this user.
+    fn own_place(&self, path: &Path) -> Option<Within> {
+        // A package is below its registry.
+        let package = SourceHome::new(self.registries.as_deref(), 2);
+        let toolchain = SourceHome::new(self.toolchains.as_deref(), 1);
+        let homes: Vec<SourceHome> = package.into_iter().chain(toolchain).collect();
+        let mut parents = path.ancestors().skip(1);
+        let directory = parents.find_map(|parent| {
+            let parent = fs::canonicalize(parent).ok()?;
+            homes.iter().find_map(|home| home.part(&parent))
+        })?;
+        let file = path.to_owned();
+        Some(Within { directory, file })
     }
 
     /// The places where a published file may be.
@@ -167,6 +185,26 @@ fn directories_in(directory: Option<&Path>) -> impl Iterator<Item = PathBuf> + u
 fn is_within(path: &str) -> bool {
     let is_normal = |part| matches!(part, Component::Normal(_));
     Path::new(path).components().all(is_normal)
+}
+
+/// A directory of Cargo or rustup, and how deep below it its packages or toolchains are.
+struct SourceHome {
+    directory: PathBuf,
+    depth: usize,
+}
+
+impl SourceHome {
+    fn new(directory: Option<&Path>, depth: usize) -> Option<Self> {
+        let directory = fs::canonicalize(directory?).ok()?;
+        Some(Self { directory, depth })
+    }
+
+    /// The package or toolchain that contains a canonical path.
+    fn part(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.directory).ok()?;
+        let names: PathBuf = below.components().take(self.depth).collect();
+        (!names.as_os_str().is_empty()).then(|| self.directory.join(names))
+    }
 }
 
 /// A file that must be within a directory.
