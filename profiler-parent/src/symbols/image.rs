@@ -102,8 +102,12 @@ impl<'d> Image<'d> {
         self.file.segments().find_map(|segment| {
             let (position, size) = segment.file_range();
             let inside = address.checked_sub(segment.address())?;
-            let is_code = segment.permissions().executable() && inside < size;
-            is_code.then_some((position.checked_add(inside)?, size - inside))
+            let rest = size.checked_sub(inside).filter(|rest| *rest > 0)?;
+            let position = position.checked_add(inside)?;
+            segment
+                .permissions()
+                .executable()
+                .then_some((position, rest))
         })
     }
 

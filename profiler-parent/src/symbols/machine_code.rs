@@ -184,13 +184,18 @@ mod tests {
         }
         let end = read(CODE_AT + segment - 4, u64::MAX);
         assert_eq!((end.size, end.bytes.len(), end.left_out), (4, 4, 0));
-        let outside = code_of_image(
-            image.clone(),
-            CodeRange {
-                start: CODE_AT + segment,
-                size: 1,
-            },
-        );
-        assert!(matches!(outside, Err(MachineCodeError::NoCode(_))));
+        for start in [
+            0,
+            CODE_AT - 1,
+            CODE_AT + segment,
+            CODE_AT + segment + 1,
+            u64::MAX,
+        ] {
+            let outside = code_of_image(image.clone(), CodeRange { start, size: 1 });
+            assert!(
+                matches!(outside, Err(MachineCodeError::NoCode(_))),
+                "{start:#x}"
+            );
+        }
     }
 }

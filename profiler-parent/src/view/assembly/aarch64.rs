@@ -36,18 +36,23 @@ pub(super) fn disassemble(code: &MachineCode) -> Vec<Instruction> {
 }
 
 fn text(word: u32, address: u64) -> String {
-    let Some(decoded) = decoder::decode(word) else {
-        return format!(".inst {word:#010x}");
-    };
+    // The decoder panics at some reserved words.
+    let decoded = std::panic::catch_unwind(|| decoded_text(word, address));
+    let decoded = decoded.ok().flatten();
+    decoded.unwrap_or_else(|| format!(".inst {word:#010x}"))
+}
+
+fn decoded_text(word: u32, address: u64) -> Option<String> {
+    let decoded = decoder::decode(word)?;
     // The decoder separates the operands by tabs.
     let text = decoded.display_at(address).to_string();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     // It shows an operand for which it has no text as `<unknown>` or `<undefined>`.
     if text.contains('<') {
         let name = decoded.definition().mnemonic;
-        return format!(".inst {word:#010x} ({name})");
+        return Some(format!(".inst {word:#010x} ({name})"));
     }
-    text
+    Some(text)
 }
 
 /// The address that an instruction branches to: `b`, `bl`, `b.cond`, `cbz`, `cbnz`.

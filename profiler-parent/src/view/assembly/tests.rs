@@ -40,7 +40,7 @@ fn x86_64_is_shown_with_the_addresses_of_branches_and_data() {
     let expected = rows(&[
         (0, "push rbp"),
         (1, "mov rbp, rsp"),
-        (4, "lea rax, [0x101b]"),
+        (4, "lea rax, qword [0x101b]"),
         (11, "call 0x1110"),
         (16, "jnz 0x100b"),
         (18, ".byte 0x06"),
@@ -69,7 +69,7 @@ fn aarch64_is_shown_with_the_addresses_of_branches() {
     let texts: Vec<&str> = shown.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(
         texts.get(..2),
-        Some(&["stp x29, x30, [sp, #-16]!", "mov x29, sp"][..])
+        Some(&["stp x29, x30, [sp, #-16]!", "add x29, sp, #0x0"][..])
     );
     assert!(
         texts[2].starts_with("bl ") && texts[2].ends_with("1108"),
