@@ -1,11 +1,20 @@
 // Draws a profile as a picture: a lane per thread, a bar per interval, coloured by category; below them where the
 // processor time of all processes went, a bar per function, the called below the caller.
 //
-//   node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg
+//   node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg [OPTION...]
 //
-// The picture in the README is made with it from a profile of the example `index_tree`.
+//   --flame WHAT      what the functions are drawn by: "cpu", processor time (the default); "wait", the time that
+//                     threads wait; "retained", the bytes that are allocated and not freed
+//   --thread TEXT     draws only threads whose name contains TEXT
+//   --counter NAME    also draws the counter with this name, in every process that has it; may be repeated
+//   --from MS, --to MS   draws the lanes of this time only
+//   --no-lanes        draws only the functions
+//
+// The picture in the README is made with it from a profile of the example `index_tree`, those in docs/find-it.md from
+// one of `find_it`.
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
 import { gunzipSync } from "node:zlib";
 
 const WIDTH = 1000;
@@ -13,6 +22,7 @@ const LEFT = 150;
 const RIGHT = 12;
 const BAR = 11;
 const GAP = 5;
+const COUNTER = 40;
 const FLAME = 14;
 const FLAME_ROWS = 12;
 const MAIN_THREAD = "GeckoMain";
@@ -22,35 +32,41 @@ const COLORS = {
   purple: "#b98eff", red: "#ff5c5c", yellow: "#ffe066",
 };
 
-function load(file) {
+function load(file, options) {
   const bytes = readFileSync(file);
   const profile = JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes);
   if (profile.shared === undefined) throw new Error(`${file} is in the Gecko format; the processed format is what \`save\` writes`);
   const processes = new Map();
+  const isDrawn = ({ name }) => name.includes(options.thread ?? "");
   for (const thread of profile.threads) {
-    if (!processes.has(thread.pid)) processes.set(thread.pid, { name: thread.processName, threads: [] });
-    processes.get(thread.pid).threads.push({ name: thread.name, bars: intervals(thread, profile), ...thread.samples });
+    if (!processes.has(thread.pid)) processes.set(thread.pid, { name: thread.processName, threads: [], counters: [] });
+    if (isDrawn(thread)) processes.get(thread.pid).threads.push({ name: thread.name, bars: intervals(thread, profile, options) });
+  }
+  for (const counter of profile.counters ?? []) {
+    if (options.counter?.includes(counter.name)) processes.get(counter.pid)?.counters.push(counterLine(counter));
   }
   for (const process of processes.values()) {
     process.threads = process.threads
-      .filter((thread) => thread.name === MAIN_THREAD || thread.bars.length > 0)
+      .filter((thread) => (thread.name === MAIN_THREAD && !options.thread) || thread.bars.length > 0)
       .sort((a, b) => (b.name === MAIN_THREAD) - (a.name === MAIN_THREAD) || byName(a.name, b.name));
   }
-  const [root, ...others] = processes.values();
-  return { processes: [root, ...others.sort((a, b) => byName(a.name, b.name))], tree: callTree(profile) };
+  const [root, ...others] = [...processes.values()].filter((process) => !options.thread || process.threads.length > 0);
+  const threads = profile.threads.filter(isDrawn);
+  return { processes: [root, ...others.sort((a, b) => byName(a.name, b.name))], tree: callTree(threads, profile, options.flame) };
 }
 
 const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 /** The intervals of a thread, each below the one that it lies in. */
-function intervals({ markers }, { shared, meta }) {
+function intervals({ markers }, { shared, meta }, { from = -Infinity, to = Infinity }) {
   const bars = Array.from({ length: markers.length }, (_, at) => ({
     start: markers.startTime[at],
     end: markers.endTime[at],
     text: markers.data[at]?.path?.split("/").at(-1) ?? shared.stringArray[markers.name[at]],
     category: meta.categories[markers.category[at]],
   }))
-    .filter((bar) => bar.start !== null && bar.end !== null)
+    .filter((bar) => bar.start !== null && bar.end !== null && bar.start < to && bar.end > from)
+    .map((bar) => ({ ...bar, start: Math.max(bar.start, from), end: Math.min(bar.end, to) }))
     .sort((a, b) => a.start - b.start || b.end - a.end);
   const open = [];
   for (const bar of bars) {
@@ -60,10 +76,47 @@ function intervals({ markers }, { shared, meta }) {
   return bars;
 }
 
-/** Processor time of all samples of all processes by function, outermost first; recursion is kept. */
-function callTree({ threads, shared }) {
+/** The values of a counter that accumulates, as points of a line. */
+function counterLine({ name, samples }) {
+  let [time, value] = [0, 0];
+  const points = samples.count.map((count, at) => {
+    time += samples.timeDeltas?.[at] ?? samples.time[at] - time;
+    return { time, value: (value += count) };
+  });
+  return { name, points, most: Math.max(...points.map((point) => point.value)) };
+}
+
+/** What a flame graph can show: the stacks of a thread with their weights, and the text above it. */
+const FLAMES = {
+  cpu: {
+    text: (sum) => `Processor time: ${Math.round(sum / 1e6)} ms, by function`,
+    rows: ({ samples }) => samples.stack.map((stack, at) => [stack, samples.threadCPUDelta?.[at] ?? 0]),
+  },
+  wait: {
+    text: (sum) => `Waiting of all threads together: ${Math.round(sum)} ms, by function`,
+    rows: ({ samples }) => samples.stack.map((stack, at) => [stack, samples.threadCPUDelta?.[at] ? 0 : samples.timeDeltas[at]]),
+  },
+  retained: {
+    text: (sum) => `Memory that was allocated and not freed: ${(sum / 2 ** 20).toFixed(1)} MiB, by function`,
+    rows: ({ nativeAllocations }) => retained(nativeAllocations),
+  },
+};
+
+/** The stacks of the allocations without a free, with their bytes. */
+function retained(allocations) {
+  const open = new Map();
+  for (let at = 0; at < (allocations?.length ?? 0); at++) {
+    const address = allocations.memoryAddress[at];
+    if (allocations.weight[at] < 0) open.delete(address);
+    else open.set(address, [allocations.stack[at], allocations.weight[at]]);
+  }
+  return [...open.values()];
+}
+
+/** The weights of all stacks of these threads by function, outermost first; recursion is kept. */
+function callTree(threads, { shared }, flame = "cpu") {
   const { stackTable, frameTable, funcTable, stringArray } = shared;
-  const root = { name: "all processes", weight: 0, below: new Map() };
+  const root = { name: "all", weight: 0, below: new Map() };
   const nodes = new Map([[null, root]]);
   const nodeOf = (stack) => {
     if (nodes.has(stack)) return nodes.get(stack);
@@ -73,15 +126,10 @@ function callTree({ threads, shared }) {
     nodes.set(stack, above.below.get(name));
     return nodes.get(stack);
   };
-  for (const { samples } of threads) {
-    for (let at = 0; at < samples.length; at++) {
-      const nanoseconds = samples.threadCPUDelta?.[at] ?? 0;
-      if (samples.stack[at] === null || !nanoseconds) continue;
-      root.weight += nanoseconds;
-      for (let stack = samples.stack[at]; stack !== null; stack = stackTable.prefix[stack]) {
-        nodeOf(stack).weight += nanoseconds;
-      }
-    }
+  for (const [leaf, weight] of threads.flatMap(FLAMES[flame].rows)) {
+    if (leaf === null || !weight) continue;
+    root.weight += weight;
+    for (let stack = leaf; stack !== null; stack = stackTable.prefix[stack]) nodeOf(stack).weight += weight;
   }
   return skipBeginning(root);
 }
@@ -115,16 +163,24 @@ function stepFor(length) {
   return [1, 2, 5, 10].map((n) => n * power).find((step) => length / step <= 12);
 }
 
-function draw({ processes, tree }) {
+function draw({ processes, tree }, options) {
+  const flameHeight = rowsOf(tree) * FLAME + 14;
+  if (options["no-lanes"]) return { body: flames(tree, 26, options.flame), height: 26 + flameHeight };
   const all = processes.flatMap((process) => process.threads).flatMap((thread) => thread.bars);
   const [from, to] = [Math.min(...all.map((bar) => bar.start)), Math.max(...all.map((bar) => bar.end))];
   const x = (time) => LEFT + ((time - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
   const out = [];
   const text = (left, top, content, more = "") => out.push(`<text x="${rounded(left)}" y="${top}"${more}>${escaped(content)}</text>`);
   let y = 24;
-  for (const { name, threads } of processes) {
+  for (const { name, threads, counters } of processes) {
     y += 20;
     text(8, y - 5, name, ' class="process"');
+    for (const counter of counters) {
+      out.push(`<rect x="${LEFT}" y="${y}" width="${WIDTH - LEFT - RIGHT}" height="${COUNTER - 2}" fill="#f6f6f8"/>`);
+      text(LEFT - 8, y + COUNTER / 2 + 4, counter.name, ' text-anchor="end"');
+      drawCounter(counter, y, x, [from, to], out);
+      y += COUNTER;
+    }
     for (const thread of threads) {
       const rows = Math.max(1, ...thread.bars.map((bar) => bar.depth + 1));
       const height = rows * BAR + GAP;
@@ -136,13 +192,28 @@ function draw({ processes, tree }) {
   }
   y = legend(all, y + 22, out, text);
   const lines = grid(from, to, x, y - 40);
-  return { body: [...lines, ...out, ...flames(tree, y + 26)], height: y + 26 + FLAME_ROWS * FLAME + 14 };
+  return { body: [...lines, ...out, ...flames(tree, y + 26, options.flame)], height: y + 26 + flameHeight };
 }
 
-/** The tree of functions, as wide as their processor time. */
-function flames(tree, top) {
-  const milliseconds = Math.round(tree.weight / 1e6);
-  const out = [`<text x="8" y="${top - 7}" class="process">Processor time of all processes: ${milliseconds} ms, by function</text>`];
+/** The area below the line of a counter. */
+function drawCounter({ points, most }, top, x, [from, to], out) {
+  const bottom = top + COUNTER - 3;
+  const level = (value) => rounded(bottom - (Math.max(0, value) / Math.max(1, most)) * (COUNTER - 6));
+  const seen = points.filter(({ time }) => time >= from && time <= to);
+  if (seen.length === 0) return;
+  const line = seen.map(({ time, value }) => `L${rounded(x(time))} ${level(value)}`).join("");
+  out.push(`<path fill="${COLORS.orange}" fill-opacity=".6" d="M${rounded(x(seen[0].time))} ${bottom}${line}V${bottom}z"/>`);
+}
+
+/** How many rows are drawn below this function: those that are at least a pixel wide. */
+function rowsOf(node, all = node.weight) {
+  const wide = [...node.below.values()].filter((child) => (child.weight / all) * WIDTH >= 1);
+  return Math.min(FLAME_ROWS, Math.max(0, ...wide.map((child) => 1 + rowsOf(child, all))));
+}
+
+/** The tree of functions, as wide as their weight. */
+function flames(tree, top, flame = "cpu") {
+  const out = [`<text x="8" y="${top - 7}" class="process">${FLAMES[flame].text(tree.weight)}</text>`];
   const drawNode = (node, left, width, row) => {
     if (width < 1 || row >= FLAME_ROWS) return;
     if (row >= 0) {
@@ -170,7 +241,7 @@ function warm(name) {
 
 /** As much of a path's end as there is room for. */
 function shortened(name, room) {
-  const plain = name.replace(/<[^<>]*>/g, "").replace(/<[^<>]*>/g, "");
+  const plain = name.replace(/<[^<>]*>/g, "").replace(/<[^<>]*>/g, "").replace(/^::/, "");
   const parts = plain.split("::");
   while (parts.length > 1 && parts.join("::").length > room) parts.shift();
   const text = parts.join("::");
@@ -213,12 +284,19 @@ function legend(bars, y, out, text) {
   return y + 14;
 }
 
-const [profile, picture] = process.argv.slice(2);
-if (picture === undefined) {
-  console.error("usage: node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg");
+const OPTIONS = {
+  flame: { type: "string" }, thread: { type: "string" }, counter: { type: "string", multiple: true },
+  from: { type: "string" }, to: { type: "string" }, "no-lanes": { type: "boolean" },
+};
+const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
+const [profile, picture] = positionals;
+if (picture === undefined || (values.flame !== undefined && FLAMES[values.flame] === undefined)) {
+  console.error("usage: node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg [OPTION...]; the file's first lines list the options");
   process.exit(2);
 }
-const { body, height } = draw(load(profile));
+const number = (text) => (text === undefined ? undefined : Number(text));
+const options = { ...values, from: number(values.from), to: number(values.to) };
+const { body, height } = draw(load(profile, options), options);
 const style = `text{font:11px sans-serif;fill:#333}.process{font-weight:bold;font-size:12px}.in{font-size:8.5px;fill:#000}.tick{fill:#888;font-size:10px}.flame{font-size:9.5px;fill:#000}`;
 writeFileSync(
   picture,
