@@ -199,8 +199,8 @@ function draw({ processes, tree }, options) {
 function drawCounter({ points, most }, top, x, [from, to], out) {
   const bottom = top + COUNTER - 3;
   const level = (value) => rounded(bottom - (Math.max(0, value) / Math.max(1, most)) * (COUNTER - 6));
-  const seen = points.filter(({ time }) => time >= from && time <= to);
-  if (seen.length === 0) return;
+  const valueAt = (time) => points.findLast((point) => point.time <= time)?.value ?? 0;
+  const seen = [{ time: from, value: valueAt(from) }, ...points.filter(({ time }) => time > from && time < to), { time: to, value: valueAt(to) }];
   const line = seen.map(({ time, value }) => `L${rounded(x(time))} ${level(value)}`).join("");
   out.push(`<path fill="${COLORS.orange}" fill-opacity=".6" d="M${rounded(x(seen[0].time))} ${bottom}${line}V${bottom}z"/>`);
 }
