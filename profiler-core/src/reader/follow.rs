@@ -51,11 +51,22 @@ use missed::{Counted, Evicted};
 /// Maximum number of pages of the directory that are read at once.
 const PAGES: u64 = 16;
 
+/// Identifies a chunk: no other chunk of the pool has the same slot and generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkIdentity {
+    /// The chunk's slot in the directory.
+    pub slot: ChunkIndex,
+    /// The generation of the slot.
+    pub generation: u64,
+}
+
 /// An entry, with its thread and the definitions it refers to.
 #[derive(Clone, Copy, Debug)]
 pub struct Followed<'a> {
     /// The thread that recorded the entry. [`ThreadInfo::chunks`] is empty here.
     pub thread: &'a ThreadInfo,
+    /// The chunk that holds the entry. A sample refers to earlier samples of its chunk.
+    pub chunk: ChunkIdentity,
     /// The entry.
     pub entry: Entry<'a>,
     /// The definitions that it refers to.
@@ -70,6 +81,8 @@ pub struct Progress {
     /// Entries evicted before they were read, so far. The most recent evictions are included from
     /// the next advance on.
     pub missed: u64,
+    /// Entries evicted before the first advance. Those entries are not missed.
+    pub evicted_before: u64,
     /// Bytes that are not entries and were skipped, so far. Always 0 for a pool that only our
     /// writer touched.
     pub damaged: u64,
@@ -175,6 +188,7 @@ impl<S: ByteSource> Follower<S> {
             && let Some(counts) = tables::read_settled_counts(&self.source, &self.header.layout)?
         {
             self.evicted.begin(Counted::new(&counts));
+            self.progress.evicted_before = self.evicted.at_first();
         }
         let mut chunks = self.new_entries()?;
         self.count_missed()?;
@@ -210,6 +224,14 @@ impl<S: ByteSource> Follower<S> {
             &self.header.layout,
             index,
         )?)
+    }
+
+    /// All threads that use a row of the thread table now.
+    ///
+    /// # Errors
+    /// When the source can no longer be read.
+    pub fn threads(&self) -> Result<Vec<ThreadInfo>, ReadError> {
+        Ok(tables::read_threads(&self.source, &self.header.layout)?)
     }
 
     /// Starts over if another session has begun in the same pool.
@@ -369,7 +391,12 @@ impl<S: ByteSource> Follower<S> {
             let Some(thread) = self.copy(chunk, offset, added)? else {
                 return Ok(added);
             };
-            self.decode(&thread, chunk.entries.saturating_sub(cursor.entries), each);
+            let entries = chunk.entries.saturating_sub(cursor.entries);
+            let identity = ChunkIdentity {
+                slot: chunk.index,
+                generation: chunk.generation,
+            };
+            self.decode(&thread, identity, entries, each);
         }
         if let Some(cursor) = self.cursors.get_mut(place) {
             *cursor = moved;
@@ -390,13 +417,20 @@ impl<S: ByteSource> Follower<S> {
         Ok(thread.filter(|_| generation == chunk.generation))
     }
 
-    fn decode(&mut self, thread: &ThreadInfo, entries: u64, each: &mut impl FnMut(&Followed<'_>)) {
+    fn decode(
+        &mut self,
+        thread: &ThreadInfo,
+        chunk: ChunkIdentity,
+        entries: u64,
+        each: &mut impl FnMut(&Followed<'_>),
+    ) {
         let mut entries = Entries::new(&self.bytes, entries);
         let definitions = self.definitions.definitions();
         for entry in entries.by_ref() {
             self.progress.entries += 1;
             each(&Followed {
                 thread,
+                chunk,
                 entry,
                 definitions,
             });

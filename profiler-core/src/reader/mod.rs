@@ -21,7 +21,7 @@ pub(crate) mod tables;
 pub use chunk::{ChunkBuffer, ChunkRead, Entries};
 pub use definitions::{Definitions, MarkerType};
 pub use directory::ChunkInfo;
-pub use follow::{Followed, Follower, Progress};
+pub use follow::{ChunkIdentity, Followed, Follower, Progress};
 pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;
 pub use tables::{CounterInfo, PausedRange, ThreadInfo};

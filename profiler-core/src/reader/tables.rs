@@ -207,6 +207,20 @@ pub(super) fn read_thread(
     Ok(ThreadInfo::parse(index.get(), &row))
 }
 
+/// All threads that use a row now, without the row of the process.
+pub(super) fn read_threads(
+    source: &impl ByteSource,
+    layout: &Layout,
+) -> io::Result<Vec<ThreadInfo>> {
+    let mut threads = Vec::new();
+    let take = |index: u32, row: &[u8]| {
+        let thread = ThreadInfo::parse(index, row);
+        threads.extend(thread.filter(|_| index > 0));
+    };
+    for_each_row(source, layout, Region::Threads, THREAD_BYTES, take)?;
+    Ok(threads)
+}
+
 /// The counts at one instant; `None` while some are being moved.
 pub(super) fn read_settled_counts(
     source: &impl ByteSource,

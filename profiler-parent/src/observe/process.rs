@@ -50,8 +50,6 @@ pub(super) struct Watched {
     threads: HashMap<ThreadId, Known>,
     progress: Progress,
     is_unreadable: bool,
-    /// The process has ended: the next read is the last one.
-    pub(super) is_over: bool,
 }
 
 /// A thread that has recorded something.
@@ -86,7 +84,6 @@ impl Watched {
             spans: Spans::default(),
             threads: HashMap::new(),
             progress: Progress::default(),
-            is_over: false,
         }
     }
 

@@ -9,18 +9,19 @@
 //! open already are found by reading the entries that are still in the pools; only the first
 //! observer causes that read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use profiler_core::ids::{PoolId, ThreadId};
+use profiler_core::ids::ThreadId;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::event::BatchClock;
 use super::process::{Pass, Watched};
 use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
+use crate::process_table::pool_list::{PoolList, has_ended};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
@@ -115,10 +116,8 @@ struct Reader {
     pools: ObservedPools,
     quiet: Quiet,
     subscribers: Vec<Subscriber>,
-    watched: BTreeMap<PoolId, Watched>,
-    /// Processes that have ended and were read to their end.
-    done: BTreeSet<PoolId>,
-    /// The losses of the processes in `done`.
+    watched: PoolList<Watched>,
+    /// The losses of the processes that were read to their end.
     gone: Tallies,
     passes: u64,
     pace: Pace,
@@ -131,8 +130,7 @@ impl Reader {
             pools,
             quiet,
             subscribers: Vec::new(),
-            watched: BTreeMap::new(),
-            done: BTreeSet::new(),
+            watched: PoolList::new(),
             gone: Tallies {
                 missed: 0,
                 orphans: 0,
@@ -187,7 +185,7 @@ impl Reader {
         let converter = self.pools.time.converter();
         for subscriber in &mut self.subscribers {
             if all || subscriber.schedule().is_due(clock.now) {
-                let open = self.watched.values().flat_map(Watched::open);
+                let open = self.watched.iter().flat_map(Watched::open);
                 subscriber.update_running(open, converter, clock);
                 subscriber.flush(tallies, clock);
                 subscriber.schedule().step(clock.now);
@@ -211,18 +209,16 @@ impl Reader {
             next_span: &mut self.next_span,
             budget,
         };
-        for watched in self.watched.values_mut() {
+        for watched in self.watched.iter_mut() {
             pass.budget = budget;
             if watched.is_over {
-                watched.conclude(&mut pass)
+                watched.reader.conclude(&mut pass)
             } else {
-                watched.advance(&mut pass)
+                watched.reader.advance(&mut pass)
             }
         }
-        let over = self.watched.extract_if(.., |_, watched| watched.is_over);
-        for (key, watched) in over {
+        for watched in self.watched.take_ended(|_| true) {
             self.gone = self.gone.plus(watched.tallies());
-            self.done.insert(key);
         }
         self.pace.note(clock.now, clock_now(self.pools.time).now);
         clock
@@ -230,52 +226,39 @@ impl Reader {
 
     /// Finds new processes and ended processes.
     fn update_processes(&mut self, since: Timestamp) {
-        let processes = Arc::clone(&self.pools.processes);
-        let all = processes.lock();
-        for (key, process) in all.iter() {
-            if !self.done.contains(key) {
-                self.meet(*key, process, since);
-            }
-        }
-        for (_, watched) in self
-            .watched
-            .iter_mut()
-            .filter(|(key, _)| !all.contains_key(key))
-        {
-            watched.is_over = true;
-        }
-        self.done.retain(|key| all.contains_key(key));
-    }
-
-    fn meet(&mut self, key: PoolId, process: &Process, since: Timestamp) {
-        let has_ended = matches!(process.state, ProcessState::Exited(_));
-        if let Some(watched) = self.watched.get_mut(&key) {
-            watched.is_over = has_ended || !matches!(process.remains, Remains::Pool(_));
-            return;
-        }
-        let is_past = has_ended && process.died.is_none_or(|died| died < since);
-        match &process.remains {
-            Remains::Pool(pool) if !is_past => {
-                let is_own = process.state == ProcessState::Parent;
-                let mut watched = Watched::new(process.pid, &process.name, is_own, pool);
-                watched.is_over = has_ended;
-                self.watched.insert(key, watched);
-            }
-            remains => {
-                if let Remains::Expired(counts) = remains
-                    && !is_past
-                {
-                    self.gone.missed = self.gone.missed.saturating_add(counts.recorded());
-                }
-                self.done.insert(key);
-            }
-        }
+        let Self {
+            pools,
+            watched,
+            gone,
+            ..
+        } = self;
+        watched.update(&pools.processes, |_, process| meet(process, since, gone));
     }
 
     fn tallies(&self) -> Tallies {
         self.watched
-            .values()
+            .iter()
             .fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
+    }
+}
+
+/// Begins to observe a process, unless it ended before `since` or has no data. The entries of a
+/// process without data count as missed.
+fn meet(process: &Process, since: Timestamp, gone: &mut Tallies) -> Option<Watched> {
+    let is_past = has_ended(process) && process.died.is_none_or(|died| died < since);
+    if is_past {
+        return None;
+    }
+    match &process.remains {
+        Remains::Pool(pool) => {
+            let is_own = process.state == ProcessState::Parent;
+            Some(Watched::new(process.pid, &process.name, is_own, pool))
+        }
+        Remains::Expired(counts) => {
+            gone.missed = gone.missed.saturating_add(counts.recorded());
+            None
+        }
+        Remains::Unprofiled(_) => None,
     }
 }
 

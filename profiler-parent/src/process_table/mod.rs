@@ -5,6 +5,7 @@
 //! unless it is among the latest processes without data or the application holds its handle.
 
 mod expired;
+pub(crate) mod pool_list;
 mod process;
 mod report;
 

@@ -90,6 +90,11 @@ impl Evicted {
         self.at_first.is_some()
     }
 
+    /// The count when following began.
+    pub(super) fn at_first(&self) -> u64 {
+        self.at_first.unwrap_or(0)
+    }
+
     /// Following begins with these counts: earlier evictions are not missed.
     pub(super) fn begin(&mut self, counts: Counted) {
         (self.at_first, self.now, self.begins) = (Some(counts.all), counts.all, true);

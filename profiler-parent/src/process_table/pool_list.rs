@@ -1,0 +1,135 @@
+//! The pools that a reader follows: it meets every process once, and reads an ended process to its
+//! end.
+//!
+//! Used by the readers of observers and of the live flame graph; `T` is what such a reader keeps
+//! for a process. Invariant: a process is met at most once, also when its pool has been given up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use profiler_core::ids::PoolId;
+
+use super::{Process, ProcessState, ProcessTable, Remains};
+
+/// A process whose pool is followed.
+#[derive(Debug)]
+pub(crate) struct FollowedPool<T> {
+    /// What the reader keeps for it.
+    pub(crate) reader: T,
+    /// The process has ended: the next read is the last one.
+    pub(crate) is_over: bool,
+}
+
+/// The processes of a session, as one reader sees them.
+#[derive(Debug)]
+pub(crate) struct PoolList<T> {
+    open: BTreeMap<PoolId, FollowedPool<T>>,
+    /// Processes that were read to their end, or that the reader does not follow.
+    done: BTreeSet<PoolId>,
+}
+
+impl<T> PoolList<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            done: BTreeSet::new(),
+        }
+    }
+
+    /// Finds new processes and ended processes. `meet` is called once for each new process; if it
+    /// returns `None`, the process is not followed.
+    pub(crate) fn update(
+        &mut self,
+        table: &ProcessTable,
+        mut meet: impl FnMut(PoolId, &Process) -> Option<T>,
+    ) {
+        let all = table.lock();
+        for (key, process) in all.iter() {
+            let is_over = has_ended(process) || !matches!(process.remains, Remains::Pool(_));
+            if let Some(known) = self.open.get_mut(key) {
+                known.is_over = is_over;
+            } else if !self.done.contains(key) {
+                match meet(*key, process) {
+                    Some(reader) => {
+                        self.open.insert(*key, FollowedPool { reader, is_over });
+                    }
+                    None => {
+                        self.done.insert(*key);
+                    }
+                }
+            }
+        }
+        let gone = self.open.iter_mut().filter(|(key, _)| !all.contains_key(key));
+        gone.for_each(|(_, pool)| pool.is_over = true);
+        self.done.retain(|key| all.contains_key(key));
+    }
+
+    /// The followed processes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.open.values().map(|pool| &pool.reader)
+    }
+
+    /// The followed processes, to be read.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FollowedPool<T>> {
+        self.open.values_mut()
+    }
+
+    /// The identities of the followed processes.
+    #[cfg(feature = "live")]
+    pub(crate) fn keys(&self) -> Vec<PoolId> {
+        self.open.keys().copied().collect()
+    }
+
+    /// A followed process, to be read.
+    #[cfg(feature = "live")]
+    pub(crate) fn get_mut(&mut self, key: PoolId) -> Option<&mut FollowedPool<T>> {
+        self.open.get_mut(&key)
+    }
+
+    /// Removes the ended processes that have been read to their end.
+    pub(crate) fn take_ended(&mut self, is_read: impl Fn(&T) -> bool) -> Vec<T> {
+        let ended = self
+            .open
+            .extract_if(.., |_, pool| pool.is_over && is_read(&pool.reader));
+        let ended: Vec<(PoolId, FollowedPool<T>)> = ended.collect();
+        self.done.extend(ended.iter().map(|(key, _)| *key));
+        ended.into_iter().map(|(_, pool)| pool.reader).collect()
+    }
+}
+
+/// Whether the process has exited.
+pub(crate) fn has_ended(process: &Process) -> bool {
+    matches!(process.state, ProcessState::Exited(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ProcessId;
+    use profiler_core::internal::entry_counts::EntryCounts;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_met_once_and_ends_once() {
+        let table = ProcessTable::default();
+        let key = PoolId::new(7);
+        let gone = Remains::Expired(EntryCounts::default());
+        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, gone);
+        table.add(key, process);
+        let mut list = PoolList::new();
+        let mut met = 0;
+        for _ in 0..3 {
+            list.update(&table, |_, _| {
+                met += 1;
+                Some(met)
+            });
+        }
+        assert_eq!((met, list.iter().count()), (1, 1));
+        assert!(list.take_ended(|_| false).is_empty(), "it is not read to its end");
+        assert_eq!(list.take_ended(|_| true), [1], "it has no pool, so it is over");
+        list.update(&table, |_, _| Some(9));
+        assert_eq!(list.iter().count(), 0, "it is met again after its end");
+        table.remove(key);
+        list.update(&table, |_, _| None);
+        assert!(list.done.is_empty(), "processes that left the table are kept");
+    }
+}
