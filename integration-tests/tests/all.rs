@@ -45,6 +45,7 @@ mod limit;
 mod limit_edges;
 mod limit_idle;
 mod live_captures;
+mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;

@@ -139,6 +139,16 @@ fn l1_profiler_top_shows_the_live_page_of_profiler_record() -> anyhow::Result<()
             .out
             .contains("1 of 1 groups")
     );
+    recording.tell("sample hot-function 40 1000")?;
+    page.until("flame.json?window=start&find=hot-function", |answer| {
+        answer["found_ns"] == 40_000_000
+    })?;
+    let functions = top(&["--functions", "--window", "start", "--find", "hot-func"])?;
+    assert_eq!((functions.code, functions.error.as_str()), (Some(0), ""));
+    let is_row = |line: &str| line.contains("40.0 ms") && line.ends_with("hot-function");
+    assert!(functions.out.lines().any(is_row), "{}", functions.out);
+    assert_eq!(top(&["--functions", "--sort", "wall"])?.code, Some(2));
+    assert_eq!(top(&["--sort", "self"])?.code, Some(2));
     let wrong = tools::run(&[
         "top",
         "--once",

@@ -39,13 +39,14 @@ enum Column {
 }
 
 impl Column {
-    const NAMES: [(&'static str, Self); 13] = [
+    const NAMES: [(&'static str, Self); 14] = [
         ("wall", Self::Wall),
         ("cpu", Self::Cpu),
         ("off-cpu", Self::OffCpu),
         ("blocking", Self::Blocking),
         ("ticks", Self::Ticks),
         ("runs", Self::Runs),
+        ("p50", Self::Median),
         ("median", Self::Median),
         ("p99", Self::P99),
         ("longest", Self::Longest),

@@ -20,6 +20,7 @@
 //! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
+//!                                                  ├─▶ flame: a thread, while it is looked at
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
@@ -36,6 +37,7 @@
 //! | `GET groups.json` | groups merged over processes |
 //! | `GET processes.json` | processes |
 //! | `GET counters.json` | counters summed over all processes, with their recent values |
+//! | `GET flame.json` | the flame graph of all processes, and the table of their functions |
 //! | `GET alerts.json` | the latest alerts |
 //! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
 //! | `GET profiles.json` | profiles captured from the page |
@@ -45,11 +47,17 @@
 //! Parameters; `live.json` accepts those of its parts:
 //!
 //! - `groups.json`: `window=start` or `10s`; `sort=` a column (`wall`, `cpu`, `off-cpu`,
-//!   `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`,
+//!   `blocking`, `ticks`, `runs`, `p50`, `p99`, `longest`, `janky`, `processes`, `kind`,
 //!   `name`); `order=desc` or `asc`; `top=` a number or `all`; `kind=`; `find=` a part of the name;
 //!   `open=` the key of a row that shall include its `members`, one per process; may be repeated.
 //! - `processes.json`: `psort=` a column (`order`, `name`, `pid`, `state`, `memory`, `resident`,
 //!   `cpu`, `rate`, `lost`); `porder=`; `ptop=`.
+//! - `flame.json`: `window=10s`, `60s` or `start`; `time=on-cpu`, `off-cpu` or `all`; `process=` the
+//!   key of a process, and `thread=` the system's number of one of its threads; `group=` kind, colon
+//!   and name; `inverted=1`; `compare=1` adds the time in the window before; `find=` a part of the
+//!   name of a function or its file; `path=` the numbers of the functions from the root to the node
+//!   to show, joined by dots; `nodes=` and `rows=` the largest numbers of nodes and of functions;
+//!   `sort=` a column of the functions (`self`, `total`, `change`, `name`); `order=`.
 //! - `alerts.json`: `alert=` a number: only later alerts.
 //! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
 //!   (patterns); `category=`, `group=` (names); `min_ms=`.
@@ -61,6 +69,7 @@
 
 mod alerts;
 mod counters;
+mod flame;
 mod groups;
 mod markers;
 mod processes;
@@ -85,6 +94,7 @@ use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
 use alerts::AlertLog;
+use flame::{FlameGraph, FlameSources};
 use markers::Markers;
 use profiles::Profiles;
 use routes::Routes;
@@ -228,10 +238,16 @@ impl LiveServer {
             observers,
             session_end,
         } = sources;
+        let flame = FlameGraph::new(FlameSources {
+            processes: Arc::clone(&processes),
+            groups: Arc::clone(&groups),
+            symbols: captures.symbols.clone(),
+        });
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),
             snapshots: SnapshotCache::new(processes, limit, groups),
+            flame,
             alerts: alert_log,
             markers: Markers::new(observers),
             profiles: Profiles::new(captures)?,

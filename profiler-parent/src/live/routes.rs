@@ -12,6 +12,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertLog;
+use super::flame::FlameGraph;
 use super::markers::Markers;
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
@@ -24,6 +25,7 @@ use crate::session_time::SessionNs;
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/live.js");
+const FLAME_SCRIPT: &str = include_str!("page/flame.js");
 
 /// Headers of every answer: nothing is stored, nothing is loaded from elsewhere, and no other site
 /// learns the address.
@@ -46,6 +48,7 @@ pub(super) struct Routes {
     pub(super) token: String,
     pub(super) hosts: Hosts,
     pub(super) snapshots: SnapshotCache,
+    pub(super) flame: FlameGraph,
     pub(super) alerts: Arc<AlertLog>,
     pub(super) markers: Markers,
     pub(super) profiles: Profiles,
@@ -72,6 +75,7 @@ impl HttpService for Routes {
     fn tidy(&self) {
         self.snapshots.tidy();
         self.markers.tidy(self.snapshots.now());
+        self.flame.tidy(self.snapshots.now());
     }
 
     fn answer(&self, request: &RequestHead) -> Answered {
@@ -125,6 +129,7 @@ impl Routes {
             "" => file(PAGE, "text/html; charset=utf-8"),
             "live.css" => file(STYLE, "text/css; charset=utf-8"),
             "live.js" => file(SCRIPT, "text/javascript; charset=utf-8"),
+            "flame.js" => file(FLAME_SCRIPT, "text/javascript; charset=utf-8"),
             "live.json" => self.everything(query),
             "session.json" => json(&self.snapshots.latest().session),
             "groups.json" => self.snapshots.latest().groups(query, |table| json(table)),
@@ -135,6 +140,10 @@ impl Routes {
             "counters.json" => json(&self.snapshots.latest().counters),
             "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
             "profiles.json" => json(&self.profiles.all()),
+            "flame.json" => match self.flame.view(query) {
+                Ok(view) => json(&view),
+                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
+            },
             "markers.json" => match self.markers.view(query, self.snapshots.now()) {
                 Ok(view) => json(&view),
                 Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),

@@ -21,6 +21,8 @@ mod pairs;
 mod part_liar;
 mod pool_corruptor;
 mod record;
+mod requests;
+mod samples;
 mod sandbox;
 mod spans;
 mod sprawl;
@@ -51,6 +53,8 @@ const FAMILIES: &[Family] = &[
     sprawl::obey,
     groups::obey,
     files::obey,
+    samples::obey,
+    requests::obey,
     visit::obey,
 ];
 

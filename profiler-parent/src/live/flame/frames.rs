@@ -1,0 +1,362 @@
+//! The frames of all processes without duplicates, and the functions that they stand for.
+//!
+//! Code is identified by its file and its address in the file, so processes that run the same
+//! program share frames. A frame stands for one function named like `libfoo.so+0x1f` until its
+//! names are looked up; afterwards, it stands for the function at its address and the functions
+//! that the compiler inlined there. Invariants: every frame stands for at least one function; all
+//! tables are bounded, and what does not fit becomes one frame or one function.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profiler_core::ids::DefinitionId;
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::profile::frame_names::{TRUNCATED_STACK, module_name};
+use profiler_core::internal::profile::interner::Interner;
+use profiler_core::internal::reader::Definitions;
+use serde::Serialize;
+
+use super::stack_tree::{FramePlace, FrameSource};
+use super::weights::Room;
+use crate::symbols::{Place, without_name};
+
+/// Limits on the frames, functions and files of a session.
+const MOST_FRAMES: usize = 1 << 18;
+const MOST_FUNCTIONS: usize = 1 << 18;
+const MOST_MODULES: usize = 1 << 14;
+/// Limit on the bytes of all names of functions.
+const MOST_TEXT: usize = 32 << 20;
+/// The longest name of a function, and the longest path of a file, in bytes.
+const LONGEST_NAME: usize = 1024;
+const LONGEST_PATH: usize = 4096;
+/// Limit on the functions that are inlined at one address.
+const MOST_INLINED: usize = 64;
+
+/// Number of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FrameNumber(pub(super) u32);
+
+/// Number of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FunctionNumber(pub(super) u32);
+
+/// Number of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ModuleNumber(pub(super) u32);
+
+/// What a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FunctionKind {
+    /// A function of a program or library.
+    Code,
+    /// Code whose name is not known, or not yet.
+    Address,
+    /// A label that the program set.
+    Label,
+    /// Stands for something that is missing.
+    Placeholder,
+}
+
+/// A function as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Function {
+    pub(super) name: Arc<str>,
+    pub(super) module: Option<ModuleNumber>,
+    pub(super) kind: FunctionKind,
+}
+
+/// A file whose code ran.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Module {
+    pub(super) path: String,
+    pub(super) build_id: Vec<u8>,
+}
+
+impl Module {
+    /// The file's name without its directory.
+    pub(super) fn name(&self) -> &str {
+        module_name(&self.path)
+    }
+}
+
+/// A frame of any process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum SharedFrame {
+    /// The instruction at this address of a file.
+    Code(ModuleNumber, u64),
+    Unknown(u64),
+    Function(FunctionNumber),
+}
+
+/// Addresses of a file whose names are to be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnnamedCode {
+    pub(super) number: ModuleNumber,
+    pub(super) module: Module,
+    pub(super) frames: Vec<(FrameNumber, u64)>,
+}
+
+/// The frames and functions of a session.
+#[derive(Debug)]
+pub(super) struct FrameTable {
+    frames: Interner<SharedFrame>,
+    /// By frame: the functions that it stands for, outermost first.
+    functions_of: Vec<Box<[FunctionNumber]>>,
+    functions: Interner<Function>,
+    modules: Interner<Module>,
+    /// By module: code without names that was not looked up.
+    unnamed: HashMap<ModuleNumber, Vec<(FrameNumber, u64)>>,
+    /// Number of frames that are looked up, or are to be.
+    pending: usize,
+    text: usize,
+    lost: u64,
+    truncated: FunctionNumber,
+    too_many: FunctionNumber,
+    no_stack: FunctionNumber,
+}
+
+impl Default for FrameTable {
+    fn default() -> Self {
+        let mut table = Self {
+            frames: Interner::default(),
+            functions_of: Vec::new(),
+            functions: Interner::default(),
+            modules: Interner::default(),
+            unnamed: HashMap::new(),
+            pending: 0,
+            text: 0,
+            lost: 0,
+            truncated: FunctionNumber(0),
+            too_many: FunctionNumber(0),
+            no_stack: FunctionNumber(0),
+        };
+        table.truncated = table.function(TRUNCATED_STACK, None, FunctionKind::Placeholder);
+        table.too_many = table.function("(too many functions)", None, FunctionKind::Placeholder);
+        table.no_stack = table.function("(no stack)", None, FunctionKind::Placeholder);
+        for placeholder in [table.truncated, table.too_many] {
+            table.frame(SharedFrame::Function(placeholder), |_| placeholder);
+        }
+        table
+    }
+}
+
+impl FrameTable {
+    /// The functions that a frame stands for, outermost first.
+    pub(super) fn functions_of(&self, frame: FrameNumber) -> &[FunctionNumber] {
+        let functions = self.functions_of.get(frame.0 as usize);
+        functions.map_or(std::slice::from_ref(&self.too_many), |known| known)
+    }
+
+    /// The function that stands for an empty stack.
+    pub(super) const fn no_stack(&self) -> FunctionNumber {
+        self.no_stack
+    }
+
+    /// Number of functions.
+    pub(super) fn function_count(&self) -> usize {
+        self.functions.all().len()
+    }
+
+    /// All functions in the order of their numbers.
+    pub(super) fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.functions.all().iter()
+    }
+
+    /// A function as it is shown.
+    pub(super) fn shown(&self, function: FunctionNumber) -> Option<&Function> {
+        self.functions.all().get(function.0 as usize)
+    }
+
+    /// The file of a function; empty if it has none.
+    pub(super) fn module_name(&self, function: &Function) -> &str {
+        let module = function
+            .module
+            .and_then(|module| self.modules.all().get(module.0 as usize));
+        module.map_or("", Module::name)
+    }
+
+    /// Number of frames whose names are not known yet.
+    pub(super) const fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Number of times that a frame or a name did not fit.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Takes the code that has no names yet, of the files that are due.
+    pub(super) fn take_unnamed(
+        &mut self,
+        is_due: impl Fn(ModuleNumber) -> bool,
+    ) -> Vec<UnnamedCode> {
+        let due = self.unnamed.extract_if(|module, _| is_due(*module));
+        let due: Vec<_> = due.collect();
+        let of = |(number, frames): (ModuleNumber, Vec<_>)| {
+            let module = self.modules.all().get(number.0 as usize)?.clone();
+            Some(UnnamedCode {
+                number,
+                module,
+                frames,
+            })
+        };
+        due.into_iter().filter_map(of).collect()
+    }
+
+    /// Gives a frame of this file the names that were looked up. Without names, it keeps its
+    /// address.
+    pub(super) fn name(&mut self, module: ModuleNumber, frame: FrameNumber, place: &Place) {
+        self.pending = self.pending.saturating_sub(1);
+        if !place.is_named() {
+            return;
+        }
+        let outer_first = place.frames.iter().rev().take(MOST_INLINED);
+        let functions: Box<[FunctionNumber]> = outer_first
+            .map(|frame| {
+                let name = frame.function.as_deref().unwrap_or("(unnamed)");
+                self.function(name, Some(module), FunctionKind::Code)
+            })
+            .collect();
+        if let Some(known) = self.functions_of.get_mut(frame.0 as usize) {
+            *known = functions;
+        }
+    }
+
+    fn function(
+        &mut self,
+        name: &str,
+        module: Option<ModuleNumber>,
+        kind: FunctionKind,
+    ) -> FunctionNumber {
+        let name: Arc<str> = start_of(name, LONGEST_NAME).into();
+        let bytes = name.len();
+        let most = if self.text.saturating_add(bytes) > MOST_TEXT {
+            0
+        } else {
+            MOST_FUNCTIONS
+        };
+        let before = self.functions.all().len();
+        let number = self.functions.intern(Function { name, module, kind }, most);
+        if self.functions.all().len() > before {
+            self.text += bytes;
+        }
+        self.lost += u64::from(number.is_none());
+        number.map_or(self.too_many, FunctionNumber)
+    }
+
+    /// The number of a frame. A new one stands for the function that `shown` returns.
+    fn frame(
+        &mut self,
+        frame: SharedFrame,
+        shown: impl FnOnce(&mut Self) -> FunctionNumber,
+    ) -> FrameNumber {
+        let before = self.frames.all().len();
+        let Some(number) = self.frames.intern(frame, MOST_FRAMES) else {
+            self.lost += 1;
+            return FrameNumber(1); // the frame of `too_many`
+        };
+        let number = FrameNumber(number);
+        if self.frames.all().len() > before {
+            let function = shown(self);
+            self.functions_of.push(Box::new([function]));
+            if let SharedFrame::Code(module, address) = frame {
+                self.unnamed.entry(module).or_default().push((number, address));
+                self.pending += 1;
+            }
+        }
+        number
+    }
+}
+
+/// The frames of one process: its numbers of modules and labels, and the table that they go to.
+pub(super) struct ProcessFrames<'a> {
+    pub(super) table: &'a mut FrameTable,
+    pub(super) definitions: &'a Definitions,
+    pub(super) known: &'a mut KnownModules,
+    pub(super) room: &'a mut Room,
+}
+
+/// The files of one process by its own numbers. At most [`MOST_MODULES`].
+#[derive(Debug, Default)]
+pub(super) struct KnownModules(HashMap<DefinitionId, Option<ModuleNumber>>);
+
+impl FrameSource for ProcessFrames<'_> {
+    fn has_room(&mut self) -> bool {
+        self.room.take_node()
+    }
+
+    fn recorded(&mut self, frame: Frame, place: FramePlace) -> FrameNumber {
+        let nudge = u64::from(place == FramePlace::Caller);
+        match frame {
+            Frame::Code(module, address) => {
+                let address = address.saturating_sub(nudge);
+                match self.module(module) {
+                    Some(module) => self.table.code(module, address),
+                    None => self.table.unknown(address),
+                }
+            }
+            Frame::Unknown(address) => self.table.unknown(address.saturating_sub(nudge)),
+            Frame::Label(id) => {
+                let label = self.definitions.label(id);
+                let name = label.map_or("(unknown label)", |label| {
+                    if label.name.is_empty() {
+                        "(unnamed)"
+                    } else {
+                        &label.name
+                    }
+                });
+                let function = self.table.function(name, None, FunctionKind::Label);
+                self.table.frame(SharedFrame::Function(function), |_| function)
+            }
+        }
+    }
+
+    fn truncated(&mut self) -> FrameNumber {
+        let function = self.table.truncated;
+        self.table.frame(SharedFrame::Function(function), |_| function)
+    }
+}
+
+impl ProcessFrames<'_> {
+    fn module(&mut self, id: DefinitionId) -> Option<ModuleNumber> {
+        if let Some(known) = self.known.0.get(&id) {
+            return *known;
+        }
+        let definition = self.definitions.module(id)?;
+        let module = Module {
+            path: start_of(&definition.path, LONGEST_PATH).to_owned(),
+            build_id: definition.build_id.clone(),
+        };
+        let number = self.table.modules.intern(module, MOST_MODULES);
+        let number = number.map(ModuleNumber);
+        if self.known.0.len() < MOST_MODULES {
+            self.known.0.insert(id, number);
+        }
+        number
+    }
+}
+
+impl FrameTable {
+    fn code(&mut self, module: ModuleNumber, address: u64) -> FrameNumber {
+        self.frame(SharedFrame::Code(module, address), |table| {
+            let path = table.modules.all().get(module.0 as usize);
+            let name = without_name(path.map_or("", |module| &module.path), address);
+            table.function(&name, Some(module), FunctionKind::Address)
+        })
+    }
+
+    fn unknown(&mut self, address: u64) -> FrameNumber {
+        self.frame(SharedFrame::Unknown(address), |table| {
+            table.function(&format!("{address:#x}"), None, FunctionKind::Address)
+        })
+    }
+}
+
+/// The longest prefix of a text with at most `most` bytes, cut between characters.
+fn start_of(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

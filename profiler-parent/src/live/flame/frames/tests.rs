@@ -1,0 +1,92 @@
+use super::*;
+use crate::symbols::SourceFrame;
+
+fn names(table: &FrameTable, frame: FrameNumber) -> Vec<String> {
+    let functions = table.functions_of(frame).iter();
+    let name = |number: &FunctionNumber| table.shown(*number).unwrap().name.to_string();
+    functions.map(name).collect()
+}
+
+fn module(table: &mut FrameTable, path: &str) -> ModuleNumber {
+    let module = Module {
+        path: path.to_owned(),
+        build_id: vec![1],
+    };
+    ModuleNumber(table.modules.intern(module, MOST_MODULES).unwrap())
+}
+
+fn place(functions: &[&str]) -> Place {
+    let frame = |name: &&str| SourceFrame {
+        function: Some((*name).into()),
+        file: None,
+        line: 0,
+    };
+    Place {
+        frames: functions.iter().map(frame).collect(),
+        function: None,
+    }
+}
+
+#[test]
+fn an_address_is_shown_until_its_names_are_looked_up() {
+    let mut table = FrameTable::default();
+    let lib = module(&mut table, "/lib/libfoo.so");
+    let frame = table.code(lib, 0x1f);
+    assert_eq!(names(&table, frame), ["libfoo.so+0x1f"]);
+    assert_eq!(table.code(lib, 0x1f), frame);
+    assert_eq!(table.pending(), 1);
+    assert!(table.take_unnamed(|_| false).is_empty());
+    let unnamed = table.take_unnamed(|_| true);
+    assert_eq!((unnamed.len(), &unnamed[0].frames), (1, &vec![(frame, 0x1f)]));
+    assert!(table.take_unnamed(|_| true).is_empty(), "it is asked for twice");
+    table.name(lib, frame, &place(&["inlined", "outer"]));
+    assert_eq!(names(&table, frame), ["outer", "inlined"]);
+    assert_eq!(table.pending(), 0);
+}
+
+#[test]
+fn code_without_a_name_keeps_its_address() {
+    let mut table = FrameTable::default();
+    let lib = module(&mut table, "/lib/libfoo.so");
+    let frame = table.code(lib, 0x20);
+    table.take_unnamed(|_| true);
+    table.name(lib, frame, &Place::default());
+    assert_eq!(names(&table, frame), ["libfoo.so+0x20"]);
+    assert_eq!(table.pending(), 0);
+}
+
+#[test]
+fn functions_of_the_same_name_in_two_files_are_different() {
+    let mut table = FrameTable::default();
+    let (one, other) = (module(&mut table, "/a"), module(&mut table, "/b"));
+    let frames = [table.code(one, 1), table.code(other, 1), table.code(one, 2)];
+    for (frame, lib) in frames.into_iter().zip([one, other, one]) {
+        table.name(lib, frame, &place(&["main"]));
+    }
+    let [first, second, third] = frames.map(|frame| table.functions_of(frame).to_vec());
+    assert!(first != second && first == third);
+}
+
+#[test]
+fn the_tables_are_bounded_and_count_what_does_not_fit() {
+    let mut table = FrameTable::default();
+    let long = "x".repeat(LONGEST_NAME + 10);
+    for number in 0..MOST_TEXT / LONGEST_NAME + 50 {
+        let name = format!("{number}{long}");
+        table.function(&name, None, FunctionKind::Code);
+    }
+    assert!(table.text <= MOST_TEXT && table.lost() >= 50);
+    let mut table = FrameTable::default();
+    for address in 0..MOST_FRAMES as u64 + 5 {
+        table.unknown(address);
+    }
+    let last = table.unknown(u64::MAX);
+    assert_eq!(names(&table, last), ["(too many functions)"]);
+    assert_eq!(table.functions_of.len(), MOST_FRAMES);
+}
+
+#[test]
+fn cutting_a_long_name_keeps_whole_characters() {
+    assert_eq!(start_of("aé", 2), "a");
+    assert_eq!(start_of("aé", 3), "aé");
+}

@@ -1,0 +1,253 @@
+use proptest::prelude::*;
+
+use super::super::frames::{KnownModules, ProcessFrames};
+use super::super::sample_bytes::TestSample;
+use super::super::stack_tree::RecorderPaths;
+use super::super::weights::Room;
+use super::*;
+use profiler_core::ids::{ChunkIndex, ThreadIndex};
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::reader::{ChunkIdentity, Definitions};
+
+/// One process whose frames are unknown addresses, so each is a function named by its address.
+#[derive(Default)]
+struct TestProcess {
+    tree: StackTree,
+    own: Vec<Values>,
+}
+
+#[derive(Default)]
+struct Tester {
+    frames: FrameTable,
+    processes: Vec<TestProcess>,
+}
+
+impl Tester {
+    fn add(&mut self, process: usize, stack: &[u64], now_ns: u64, before_ns: u64) {
+        while self.processes.len() <= process {
+            self.processes.push(TestProcess::default());
+        }
+        let TestProcess { tree, own } = &mut self.processes[process];
+        let mut known = KnownModules::default();
+        let definitions = Definitions::default();
+        let mut room = Room::of(0, usize::MAX);
+        let mut frames = ProcessFrames {
+            table: &mut self.frames,
+            definitions: &definitions,
+            known: &mut known,
+            room: &mut room,
+        };
+        // A return address is one behind its call, so all frames get the name of their number.
+        let last = stack.len().saturating_sub(1);
+        let word = |(place, number): (usize, &u64)| {
+            Frame::Unknown(number + u64::from(place < last)).encode()
+        };
+        let sample = TestSample {
+            own: stack.iter().enumerate().map(word).collect(),
+            ..TestSample::default()
+        };
+        let chunk = ChunkIdentity {
+            slot: ChunkIndex::new(0),
+            generation: 1,
+        };
+        let node = sample.with(|sample| {
+            RecorderPaths::default().node(ThreadIndex::new(1), chunk, sample, tree, &mut frames)
+        });
+        own.resize(tree.len(), Values::default());
+        if let Some(own) = own.get_mut(node.0 as usize) {
+            own.add(Values { now_ns, before_ns });
+        }
+    }
+
+    fn tree(&self) -> FunctionTree {
+        let mut tree = FunctionTree::new();
+        for (number, process) in (0..).zip(&self.processes) {
+            tree.add_process(
+                number,
+                &process.tree,
+                &self.frames,
+                &process.own,
+                Values::default(),
+            );
+        }
+        tree
+    }
+
+    fn name(&self, function: FunctionNumber) -> String {
+        let shown = self.frames.shown(function);
+        shown.map_or(String::new(), |function| function.name.to_string())
+    }
+
+    /// The nodes as lines: indentation, name, total, own time.
+    fn lines(&self, tree: &FunctionTree, start: u32, least_ns: u64) -> Vec<String> {
+        let mut functions = Vec::new();
+        let shown = Shown {
+            start,
+            least_ns,
+            is_found: &[],
+        };
+        let place = |function| {
+            functions.push(function);
+            functions.len() - 1
+        };
+        let (columns, _) = tree.columns(shown, |function| function.0, place);
+        let line = |number: usize| {
+            let function = columns.function[number];
+            let name = function.map_or("all".to_owned(), |place| self.name(functions[place]));
+            let indent = " ".repeat(columns.depth[number] as usize);
+            format!(
+                "{indent}{name} {} {}",
+                columns.total_ns[number], columns.self_ns[number]
+            )
+        };
+        (0..columns.depth.len()).map(line).collect()
+    }
+}
+
+#[test]
+fn stacks_of_several_processes_are_merged_by_function() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2, 3], 10, 0);
+    tester.add(1, &[1, 2], 5, 0);
+    tester.add(1, &[1, 4], 1, 0);
+    let tree = tester.tree();
+    assert_eq!(
+        tester.lines(&tree, 0, 1),
+        [
+            "all 16 0",
+            " 0x1 16 0",
+            "  0x2 15 5",
+            "   0x3 10 10",
+            "  0x4 1 1"
+        ]
+    );
+    assert_eq!(
+        tester.lines(&tree, 0, 5),
+        ["all 16 0", " 0x1 16 0", "  0x2 15 5", "   0x3 10 10"],
+        "small nodes are left out"
+    );
+    let node = tree.find(&tree.functions_with(15).take(2).collect::<Vec<_>>());
+    assert_eq!(
+        tester.lines(&tree, node.unwrap(), 1),
+        ["0x2 15 5", " 0x3 10 10"]
+    );
+}
+
+#[test]
+fn an_inverted_tree_shows_the_callers_of_each_function() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2, 3], 10, 0);
+    tester.add(0, &[1, 4, 3], 5, 0);
+    tester.add(0, &[1], 2, 0);
+    let inverted = tester.tree().inverted();
+    assert_eq!(
+        tester.lines(&inverted, 0, 1),
+        [
+            "all 17 0",
+            " 0x1 2 2",
+            " 0x3 15 0",
+            "  0x2 10 0",
+            "   0x1 10 10",
+            "  0x4 5 0",
+            "   0x1 5 5",
+        ]
+    );
+}
+
+#[test]
+fn recursive_calls_count_once_in_the_total_of_a_function() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2, 1, 2], 10, 3);
+    tester.add(0, &[1], 5, 0);
+    let functions = tester.tree().functions(0, tester.frames.function_count());
+    let of = |name: &str| {
+        let found = functions.iter().find(|row| tester.name(row.function) == name);
+        found.map(|row| (row.own.now_ns, row.total.now_ns, row.total.before_ns))
+    };
+    assert_eq!(of("0x1"), Some((5, 15, 3)));
+    assert_eq!(of("0x2"), Some((10, 10, 3)));
+}
+
+#[test]
+fn a_node_names_the_process_with_the_most_time() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2], 10, 0);
+    tester.add(1, &[1, 3], 20, 0);
+    tester.add(1, &[1, 4], 5, 0);
+    tester.add(2, &[1], 7, 0);
+    let tree = tester.tree();
+    let shown = Shown {
+        start: 0,
+        least_ns: 1,
+        is_found: &[],
+    };
+    let (columns, _) = tree.columns(shown, |function| function.0, |_| 0);
+    assert_eq!(columns.process[1], 1);
+    assert_eq!(columns.process_ns[1], 25);
+}
+
+#[test]
+fn found_functions_count_once_per_stack() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2, 2, 3], 10, 4);
+    tester.add(0, &[1, 3], 5, 0);
+    let tree = tester.tree();
+    let two: Vec<bool> = tester.frames.functions().map(|one| &*one.name == "0x2").collect();
+    let shown = Shown {
+        start: 0,
+        least_ns: 100,
+        is_found: &two,
+    };
+    let (columns, found) = tree.columns(shown, |_| 0, |_| 0);
+    let expected = Values {
+        now_ns: 10,
+        before_ns: 4,
+    };
+    assert_eq!(found, expected, "also where the node is too small to be shown");
+    assert_eq!((columns.depth.len(), columns.left_out), (1, 5));
+}
+
+#[test]
+fn the_number_of_nodes_is_limited_to_the_largest() {
+    let mut tester = Tester::default();
+    for number in 1..=100 {
+        tester.add(0, &[1, 1000 + number], number, 0);
+    }
+    let tree = tester.tree();
+    let least_ns = tree.least_for(0, 12);
+    let lines = tester.lines(&tree, 0, least_ns);
+    assert_eq!((lines.len(), least_ns), (12, 91));
+    assert_eq!(tree.least_for(0, 1000), 1);
+}
+
+proptest! {
+    #[test]
+    fn the_sums_of_the_tree_equal_the_time_of_the_stacks(
+        stacks in prop::collection::vec(
+            (0..3_usize, prop::collection::vec(1..6_u64, 1..8), 0..1000_u64, 0..1000_u64), 0..40),
+    ) {
+        let mut tester = Tester::default();
+        let mut sum = Values::default();
+        for (process, stack, now_ns, before_ns) in &stacks {
+            tester.add(*process, stack, *now_ns, *before_ns);
+            sum.add(Values { now_ns: *now_ns, before_ns: *before_ns });
+        }
+        let tree = tester.tree();
+        for tree in [&tree.inverted(), &tree] {
+            prop_assert_eq!(tree.total(), sum);
+            for (number, node) in (0..).zip(&tree.nodes) {
+                let mut parts = node.own;
+                let children = tree.nodes.iter().skip(1).filter(|child| child.caller == number);
+                children.for_each(|child| parts.add(child.total));
+                prop_assert_eq!(parts, node.total);
+            }
+        }
+        // Each function's total, by the definition: the time of the stacks that contain it.
+        for row in tree.functions(0, tester.frames.function_count()) {
+            let name = tester.name(row.function);
+            let has = |stack: &[u64]| stack.iter().any(|one| format!("{one:#x}") == name);
+            let with = stacks.iter().filter(|(_, stack, ..)| has(stack));
+            prop_assert_eq!(row.total.now_ns, with.map(|(.., now, _)| now).sum::<u64>());
+        }
+    }
+}
