@@ -1,5 +1,5 @@
 // Checks the live page in a real browser: rows, sorting by mouse and keyboard, rows that keep their
-// places, evidence, dark and light colours, narrow windows.
+// places, evidence, the flame graph, dark and light colours, narrow windows.
 //
 //   node live.mjs CHROMIUM SCENE [DIRECTORY]
 //
@@ -98,6 +98,87 @@ async function evidence(browser) {
   check(await browser.evaluate(`document.querySelector("#profiles-list").textContent.includes("profiler view /")`), "and opened");
 }
 
+const flame = (name) => `document.querySelector("#flame-${name}")`;
+const aria = (selector) => `document.querySelector(${JSON.stringify(selector)}).getAttribute("aria-pressed") === "true"`;
+
+/** Waits for an answer that was made after the last change. */
+async function nextFlames(browser, condition) {
+  const pass = await browser.evaluate(`${flame("canvas")}.dataset.passes`);
+  await browser.until(`Number(${flame("canvas")}.dataset.passes) > ${pass ?? 0} && (${condition})`);
+}
+
+/** Whether something is drawn on the canvas: pixels of more than three colours. */
+const COLOURS = `(() => {
+  const canvas = document.querySelector("#flame-canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0) colours.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+  return colours.size;
+})()`;
+
+async function flames(browser) {
+  await browser.until(`Number(${flame("canvas")}.dataset.boxes) > 8`);
+  await browser.evaluate(`${flame("functions")}.open = true`);
+  const functions = `[...document.querySelectorAll("#flame-table tbody tr")].map((row) => row.cells[0].textContent)`;
+  await browser.until(`${functions}.some((name) => name.includes("find_matches"))`);
+  check(true, "the flame graph shows functions by their names");
+  check((await browser.evaluate(COLOURS)) > 3, "boxes are drawn");
+  const before = await browser.evaluate(`${flame("canvas")}.dataset.passes`);
+  await browser.until(`Number(${flame("canvas")}.dataset.passes) >= ${before} + 2`);
+  check(true, "it is refreshed");
+
+  // The first function below the first row, where the pointer is.
+  await browser.evaluate(`${flame("canvas")}.scrollIntoView({ block: "start" })`);
+  const { x, y, width } = await browser.evaluate(`(() => { const { x, y, width } = ${flame("canvas")}.getBoundingClientRect(); return { x, y, width }; })()`);
+  const at = { x: x + width / 4, y: y + 18 * 2.5, button: "left", clickCount: 1 };
+  await browser.send("Input.dispatchMouseEvent", { type: "mouseMoved", x: at.x, y: at.y });
+  await browser.until(`/: .*self/.test(${flame("about")}.textContent)`);
+  check(true, `the pointed function is described: ${await browser.evaluate(`${flame("about")}.textContent`)}`);
+  for (const type of ["mousePressed", "mouseReleased"]) await browser.send("Input.dispatchMouseEvent", { type, ...at });
+  await browser.until(`!${flame("path")}.hidden`);
+  check(await browser.evaluate(`${flame("path")}.querySelectorAll("button").length >= 1`), "a click zooms, and shows the way back");
+  await browser.evaluate(`${flame("canvas")}.focus()`);
+  await browser.key("ArrowDown", 40);
+  await browser.key("Escape", 27);
+  await browser.until(`${flame("path")}.hidden`);
+  check(true, "the Escape key zooms out");
+  await browser.evaluate(`document.activeElement.blur()`);
+  await browser.point(null);
+
+  await browser.evaluate(`(() => { const find = ${flame("find")}; find.value = "compress"; find.dispatchEvent(new Event("input")); })()`);
+  await browser.until(`/Found: [1-9]/.test(${flame("note")}.textContent)`);
+  await browser.until(`${functions}.length > 0 && ${functions}.every((name) => name.includes("compress"))`);
+  check(true, "a search marks functions and says their share");
+  await browser.evaluate(`(() => { const find = ${flame("find")}; find.value = ""; find.dispatchEvent(new Event("input")); })()`);
+
+  await browser.press("#flame-invert");
+  await nextFlames(browser, aria("#flame-invert"));
+  check((await browser.evaluate(COLOURS)) > 3, "it can be inverted");
+  await browser.press("#flame-invert");
+  for (const window of ["60s", "start", "10s"]) {
+    await browser.press(`[data-fwindow="${window}"]`);
+    await nextFlames(browser, `${aria(`[data-fwindow="${window}"]`)} && Number(${flame("canvas")}.dataset.boxes) > 8`);
+  }
+  check(true, "the windows 60 s, since start and 10 s are shown");
+  await browser.press('[data-ftime="off-cpu"]');
+  await browser.until(`${functions}.some((name) => /wait_for_request/.test(name)) || ${flame("note")}.textContent.includes("No time")`);
+  check(await browser.evaluate(`${functions}.some((name) => /wait_for_request/.test(name))`), "waits are shown off CPU");
+  await browser.press('[data-ftime="on-cpu"]');
+  await browser.press("#flame-compare");
+  await browser.until(`${flame("legend")}.textContent.includes("more")`);
+  check(true, "colours show the difference to the window before");
+  await browser.press("#flame-compare");
+  await browser.press('[data-fcolour="process"]');
+  await browser.until(`${flame("legend")}.textContent.includes("plugin host 1")`);
+  check(true, "colours show the processes");
+  await browser.press('[data-fcolour="function"]');
+  await browser.evaluate(`[...document.querySelectorAll("#processes tbody tr")].find((row) => row.cells[0].textContent === "plugin host 2").querySelector("button").click()`);
+  await browser.until(`${flame("process")}.selectedOptions[0].textContent.startsWith("plugin host 2") && !${flame("thread")}.disabled`);
+  check(true, "one process is chosen in its row");
+  await browser.evaluate(`(() => { const list = ${flame("process")}; list.value = ""; list.dispatchEvent(new Event("change")); })()`);
+  await browser.until(`${flame("thread")}.disabled`);
+}
+
 async function markers(browser) {
   await browser.press("#markers summary");
   await browser.until(`[...document.querySelectorAll("#marker-table tbody tr")].some((row) => row.cells[1].textContent === "round")`);
@@ -138,6 +219,7 @@ const CONTRAST = `(() => {
 
 async function looks(browser) {
   const found = {};
+  await browser.evaluate(`${flame("functions")}.open = false`);
   for (const scheme of ["light", "dark"]) {
     await browser.screen(1180, 900, scheme);
     await browser.evaluate(`document.querySelector("#groups").closest(".scroll").scrollLeft = 0; window.scrollTo(0, 0)`);
@@ -174,6 +256,7 @@ try {
   await staying(browser, (line) => parent.stdin.write(`${line}\n`));
   await opening(browser);
   await evidence(browser);
+  await flames(browser);
   await markers(browser);
   await pausing(browser);
   await looks(browser);

@@ -1,5 +1,6 @@
 //! A session for the live page: a parent, two working plugin hosts, one of which is janky, and a
-//! third host that is stopped. The hosts work for several groups, including two tenants.
+//! third host that is stopped. The hosts work for several groups, including two tenants, and compute
+//! something, so that there are functions to show.
 //!
 //! ```text
 //! live_scene      prints the page's address and runs until standard input is closed
@@ -58,6 +59,8 @@ fn main() -> Result<()> {
         host.ask("work-for plugin hare 40 0")?;
         host.ask("work-for plugin tortoise 2 0")?;
     }
+    hosts[0].ask("serve-requests 40")?;
+    hosts[1].ask("serve-requests 70")?;
     hosts[2].ask("work-for plugin frozen 3 2000")?;
     hosts[2].freeze();
     println!("{}", live.url());

@@ -1,12 +1,14 @@
 // The script of the live page: requests live.json once a second and shows it. `want` holds the
-// parameters of the request.
+// parameters of the request. flame.js shows the flame graph.
 //
 // Names come from the observed programs, so they are never inserted as HTML.
+
+import { flameGraph } from "./flame.js";
 
 const EVERY_MS = 1000;
 const want = {
   window: "start", sort: "wall", order: "desc", top: "25", kind: "", find: "",
-  psort: "order", porder: "asc", ptop: "20",
+  psort: "cpu", porder: "desc", ptop: "20",
 };
 const open = new Set();
 let paused = false;
@@ -160,24 +162,29 @@ function cells(element, wanted) {
     if (td.className !== className) td.className = className;
     if (cell.part !== undefined) td.style.setProperty("--part", `${cell.part}%`);
     if (cell.title !== undefined && td.title !== cell.title) td.title = cell.title;
-    if (cell.button) button(td, cell.button);
+    if (cell.button) buttons(td, [cell.button]);
+    else if (cell.buttons) buttons(td, cell.buttons);
     else if (td.textContent !== cell.text) td.textContent = cell.text;
   });
 }
 
-/** Fills a cell with a button. An existing button is kept, because it may have the focus. */
-function button(td, { text, className, expanded, label, press }) {
-  let element = td.firstElementChild;
-  if (!element) {
-    element = make("button", { type: "button" });
-    element.addEventListener("click", () => element.press());
-    td.replaceChildren(element);
-  }
-  element.press = () => press(element);
-  if (element.className !== className) element.className = className;
-  if (element.textContent !== text) element.textContent = text;
-  if (expanded !== undefined) element.setAttribute("aria-expanded", String(expanded));
-  if (label) element.setAttribute("aria-label", label);
+/** Fills a cell with buttons. Existing buttons are kept, because they may have the focus. */
+function buttons(td, wanted) {
+  while (td.childElementCount > wanted.length || (td.firstChild && !td.firstElementChild)) td.lastChild.remove();
+  wanted.forEach(({ text, className, expanded, label, press }, place) => {
+    let element = td.children[place];
+    if (!element) {
+      const created = make("button", { type: "button" });
+      created.addEventListener("click", () => created.press());
+      td.append(created);
+      element = created;
+    }
+    element.press = () => press(element);
+    if (element.className !== className) element.className = className;
+    if (element.textContent !== text) element.textContent = text;
+    if (expanded !== undefined) element.setAttribute("aria-expanded", String(expanded));
+    if (label) element.setAttribute("aria-label", label);
+  });
 }
 
 // ---- parts of the page ----
@@ -227,7 +234,7 @@ function groupCells(row, most) {
     { className: "text", text: row.kind },
     ...numbers(row, most),
     { className: row.processes ? "" : "zero", text: whole(row.processes) },
-    evidence(row, `the longest run of ${row.kind} ${row.name}`),
+    evidence(row, `the longest run of ${row.kind} ${row.name}`, `${row.kind}:${row.name}`),
   ];
 }
 
@@ -253,10 +260,12 @@ function numbers(row, most) {
   ];
 }
 
-function evidence(row, what) {
-  if (!row.peak) return { text: "" };
+function evidence(row, what, group) {
   const press = (button) => capture([["from", row.peak.from], ["to", row.peak.to], ["what", what]], button);
-  return { button: { text: "profile", className: "small", label: `Profile of ${what}`, press } };
+  const profile = { text: "profile", className: "small", label: `Profile of ${what}`, press };
+  const show = { text: "flames", className: "small", label: `Flame graph of ${group}`, press: () => flames.choose({ group }) };
+  const buttons = [...(row.peak ? [profile] : []), ...(group ? [show] : [])];
+  return buttons.length > 0 ? { buttons } : { text: "" };
 }
 
 function showProcesses(table) {
@@ -264,7 +273,10 @@ function showProcesses(table) {
     key: row.key,
     className: row.runs ? "" : "gone",
     cells: [
-      { className: "text name", title: row.name, text: row.name },
+      {
+        className: "text name", title: row.name,
+        button: { text: row.name, className: "plain", label: `Flame graph of ${row.name} (${row.pid})`, press: () => flames.choose({ process: row.key }) },
+      },
       { text: String(row.pid) },
       { className: `text state${isWell(row) ? "" : " bad"}`, title: row.state, text: row.state },
       { text: row.cpu_pct === null ? "" : `${digits(row.cpu_pct)} %` },
@@ -467,9 +479,13 @@ function otherMarkers() {
 by("markers").addEventListener("toggle", refreshMarkers);
 for (const id of ["marker-name", "marker-process", "marker-min"]) by(id).addEventListener("change", otherMarkers);
 
+const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark });
+
 setInterval(() => {
   if (paused || document.hidden) return;
   refresh();
   refreshMarkers();
+  flames.refresh();
 }, EVERY_MS);
 refresh();
+flames.refresh();
