@@ -54,13 +54,13 @@ impl LivePage {
         })
     }
 
-    /// Requests `live.json`.
-    pub(super) fn ask(&self, query: &[(&str, String)]) -> Result<String> {
+    /// Requests JSON at this path of the page.
+    pub(super) fn ask(&self, path: &str, query: &[(&str, String)]) -> Result<String> {
         let pairs: Vec<String> = query
             .iter()
             .map(|(key, value)| format!("{key}={}", escape(value)))
             .collect();
-        let target = format!("{}live.json?{}", self.path, pairs.join("&"));
+        let target = format!("{}{path}?{}", self.path, pairs.join("&"));
         let answer = self
             .get(&target)
             .with_context(|| format!("{} does not answer", self.host))?;

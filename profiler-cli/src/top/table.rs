@@ -1,13 +1,8 @@
-//! Formats the answer of a live page as lines of text.
-
-use std::fmt::Write as _;
+//! Formats the answer `live.json` of a live page: groups and processes.
 
 use serde::Deserialize;
 
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
-/// The longest shown group name, in characters.
-const NAME: usize = 32;
+use super::text::{self, Line, NAME, aligned, bytes, cut, none, plain, time};
 
 /// The members of `live.json` that are shown.
 #[derive(Debug, Deserialize)]
@@ -41,10 +36,12 @@ struct Group {
     ticks: u64,
     wall_ns: u64,
     cpu_ns: u64,
+    off_cpu_ns: u64,
     blocking_ns: u64,
     median_ns: u64,
     p99_ns: u64,
     longest_ns: u64,
+    janky: u64,
     processes: u64,
 }
 
@@ -81,35 +78,14 @@ impl Everything {
         columns: Option<usize>,
         with_processes: bool,
     ) -> String {
-        let mut lines = vec![(false, self.summary())];
-        lines.extend(self.alerts.first().map(|alert| (false, shown_alert(alert))));
-        let mut add = |table: Vec<String>| {
-            lines.extend(
-                table
-                    .into_iter()
-                    .enumerate()
-                    .map(|(number, line)| (number == 0, line)),
-            );
-        };
-        add(self.groups.lines());
+        let mut lines = vec![Line::plain(self.summary())];
+        let alert = self.alerts.first().map(shown_alert);
+        lines.extend(alert.map(Line::plain));
+        lines.extend(Line::table(self.groups.lines()));
         if with_processes {
-            add(self.processes.lines());
+            lines.extend(Line::table(self.processes.lines()));
         }
-        let mut text = String::new();
-        for (is_head, line) in lines {
-            let line: String = line
-                .trim_end()
-                .chars()
-                .take(columns.unwrap_or(usize::MAX))
-                .collect();
-            let (begin, end) = if is_head && is_terminal {
-                (BOLD, PLAIN)
-            } else {
-                ("", "")
-            };
-            let _ = writeln!(text, "{begin}{line}{end}"); // writing to a string cannot fail
-        }
-        text
+        text::joined(lines, is_terminal, columns)
     }
 
     fn summary(&self) -> String {
@@ -163,31 +139,36 @@ impl Groups {
             "GROUP",
             "KIND",
             "TIME",
-            "CPU",
+            "ON CPU",
+            "OFF CPU",
             "BLOCKING",
             "ENTRIES",
-            "MEDIAN",
-            "99%",
+            "P50",
+            "P99",
             "LONGEST",
+            ">64MS",
             "PROCESSES",
         ];
         let rows = self.rows.iter().map(|row| {
-            let times = [row.wall_ns, row.cpu_ns, row.blocking_ns].map(time);
+            let times = [row.wall_ns, row.cpu_ns, row.off_cpu_ns, row.blocking_ns].map(time);
             let runs = [row.median_ns, row.p99_ns, row.longest_ns].map(time);
-            let [wall, cpu, blocking] = times;
+            let [wall, on_cpu, off_cpu, blocking] = times;
             let [median, p99, longest] = runs;
             let ticks = row.ticks.to_string();
+            let janky = row.janky.to_string();
             let processes = row.processes.to_string();
             [
-                cut(&row.name),
+                cut(&row.name, NAME),
                 row.kind.clone(),
                 wall,
-                cpu,
+                on_cpu,
+                off_cpu,
                 blocking,
                 ticks,
                 median,
                 p99,
                 longest,
+                janky,
                 processes,
             ]
         });
@@ -199,7 +180,7 @@ impl Processes {
     fn lines(&self) -> Vec<String> {
         let head = [
             "PROCESS",
-            "NUMBER",
+            "PID",
             "STATE",
             "CPU",
             "RESIDENT",
@@ -217,9 +198,9 @@ impl Processes {
             let held = bytes(row.held_bytes);
             let dropped = row.dropped.to_string();
             [
-                cut(&row.name),
+                cut(&row.name, NAME),
                 pid,
-                cut(&row.state),
+                cut(&row.state, NAME),
                 cpu,
                 resident,
                 held,
@@ -231,74 +212,6 @@ impl Processes {
     }
 }
 
-fn none() -> String {
-    "–".to_owned()
-}
-
-/// Removes control characters: names come from programs, and could control the terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
-}
-
-fn cut(name: &str) -> String {
-    let name = plain(name);
-    match name.char_indices().nth(NAME) {
-        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
-        None => name,
-    }
-}
-
-/// The head and the rows, each column as wide as its widest text.
-fn aligned<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
-    let all: Vec<[String; N]> = std::iter::once(head.map(ToOwned::to_owned))
-        .chain(rows)
-        .collect();
-    let widths: [usize; N] = std::array::from_fn(|place| {
-        all.iter()
-            .filter_map(|row| row.get(place))
-            .map(|text| text.chars().count())
-            .max()
-            .unwrap_or(0)
-    });
-    let line = |row: [String; N]| {
-        let cells = row
-            .into_iter()
-            .zip(widths)
-            .map(|(text, width)| format!("{text:<width$}"));
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    all.into_iter().map(line).collect()
-}
-
-#[allow(clippy::cast_precision_loss)] // shown with three digits
-fn time(ns: u64) -> String {
-    let of = |unit: f64| ns as f64 / unit;
-    match ns {
-        0 => none(),
-        1..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{} µs", digits(of(1e3))),
-        1_000_000..1_000_000_000 => format!("{} ms", digits(of(1e6))),
-        1_000_000_000..120_000_000_000 => format!("{} s", digits(of(1e9))),
-        _ => format!("{} min", digits(of(60e9))),
-    }
-}
-
-fn digits(number: f64) -> String {
-    let decimals = if number >= 100.0 {
-        0
-    } else {
-        1 + usize::from(number < 10.0)
-    };
-    format!("{number:.decimals$}")
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn bytes(count: u64) -> String {
-    format!("{:.1} MiB", count as f64 / f64::from(1 << 20))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,7 +220,7 @@ mod tests {
         let text = r#"{"session":{"running":2,"held_bytes":1048576,"memory_limit":8388608},
             "groups":{"window":"start","interval_ns":5,"sort":"wall","total":9,"rows":[
               {"name":"spell\u001b[31m checker of a very long name indeed","kind":"plugin","ticks":12,"wall_ns":1500000,
-               "cpu_ns":0,"blocking_ns":999,"median_ns":2000,"p99_ns":64000000,"longest_ns":3000000000,"processes":2}]},
+               "cpu_ns":0,"off_cpu_ns":0,"blocking_ns":999,"median_ns":2000,"p99_ns":64000000,"longest_ns":3000000000,"janky":4,"processes":2}]},
             "processes":{"rows":[{"name":"worker","pid":7,"state":"recording","cpu_pct":12.25,"resident_bytes":null,
                "held_bytes":0,"rate":null,"dropped":1}]},
             "alerts":[{"group":"g","kind":"plugin","highest_ns":70000000,"process_name":"worker"}]}"#;
@@ -331,7 +244,7 @@ mod tests {
             lines[3].starts_with("spell?[31m checker of a very lon…  plugin  1.50 ms  –"),
             "{text}"
         );
-        assert!(lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   2"), "{text}");
+        assert!(lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   4      2"), "{text}");
         assert!(
             lines[5].starts_with("worker   7       recording  12.2%"),
             "{text}"
@@ -341,11 +254,11 @@ mod tests {
 
     #[test]
     fn in_a_terminal_lines_fit_and_heads_stand_out() {
-        let text = everything().shown(true, Some(20), false);
-        assert_eq!(text.matches(BOLD).count(), 1);
-        let widest = text
-            .replace(BOLD, "")
-            .replace(PLAIN, "")
+        let shown = everything().shown(true, Some(20), false);
+        assert_eq!(shown.matches(text::BOLD).count(), 1);
+        let widest = shown
+            .replace(text::BOLD, "")
+            .replace(text::PLAIN, "")
             .lines()
             .map(|line| line.chars().count())
             .max();
