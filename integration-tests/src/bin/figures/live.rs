@@ -3,8 +3,8 @@
 //! processes each, and 2 are in all processes. One run in three leaves a peak.
 //!
 //! The figure is the processor time of the threads that work for the page: the server's thread and
-//! the thread of its alerts. Markers are not included, because they are observed only while that
-//! part of the page is open.
+//! the thread of its alerts. Markers and the flame graph are not included, because they are read
+//! only while that part of the page is open; `live_flame` measures the flame graph.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -74,7 +74,9 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     for worker in &mut workers {
         worker.child.kill().context("cannot end a child")?;
     }
-    Ok(())
+    drop(live);
+    drop(session);
+    crate::live_flame::measure(report)
 }
 
 /// Returns the names of a child's groups.
@@ -128,12 +130,16 @@ fn cpu_pct(live: &LiveServer, request: &str) -> Result<[f64; 2]> {
 
 /// Returns the nanoseconds of processor time of the threads that work for the page.
 fn page_cpu_ns() -> Result<[f64; 2]> {
-    const NAMES: [&str; 2] = ["profiler-live", "profiler-alerts"];
-    let mut sums = [0.0; 2];
+    thread_cpu_ns(["profiler-live", "profiler-alerts"])
+}
+
+/// Returns the nanoseconds of processor time of the threads with these names.
+pub(crate) fn thread_cpu_ns<const N: usize>(names: [&str; N]) -> Result<[f64; N]> {
+    let mut sums = [0.0; N];
     for task in std::fs::read_dir("/proc/self/task")? {
         let task = task?.path();
         let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
-        for (known, sum) in NAMES.iter().zip(&mut sums) {
+        for (known, sum) in names.iter().zip(&mut sums) {
             if name.trim() == *known {
                 let stat = std::fs::read_to_string(task.join("schedstat"))?;
                 *sum += stat.split(' ').next().context("no time")?.parse::<f64>()?;
@@ -143,7 +149,8 @@ fn page_cpu_ns() -> Result<[f64; 2]> {
     Ok(sums)
 }
 
-fn ask(live: &LiveServer, request: &str) -> Result<String> {
+/// Requests a path below the token.
+pub(crate) fn ask(live: &LiveServer, request: &str) -> Result<String> {
     let mut stream = TcpStream::connect(live.address())?;
     let url = live.url();
     let path = url

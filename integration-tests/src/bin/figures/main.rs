@@ -20,6 +20,7 @@ mod host;
 mod json;
 mod limit;
 mod live;
+mod live_flame;
 mod observe;
 mod open;
 mod record;

@@ -41,6 +41,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("open") => return Some(finish(crate::open::record(argument), true)),
         Some("groups") => crate::groups::enter_some(argument),
         Some("live-groups") => crate::live::enter_groups(argument),
+        Some("live-samples") => crate::live_flame::write_samples(argument),
         Some("peer") => return Some(finish(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }
