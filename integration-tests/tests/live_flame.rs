@@ -22,9 +22,13 @@ const MS: u64 = 1_000_000;
 fn function(answer: &Value, part: &str) -> Option<(u64, u64)> {
     let functions = answer["functions"].as_array()?;
     let is_it = |place: &Value| {
-        let function = place.as_u64().and_then(|place| functions.get(place as usize));
+        let function = place
+            .as_u64()
+            .and_then(|place| functions.get(place as usize));
         function.is_some_and(|function| {
-            function["name"].as_str().is_some_and(|name| name.contains(part))
+            function["name"]
+                .as_str()
+                .is_some_and(|name| name.contains(part))
         })
     };
     let rows = answer["table"]["rows"].as_array()?;
@@ -34,21 +38,40 @@ fn function(answer: &Value, part: &str) -> Option<(u64, u64)> {
 
 /// The nodes as lines: depth, name and total in milliseconds.
 fn nodes(answer: &Value) -> Vec<(u64, String, u64)> {
-    let column = |name: &str| answer["nodes"][name].as_array().cloned().unwrap_or_default();
+    let column = |name: &str| {
+        answer["nodes"][name]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
     let name = |place: &Value| {
         let place = place.as_u64().map(|place| place as usize);
-        place.map_or("all", |place| answer["functions"][place]["name"].as_str().unwrap_or("?")).to_owned()
+        place
+            .map_or("all", |place| {
+                answer["functions"][place]["name"].as_str().unwrap_or("?")
+            })
+            .to_owned()
     };
     let depths = column("depth");
-    let rows = depths.iter().zip(column("function")).zip(column("total_ns"));
+    let rows = depths
+        .iter()
+        .zip(column("function"))
+        .zip(column("total_ns"));
     rows.map(|((depth, function), total)| {
-        (depth.as_u64().unwrap_or(99), name(&function), total.as_u64().unwrap_or(0) / MS)
+        (
+            depth.as_u64().unwrap_or(99),
+            name(&function),
+            total.as_u64().unwrap_or(0) / MS,
+        )
     })
     .collect()
 }
 
 fn owned(lines: &[(u64, &str, u64)]) -> Vec<(u64, String, u64)> {
-    lines.iter().map(|(depth, name, ms)| (*depth, (*name).to_owned(), *ms)).collect()
+    lines
+        .iter()
+        .map(|(depth, name, ms)| (*depth, (*name).to_owned(), *ms))
+        .collect()
 }
 
 /// Requests the flame graph until everything that is recorded has been read and has this total.
@@ -70,25 +93,44 @@ fn l2_the_time_of_all_processes_is_added_up_by_function() -> anyhow::Result<()> 
     let all = total(&page, "window=start", 600)?;
     assert_eq!(
         nodes(&all),
-        owned(&[(0, "all", 600), (1, "main", 600), (2, "draw", 400), (2, "parse", 200)])
+        owned(&[
+            (0, "all", 600),
+            (1, "main", 600),
+            (2, "draw", 400),
+            (2, "parse", 200)
+        ])
     );
     assert_eq!(function(&all, "main"), Some((0, 600 * MS)));
     let processes = all["processes"].as_array().context("no processes")?;
-    let times: Vec<_> = processes.iter().map(|one| (&one["name"], &one["on_cpu_ns"])).collect();
+    let times: Vec<_> = processes
+        .iter()
+        .map(|one| (&one["name"], &one["on_cpu_ns"]))
+        .collect();
     assert_eq!(
         times,
-        [(&"child-0".into(), &(300 * MS).into()), (&"child-1".into(), &(300 * MS).into())]
+        [
+            (&"child-0".into(), &(300 * MS).into()),
+            (&"child-1".into(), &(300 * MS).into())
+        ]
     );
     let key = processes[1]["key"].as_str().context("no key")?;
     let one = page.json(&format!("flame.json?window=start&process={key}"))?;
     assert_eq!(
         nodes(&one),
-        owned(&[(0, "all", 300), (1, "main", 300), (2, "draw", 100), (2, "parse", 200)])
+        owned(&[
+            (0, "all", 300),
+            (1, "main", 300),
+            (2, "draw", 100),
+            (2, "parse", 200)
+        ])
     );
     let tid = thread.trim_start_matches("ok ");
     assert_eq!(one["threads"][0]["tid"].to_string(), tid);
     let of = |query: &str| page.json(&format!("flame.json?window=start&{query}"));
-    assert_eq!(of(&format!("process={key}&thread={tid}"))?["total_ns"], 300 * MS);
+    assert_eq!(
+        of(&format!("process={key}&thread={tid}"))?["total_ns"],
+        300 * MS
+    );
     assert_eq!(of(&format!("process={key}&thread=1"))?["total_ns"], 0);
     assert_eq!(of("group=process:child-0")?["total_ns"], 300 * MS);
     assert_eq!(of("find=pars")?["found_ns"], 200 * MS);
@@ -107,9 +149,18 @@ fn l2_a_graph_can_be_inverted_and_zoomed_and_recent_windows_contain_recent_time(
     let all = total(&page, "window=start", 40)?;
     assert_eq!(
         nodes(&all),
-        owned(&[(0, "all", 40), (1, "main", 40), (2, "draw", 30), (2, "main", 10)])
+        owned(&[
+            (0, "all", 40),
+            (1, "main", 40),
+            (2, "draw", 30),
+            (2, "main", 10)
+        ])
     );
-    assert_eq!(function(&all, "main"), Some((10 * MS, 40 * MS)), "recursion counts once");
+    assert_eq!(
+        function(&all, "main"),
+        Some((10 * MS, 40 * MS)),
+        "recursion counts once"
+    );
     let inverted = page.json("flame.json?window=start&inverted=1")?;
     assert_eq!(
         nodes(&inverted),
@@ -125,12 +176,19 @@ fn l2_a_graph_can_be_inverted_and_zoomed_and_recent_windows_contain_recent_time(
     let path = format!("{}.{}", number(0), number(1));
     let zoomed = page.json(&format!("flame.json?window=start&path={path}"))?;
     assert_eq!(nodes(&zoomed), owned(&[(0, "draw", 30)]));
-    assert_eq!((&zoomed["total_ns"], &zoomed["is_path_empty"]), (&(40 * MS).into(), &false.into()));
+    assert_eq!(
+        (&zoomed["total_ns"], &zoomed["is_path_empty"]),
+        (&(40 * MS).into(), &false.into())
+    );
     let lost = page.json("flame.json?window=start&path=12345")?;
-    assert_eq!((&lost["is_path_empty"], nodes(&lost).len()), (&true.into(), 0));
+    assert_eq!(
+        (&lost["is_path_empty"], nodes(&lost).len()),
+        (&true.into(), 0)
+    );
     for window in ["10s", "60s"] {
         let recent = page.json(&format!("flame.json?window={window}&compare=1"))?;
-        let ms = recent["total_ns"].as_u64().unwrap_or(0) + recent["before_total_ns"].as_u64().unwrap_or(0);
+        let ms = recent["total_ns"].as_u64().unwrap_or(0)
+            + recent["before_total_ns"].as_u64().unwrap_or(0);
         assert!(ms <= 40 * MS, "{window}: counted twice: {ms}");
     }
     Ok(())
@@ -176,7 +234,12 @@ fn l2_a_stopped_or_ended_process_is_shown_without_its_help() -> anyhow::Result<(
     let all = total(&page, "window=start", 30)?;
     assert_eq!(
         nodes(&all),
-        owned(&[(0, "all", 30), (1, "main", 30), (2, "draw", 20), (2, "parse", 10)])
+        owned(&[
+            (0, "all", 30),
+            (1, "main", 30),
+            (2, "draw", 20),
+            (2, "parse", 10)
+        ])
     );
     children[0].signal(libc::SIGCONT);
     children[0].ask("sample draw 5 1000")?;
@@ -218,14 +281,22 @@ fn l2_samples_are_read_only_while_a_client_looks() -> anyhow::Result<()> {
         names
     };
     page.json("live.json")?;
-    assert_eq!(threads(), Vec::<String>::new(), "no client looks at the flame graph");
+    assert_eq!(
+        threads(),
+        Vec::<String>::new(),
+        "no client looks at the flame graph"
+    );
     page.json("flame.json")?;
     assert!(
         until(|| threads() == ["profiler-flame", "profiler-names"]),
         "{:?}",
         threads()
     );
-    assert!(until(|| threads().is_empty()), "a thread remains: {:?}", threads());
+    assert!(
+        until(|| threads().is_empty()),
+        "a thread remains: {:?}",
+        threads()
+    );
     let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     child.ask("sample draw 20 1000")?;
     total(&page, "window=start", 20)?;
@@ -253,6 +324,10 @@ fn l2_the_time_since_the_start_says_that_older_entries_were_evicted() -> anyhow:
     let answer = page.until("flame.json?window=start", |answer| {
         answer["is_behind"] == false && answer["samples"].as_u64() > Some(0)
     })?;
-    assert!(answer["missing"]["evicted_before"].as_u64() > Some(0), "{}", answer["missing"]);
+    assert!(
+        answer["missing"]["evicted_before"].as_u64() > Some(0),
+        "{}",
+        answer["missing"]
+    );
     Ok(())
 }

@@ -111,12 +111,33 @@ impl FunctionsAnswer {
             left_out_ns,
         } = self.missing;
         let all = [
-            (!self.is_complete(), "the recorded samples are still being read".to_owned()),
-            (self.unnamed > 0, format!("the names of {} addresses are being looked up", self.unnamed)),
-            (evicted_before > 0, format!("{evicted_before} older entries had been evicted")),
-            (evicted_since > 0, format!("{evicted_since} entries were evicted before they were read")),
-            (unreadable > 0, format!("{unreadable} processes could not be read")),
-            (left_out_ns > 0, format!("{} found no room", time(left_out_ns))),
+            (
+                !self.is_complete(),
+                "the recorded samples are still being read".to_owned(),
+            ),
+            (
+                self.unnamed > 0,
+                format!(
+                    "the names of {} addresses are being looked up",
+                    self.unnamed
+                ),
+            ),
+            (
+                evicted_before > 0,
+                format!("{evicted_before} older entries had been evicted"),
+            ),
+            (
+                evicted_since > 0,
+                format!("{evicted_since} entries were evicted before they were read"),
+            ),
+            (
+                unreadable > 0,
+                format!("{unreadable} processes could not be read"),
+            ),
+            (
+                left_out_ns > 0,
+                format!("{} found no room", time(left_out_ns)),
+            ),
         ];
         let said: Vec<String> = all
             .into_iter()
@@ -188,10 +209,16 @@ mod tests {
             "the names of 2 addresses are being looked up; 1 processes could not be read"
         );
         assert!(lines[2].starts_with("SELF%"), "{text}");
-        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let cells = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(
             cells(lines[3]),
-            ["75.0%", "1.50", "s", "75.0%", "1.50", "s", "-5.00%", "app", "inner?"]
+            [
+                "75.0%", "1.50", "s", "75.0%", "1.50", "s", "-5.00%", "app", "inner?"
+            ]
         );
         assert_eq!(
             cells(lines[4]),

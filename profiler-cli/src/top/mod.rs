@@ -71,7 +71,13 @@ pub(crate) struct TopArgs {
     #[arg(long, value_enum, value_name = "TIME")]
     window: Option<Window>,
     /// Of functions, the time that is shown
-    #[arg(long, value_enum, value_name = "KIND", default_value_t, requires = "functions")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        default_value_t,
+        requires = "functions"
+    )]
     time: Time,
     /// The number of rows; 0 shows all [default: as many as fit, or 20 in a pipe]
     #[arg(short = 'n', long, value_name = "N")]
@@ -122,7 +128,10 @@ enum Sort {
 
 impl Sort {
     const fn is_of_functions(self) -> bool {
-        matches!(self, Self::OwnTime | Self::Total | Self::Change | Self::Name)
+        matches!(
+            self,
+            Self::OwnTime | Self::Total | Self::Change | Self::Name
+        )
     }
 
     const fn is_of_groups(self) -> bool {
@@ -220,7 +229,11 @@ impl TopArgs {
             false => sort.is_of_groups(),
         };
         if let Some(sort) = self.sort.filter(|sort| !is_there(*sort)) {
-            let table = if self.functions { "functions" } else { "groups" };
+            let table = if self.functions {
+                "functions"
+            } else {
+                "groups"
+            };
             bail!("the table of {table} has no column {}", name_of(sort));
         }
         let is_minute = self.window == Some(Window::Minute);
@@ -243,9 +256,10 @@ impl TopArgs {
         }
         for _ in 0..WARM_UP {
             let answer = page.ask("flame.json", &self.functions_query(1));
-            let answer = answer.ok().and_then(|text| serde_json::from_str(&text).ok());
-            let is_ready =
-                |answer: &FunctionsAnswer| answer.is_complete() && answer.unnamed() == 0;
+            let answer = answer
+                .ok()
+                .and_then(|text| serde_json::from_str(&text).ok());
+            let is_ready = |answer: &FunctionsAnswer| answer.is_complete() && answer.unnamed() == 0;
             if answer.as_ref().is_none_or(is_ready) {
                 return;
             }

@@ -244,9 +244,12 @@ mod tests {
             lines[3].starts_with("spell?[31m checker of a very lon…  plugin  1.50 ms  –"),
             "{text}"
         );
-        assert!(lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   4      2"), "{text}");
         assert!(
-            lines[5].starts_with("worker   7       recording  12.2%"),
+            lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   4      2"),
+            "{text}"
+        );
+        assert!(
+            lines[5].starts_with("worker   7    recording  12.2%"),
             "{text}"
         );
         assert!(!text.contains('\x1b'));

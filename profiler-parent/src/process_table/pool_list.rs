@@ -58,7 +58,10 @@ impl<T> PoolList<T> {
                 }
             }
         }
-        let gone = self.open.iter_mut().filter(|(key, _)| !all.contains_key(key));
+        let gone = self
+            .open
+            .iter_mut()
+            .filter(|(key, _)| !all.contains_key(key));
         gone.for_each(|(_, pool)| pool.is_over = true);
         self.done.retain(|key| all.contains_key(key));
     }
@@ -124,12 +127,22 @@ mod tests {
             });
         }
         assert_eq!((met, list.iter().count()), (1, 1));
-        assert!(list.take_ended(|_| false).is_empty(), "it is not read to its end");
-        assert_eq!(list.take_ended(|_| true), [1], "it has no pool, so it is over");
+        assert!(
+            list.take_ended(|_| false).is_empty(),
+            "it is not read to its end"
+        );
+        assert_eq!(
+            list.take_ended(|_| true),
+            [1],
+            "it has no pool, so it is over"
+        );
         list.update(&table, |_, _| Some(9));
         assert_eq!(list.iter().count(), 0, "it is met again after its end");
         table.remove(key);
         list.update(&table, |_, _| None);
-        assert!(list.done.is_empty(), "processes that left the table are kept");
+        assert!(
+            list.done.is_empty(),
+            "processes that left the table are kept"
+        );
     }
 }

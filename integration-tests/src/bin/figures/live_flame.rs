@@ -53,7 +53,11 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     report.put(Figure::new("live.flame_ms", ms[0] + ms[1], "ms").promised(Promise::AtMost(100.0)));
     report.put(Figure::new("live.flame_ms.reader", ms[0], "ms"));
     report.put(Figure::new("live.flame_ms.server", ms[1], "ms"));
-    report.put(Figure::new("live.flame_samples_per_s", samples, "samples/s"));
+    report.put(Figure::new(
+        "live.flame_samples_per_s",
+        samples,
+        "samples/s",
+    ));
     for (name, request) in [("compared", COMPARED), ("inverted", INVERTED)] {
         let ms = refresh(&live, request, REFRESHES / 2)?;
         let name = format!("live.flame_ms.{name}");
@@ -128,7 +132,9 @@ pub(crate) fn write_samples(child: u64) -> ! {
         start: 0,
         end: 1 << 32,
     });
-    let stacks: Vec<Vec<Frame>> = (0..STACKS).map(|stack| frames(module, child, stack)).collect();
+    let stacks: Vec<Vec<Frame>> = (0..STACKS)
+        .map(|stack| frames(module, child, stack))
+        .collect();
     let tid = profiler_core::thread::current();
     let mut writer = SampleWriter::new();
     workers::until_closed("sampling");
@@ -161,16 +167,14 @@ pub(crate) fn write_samples(child: u64) -> ! {
 
 /// A stack: the outer frames are the same in all stacks, and the inner frames differ. Every eighth
 /// frame differs between processes.
-fn frames(
-    module: Option<profiler_core::ids::DefinitionId>,
-    child: u64,
-    stack: u64,
-) -> Vec<Frame> {
+fn frames(module: Option<profiler_core::ids::DefinitionId>, child: u64, stack: u64) -> Vec<Frame> {
     let frame = |depth: usize| {
         let own = if depth < COMMON { 0 } else { stack + 1 };
         let process = if depth % 8 == 7 { child % 20 } else { 0 };
         let address = 0x10_0000 + (depth as u64 * 64 + own) * 512 + process * 16;
-        module.map_or(Frame::Unknown(address), |module| Frame::Code(module, address))
+        module.map_or(Frame::Unknown(address), |module| {
+            Frame::Code(module, address)
+        })
     };
     (0..DEPTH).map(frame).collect()
 }

@@ -166,7 +166,9 @@ impl FunctionList<'_> {
             all.push(FunctionInfo {
                 number: number.0,
                 name: function.map_or("", |known| &known.name).to_owned(),
-                module: function.map_or("", |known| frames.module_name(known)).to_owned(),
+                module: function
+                    .map_or("", |known| frames.module_name(known))
+                    .to_owned(),
                 kind: function.map_or(FunctionKind::Placeholder, |known| known.kind),
             });
             all.len() - 1
@@ -329,7 +331,10 @@ impl Selected<'_> {
         if selection.process.is_some() {
             self.list_threads(process, &of_threads);
         }
-        let wanted = of_threads.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
+        let wanted = of_threads
+            .iter()
+            .zip(&is_wanted)
+            .filter(|(_, wanted)| **wanted);
         wanted.fold(Weight::default(), |sum, (weight, _)| sum.plus(*weight))
     }
 
@@ -382,19 +387,27 @@ pub(super) fn key_text(key: PoolId) -> String {
 }
 
 fn first_sample(samples: &Samples) -> Option<i64> {
-    samples.processes().filter_map(|process| process.first_ns).min()
+    samples
+        .processes()
+        .filter_map(|process| process.first_ns)
+        .min()
 }
 
 fn missing(samples: &Samples) -> Missing {
     let mut missing = Missing {
-        left_out_ns: samples.forgotten.on_ns.saturating_add(samples.forgotten.off_ns),
+        left_out_ns: samples
+            .forgotten
+            .on_ns
+            .saturating_add(samples.forgotten.off_ns),
         frames: samples.frames.lost(),
         ..Missing::default()
     };
     for process in samples.processes() {
         let left_out = process.weights.left_out();
         let progress = &process.progress;
-        missing.evicted_before = missing.evicted_before.saturating_add(progress.evicted_before);
+        missing.evicted_before = missing
+            .evicted_before
+            .saturating_add(progress.evicted_before);
         missing.evicted_since = missing.evicted_since.saturating_add(progress.missed);
         missing.unreadable += u64::from(process.is_unreadable);
         let left_out_ns = left_out.on_ns.saturating_add(left_out.off_ns);
@@ -454,7 +467,10 @@ impl FlameAnswer {
     ) {
         let start = tree.find(&selection.path);
         self.is_path_empty = start.is_none();
-        let callers = selection.path.split_last().map_or(&[][..], |(_, callers)| callers);
+        let callers = selection
+            .path
+            .split_last()
+            .map_or(&[][..], |(_, callers)| callers);
         self.path = callers.iter().map(|caller| list.place(*caller)).collect();
         let Some(start) = start else {
             return;
@@ -516,8 +532,12 @@ fn table(
     let frames = list.frames;
     let name = |row: &FunctionTotals| frames.shown(row.function).map(|known| &*known.name);
     match selection.sort {
-        FunctionColumn::OwnTime => rows.sort_by_key(|row| Reverse((row.own.now_ns, row.total.now_ns))),
-        FunctionColumn::Total => rows.sort_by_key(|row| Reverse((row.total.now_ns, row.own.now_ns))),
+        FunctionColumn::OwnTime => {
+            rows.sort_by_key(|row| Reverse((row.own.now_ns, row.total.now_ns)))
+        }
+        FunctionColumn::Total => {
+            rows.sort_by_key(|row| Reverse((row.total.now_ns, row.own.now_ns)))
+        }
         FunctionColumn::Change => rows.sort_by_key(|row| Reverse(change_ns(row))),
         FunctionColumn::Name => rows.sort_by(|one, other| name(other).cmp(&name(one))),
     }
@@ -534,7 +554,11 @@ fn table(
     };
     FunctionRows {
         sort: selection.sort.name(),
-        order: if selection.is_ascending { "asc" } else { "desc" },
+        order: if selection.is_ascending {
+            "asc"
+        } else {
+            "desc"
+        },
         total,
         rows: rows.into_iter().map(row).collect(),
     }

@@ -261,7 +261,10 @@ impl FrameTable {
             let function = shown(self);
             self.functions_of.push(Box::new([function]));
             if let SharedFrame::Code(module, address) = frame {
-                self.unnamed.entry(module).or_default().push((number, address));
+                self.unnamed
+                    .entry(module)
+                    .or_default()
+                    .push((number, address));
                 self.pending += 1;
             }
         }
@@ -307,14 +310,16 @@ impl FrameSource for ProcessFrames<'_> {
                     }
                 });
                 let function = self.table.function(name, None, FunctionKind::Label);
-                self.table.frame(SharedFrame::Function(function), |_| function)
+                self.table
+                    .frame(SharedFrame::Function(function), |_| function)
             }
         }
     }
 
     fn truncated(&mut self) -> FrameNumber {
         let function = self.table.truncated;
-        self.table.frame(SharedFrame::Function(function), |_| function)
+        self.table
+            .frame(SharedFrame::Function(function), |_| function)
     }
 }
 
@@ -355,7 +360,8 @@ impl FrameTable {
 
 /// The longest prefix of a text with at most `most` bytes, cut between characters.
 fn start_of(text: &str, most: usize) -> &str {
-    text.get(..text.floor_char_boundary(most)).unwrap_or_default()
+    text.get(..text.floor_char_boundary(most))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -299,7 +299,10 @@ impl Children {
         let start = self.all.partition_point(|(known, _)| *known < caller);
         let of = self.all.get(start..).unwrap_or_default();
         let end = of.partition_point(|(known, _)| *known == caller);
-        of.get(..end).unwrap_or_default().iter().map(|(_, child)| *child)
+        of.get(..end)
+            .unwrap_or_default()
+            .iter()
+            .map(|(_, child)| *child)
     }
 }
 

@@ -68,7 +68,10 @@ impl RunRanges {
     /// The part of a sample's time that is within the runs of its process.
     pub(super) fn part_of(&self, process: PoolId, sample: &RecentSample) -> Weight {
         let (from_ns, to_ns) = (sample.from_ns, sample.to_ns);
-        let ranges = self.of_processes.get(&process).map_or(&[][..], Vec::as_slice);
+        let ranges = self
+            .of_processes
+            .get(&process)
+            .map_or(&[][..], Vec::as_slice);
         let near = ranges.partition_point(|(_, end)| *end < from_ns);
         let near = ranges.get(near..).unwrap_or_default().iter();
         let near = near.take_while(|(begin, _)| *begin <= to_ns);
@@ -127,7 +130,10 @@ mod tests {
             };
             runs.part_of(process, &sample).on_ns
         };
-        assert_eq!([part(0, 90), part(150, 160), part(240, 260)], [0, 1000, 500]);
+        assert_eq!(
+            [part(0, 90), part(150, 160), part(240, 260)],
+            [0, 1000, 500]
+        );
         assert_eq!(part(200, 450), 400, "50 of the first, 50 of the second");
         assert_eq!(part(300, 350), 0);
         let other = RecentSample {

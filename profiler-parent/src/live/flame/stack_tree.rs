@@ -260,7 +260,9 @@ impl RecorderPaths {
             path.chunk = Some(chunk);
             let known = path.of_threads.values().map(|stack| stack.words.len() + 1);
             self.remembered = self.remembered.saturating_sub(known.sum());
-            path.of_threads.values_mut().for_each(LatestStack::begin_chunk);
+            path.of_threads
+                .values_mut()
+                .for_each(LatestStack::begin_chunk);
             self.remembered += path.of_threads.len();
         }
         if !path.of_threads.contains_key(&sample.foreign) {

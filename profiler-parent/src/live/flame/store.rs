@@ -161,15 +161,17 @@ fn pass(pools: &SampledPools, store: &FlameStore) -> bool {
 
 impl Samples {
     fn update(&mut self, table: &ProcessTable) {
-        self.open.update(table, |key, process| match &process.remains {
-            Remains::Pool(pool) => Some(SampledProcess::new(key, process, pool)),
-            Remains::Expired(_) | Remains::Unprofiled(_) => None,
-        });
+        self.open
+            .update(table, |key, process| match &process.remains {
+                Remains::Pool(pool) => Some(SampledProcess::new(key, process, pool)),
+                Remains::Expired(_) | Remains::Unprofiled(_) => None,
+            });
     }
 
     fn end_pass(&mut self, now_ns: i64, is_behind: bool) {
         let ended = self.open.take_ended(|process| !process.is_behind());
-        self.ended.extend(ended.into_iter().filter(|process| process.samples > 0));
+        self.ended
+            .extend(ended.into_iter().filter(|process| process.samples > 0));
         let surplus = self.ended.len().saturating_sub(MOST_ENDED);
         for process in self.ended.drain(..surplus) {
             let time = process.weights.within(None);

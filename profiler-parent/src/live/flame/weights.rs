@@ -226,7 +226,11 @@ impl Weights {
         room: &mut Room,
     ) {
         let fine = Resolution::Fine;
-        let kept = Period(fine.period_of(to_ns).0.saturating_sub(2 * Resolution::KEPT * 6));
+        let kept = Period(
+            fine.period_of(to_ns)
+                .0
+                .saturating_sub(2 * Resolution::KEPT * 6),
+        );
         // The part that no window contains any more is added at once.
         let mut at = from_ns.max(fine.start_of(kept)).min(to_ns);
         let ns = |from: i64, to: i64| u64::try_from(to.saturating_sub(from)).unwrap_or(0);
@@ -339,10 +343,21 @@ mod tests {
         let mut weights = Weights::default();
         let mut room = Room::of(1, 0);
         for second in 0..500 {
-            weights.add(THREAD, NodeNumber(0), second * SECOND, Weight::on(1000), &mut room);
+            weights.add(
+                THREAD,
+                NodeNumber(0),
+                second * SECOND,
+                Weight::on(1000),
+                &mut room,
+            );
         }
         let kept = |recent: &Recent| recent.0.len() <= Resolution::KEPT as usize;
-        assert!(weights.cells.iter().all(|cell| kept(&cell.fine) && kept(&cell.coarse)));
+        assert!(
+            weights
+                .cells
+                .iter()
+                .all(|cell| kept(&cell.fine) && kept(&cell.coarse))
+        );
         weights.forget_before(5000 * SECOND);
         assert!(weights.cells.iter().all(|cell| cell.fine.0.is_empty()));
         assert_eq!(sum(&weights, None), Weight::on(500_000));

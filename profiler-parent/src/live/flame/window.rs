@@ -157,7 +157,10 @@ mod tests {
             assert_eq!(before.times(now), (81 * ns, 91 * ns));
             assert!(range.contains(Period(100)) && !range.contains(Period(101)));
         }
-        assert_eq!((Window::Start.now(5), Window::Start.before(5)), (None, None));
+        assert_eq!(
+            (Window::Start.now(5), Window::Start.before(5)),
+            (None, None)
+        );
     }
 
     #[test]

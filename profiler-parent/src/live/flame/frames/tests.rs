@@ -37,8 +37,14 @@ fn an_address_is_shown_until_its_names_are_looked_up() {
     assert_eq!(table.pending(), 1);
     assert!(table.take_unnamed(|_| false).is_empty());
     let unnamed = table.take_unnamed(|_| true);
-    assert_eq!((unnamed.len(), &unnamed[0].frames), (1, &vec![(frame, 0x1f)]));
-    assert!(table.take_unnamed(|_| true).is_empty(), "it is asked for twice");
+    assert_eq!(
+        (unnamed.len(), &unnamed[0].frames),
+        (1, &vec![(frame, 0x1f)])
+    );
+    assert!(
+        table.take_unnamed(|_| true).is_empty(),
+        "it is asked for twice"
+    );
     table.name(lib, frame, &place(&["inlined", "outer"]));
     assert_eq!(names(&table, frame), ["outer", "inlined"]);
     assert_eq!(table.pending(), 0);

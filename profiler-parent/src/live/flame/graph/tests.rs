@@ -161,7 +161,9 @@ fn recursive_calls_count_once_in_the_total_of_a_function() {
     tester.add(0, &[1], 5, 0);
     let functions = tester.tree().functions(0, tester.frames.function_count());
     let of = |name: &str| {
-        let found = functions.iter().find(|row| tester.name(row.function) == name);
+        let found = functions
+            .iter()
+            .find(|row| tester.name(row.function) == name);
         found.map(|row| (row.own.now_ns, row.total.now_ns, row.total.before_ns))
     };
     assert_eq!(of("0x1"), Some((5, 15, 3)));
@@ -192,7 +194,11 @@ fn found_functions_count_once_per_stack() {
     tester.add(0, &[1, 2, 2, 3], 10, 4);
     tester.add(0, &[1, 3], 5, 0);
     let tree = tester.tree();
-    let two: Vec<bool> = tester.frames.functions().map(|one| &*one.name == "0x2").collect();
+    let two: Vec<bool> = tester
+        .frames
+        .functions()
+        .map(|one| &*one.name == "0x2")
+        .collect();
     let shown = Shown {
         start: 0,
         least_ns: 100,
@@ -203,7 +209,10 @@ fn found_functions_count_once_per_stack() {
         now_ns: 10,
         before_ns: 4,
     };
-    assert_eq!(found, expected, "also where the node is too small to be shown");
+    assert_eq!(
+        found, expected,
+        "also where the node is too small to be shown"
+    );
     assert_eq!((columns.depth.len(), columns.left_out), (1, 5));
 }
 
