@@ -214,6 +214,7 @@ pub(super) fn answer(
     for (number, process) in (0..).zip(samples.processes()) {
         selected.add(number, process, &samples.frames);
     }
+    selected.processes.sort_by_key(|process| process.order);
     let range = match (runs, selected.now) {
         (Some(runs), _) => runs.range(at_ns),
         (None, Some(range)) => range.times(at_ns),

@@ -22,8 +22,13 @@ use crate::session_time::SessionTime;
 
 /// Time between two passes.
 const EVERY: Duration = Duration::from_millis(950);
-/// Bytes that are read of one process under the lock.
+/// Bytes that are read of one process under the lock while the recorded entries are read.
 const BUDGET: u64 = 1 << 20;
+/// Passes in which the recorded entries are read: enough for 4 GiB of each process. A process that
+/// is behind after them records faster than it is read, or changes its pool all the time. It is
+/// then read once per interval, up to the second budget.
+const CATCH_UP_PASSES: u64 = 4096;
+const LATER_BUDGET: u64 = 16 << 20;
 /// Passes between two searches for data that no window contains any more.
 const TIDY_PASSES: u64 = 16;
 /// Limits on the distinct pairs of thread and stack, and on the distinct pairs of frame and caller,
@@ -112,9 +117,9 @@ pub(super) fn run(
     stop: &Receiver<()>,
 ) {
     loop {
-        let is_behind = pass(pools, store);
+        let reads_on = pass(pools, store);
         names.ask(store);
-        let pause = if is_behind { Duration::ZERO } else { EVERY };
+        let pause = if reads_on { Duration::ZERO } else { EVERY };
         match stop.recv_timeout(pause) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -122,13 +127,15 @@ pub(super) fn run(
     }
 }
 
-/// Reads the new entries of all processes; returns whether some remain.
+/// Reads the new entries of all processes; returns whether the next pass follows at once.
 fn pass(pools: &SampledPools, store: &FlameStore) -> bool {
     let converter = pools.time.converter();
     let now_ns = converter.since_start_ns(Timestamp::now());
     let keeps_recent = store.keeps_recent.load(Ordering::Relaxed);
     let mut samples = store.lock();
     samples.update(&pools.processes);
+    let catches_up = samples.passes < CATCH_UP_PASSES;
+    let budget = if catches_up { BUDGET } else { LATER_BUDGET };
     let keys = samples.open.keys();
     drop(samples);
     let mut is_behind = false;
@@ -143,7 +150,7 @@ fn pass(pools: &SampledPools, store: &FlameStore) -> bool {
         let mut pass = Pass {
             converter,
             now_ns,
-            budget: BUDGET,
+            budget,
             keeps_recent,
             frames,
             room,
@@ -156,7 +163,7 @@ fn pass(pools: &SampledPools, store: &FlameStore) -> bool {
         is_behind |= pool.reader.is_behind();
     }
     store.lock().end_pass(now_ns, is_behind);
-    is_behind
+    is_behind && catches_up
 }
 
 impl Samples {
