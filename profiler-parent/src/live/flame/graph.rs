@@ -2,7 +2,9 @@
 //!
 //! Made for each request. Pure: the input are trees of frames with the time of each node.
 //! Invariants: the total of a node is its own time and the totals of its children; the total of the
-//! root is the time of all stacks; a node's caller has a smaller number.
+//! root is the time of all stacks; a node's caller has a smaller number. The size of a tree is
+//! bounded, because stacks are foreign data: the time of a function that does not fit stays with
+//! its caller.
 
 use std::collections::HashMap;
 
@@ -66,17 +68,38 @@ struct FunctionNode {
 const ROOT: u32 = 0;
 const NO_FUNCTION: FunctionNumber = FunctionNumber(u32::MAX);
 const NOT_PLACED: u32 = u32::MAX;
+/// Limit on the nodes of a tree.
+const MOST_TREE_NODES: usize = 1 << 19;
+/// Limit on the steps from a function to its caller in which a tree is inverted.
+const MOST_STEPS: usize = 1 << 22;
+
+/// The own time of a node in one process.
+#[derive(Clone, Copy, Debug)]
+struct OwnTime {
+    process: u32,
+    place: u32,
+    own: Values,
+}
 
 /// A tree of functions.
 #[derive(Debug)]
 pub(super) struct FunctionTree {
     nodes: Vec<FunctionNode>,
     children: HashMap<(u32, FunctionNumber), u32>,
+    /// The own time of all nodes, one process after the other.
+    own: Vec<OwnTime>,
+    most_nodes: usize,
+    /// Number of times that a function did not fit.
+    left_out: usize,
 }
 
 impl FunctionTree {
     /// A tree without time.
     pub(super) fn new() -> Self {
+        Self::with_most(MOST_TREE_NODES)
+    }
+
+    fn with_most(most_nodes: usize) -> Self {
         let root = FunctionNode {
             caller: ROOT,
             function: NO_FUNCTION,
@@ -87,6 +110,9 @@ impl FunctionTree {
         Self {
             nodes: vec![root],
             children: HashMap::new(),
+            own: Vec::new(),
+            most_nodes,
+            left_out: 0,
         }
     }
 
@@ -115,39 +141,72 @@ impl FunctionTree {
                 }
             };
             for function in frames.functions_of(frame) {
-                place = self.child(place, *function);
+                let Some(child) = self.child(place, *function) else {
+                    break;
+                };
+                place = child;
                 self.add(place, total, process);
             }
-            self.add_own(place, own.get(number).copied().unwrap_or_default());
+            let own = own.get(number).copied().unwrap_or_default();
+            self.add_own(place, own, process);
             if let Some(known) = places.get_mut(number) {
                 *known = place;
             }
         }
         if !stackless.is_zero() {
+            self.add(ROOT, stackless, process);
             let place = self.child(ROOT, frames.no_stack());
-            for node in [ROOT, place] {
-                self.add(node, stackless, process);
+            if let Some(place) = place {
+                self.add(place, stackless, process);
             }
-            self.add_own(place, stackless);
+            self.add_own(place.unwrap_or(ROOT), stackless, process);
         }
     }
 
     /// The same time by callee: the children of a node are the callers of its function.
     pub(super) fn inverted(&self) -> Self {
-        let mut inverted = Self::new();
-        for node in self.nodes.iter().filter(|node| !node.own.is_zero()) {
-            let process = node.process.top;
-            inverted.add(ROOT, node.own, process);
+        self.inverted_within(MOST_STEPS)
+    }
+
+    /// Inverts in at most this many steps; the time of what remains stays where it is then.
+    fn inverted_within(&self, most_steps: usize) -> Self {
+        let mut inverted = Self::with_most(self.most_nodes);
+        inverted.left_out = self.left_out;
+        let mut steps = most_steps;
+        for own in self.own_by_place() {
+            inverted.add(ROOT, own.own, own.process);
             let mut place = ROOT;
-            let mut at = *node;
+            let mut at = self.node(own.place);
             while at.function != NO_FUNCTION {
-                place = inverted.child(place, at.function);
-                inverted.add(place, node.own, process);
+                let Some(left) = steps.checked_sub(1) else {
+                    inverted.left_out += 1;
+                    break;
+                };
+                steps = left;
+                let Some(caller) = inverted.child(place, at.function) else {
+                    break;
+                };
+                place = caller;
+                inverted.add(place, own.own, own.process);
                 at = self.node(at.caller);
             }
-            inverted.add_own(place, node.own);
+            inverted.add_own(place, own.own, own.process);
         }
         inverted
+    }
+
+    /// The own time of all nodes, one process after the other; each node of a process once.
+    fn own_by_place(&self) -> Vec<OwnTime> {
+        let mut all = self.own.clone();
+        all.sort_by_key(|own| (own.process, own.place));
+        all.dedup_by(|next, kept| {
+            let is_same = (next.process, next.place) == (kept.process, kept.place);
+            if is_same {
+                kept.own.add(next.own);
+            }
+            is_same
+        });
+        all
     }
 
     /// The time of all stacks.
@@ -205,25 +264,42 @@ impl FunctionTree {
         }
     }
 
-    fn add_own(&mut self, place: u32, own: Values) {
+    fn add_own(&mut self, place: u32, own: Values, process: u32) {
+        if own.is_zero() {
+            return;
+        }
         if let Some(node) = self.nodes.get_mut(place as usize) {
             node.own.add(own);
+            match self.own.last_mut() {
+                Some(last) if (last.process, last.place) == (process, place) => last.own.add(own),
+                _ => self.own.push(OwnTime {
+                    process,
+                    place,
+                    own,
+                }),
+            }
         }
     }
 
-    fn child(&mut self, caller: u32, function: FunctionNumber) -> u32 {
-        let next = u32::try_from(self.nodes.len()).unwrap_or(NOT_PLACED);
-        let place = *self.children.entry((caller, function)).or_insert(next);
-        if place == next {
-            self.nodes.push(FunctionNode {
-                caller,
-                function,
-                own: Values::default(),
-                total: Values::default(),
-                process: TopProcess::default(),
-            });
+    /// The node of a function that `caller` calls; `None` if it does not fit.
+    fn child(&mut self, caller: u32, function: FunctionNumber) -> Option<u32> {
+        if let Some(known) = self.children.get(&(caller, function)) {
+            return Some(*known);
         }
-        place
+        if self.nodes.len() >= self.most_nodes {
+            self.left_out += 1;
+            return None;
+        }
+        let place = u32::try_from(self.nodes.len()).unwrap_or(NOT_PLACED);
+        self.children.insert((caller, function), place);
+        self.nodes.push(FunctionNode {
+            caller,
+            function,
+            own: Values::default(),
+            total: Values::default(),
+            process: TopProcess::default(),
+        });
+        Some(place)
     }
 }
 
@@ -256,7 +332,7 @@ pub(super) struct NodeColumns {
     /// The process with the most time in the node, and its time.
     pub(super) process: Vec<u32>,
     pub(super) process_ns: Vec<u64>,
-    /// Number of nodes that are too small to be shown.
+    /// Number of nodes that are too small to be shown, or for which the tree has no room.
     pub(super) left_out: usize,
 }
 
@@ -316,7 +392,10 @@ impl FunctionTree {
         mut index: impl FnMut(FunctionNumber) -> usize,
     ) -> (NodeColumns, Values) {
         let children = Children::of(self, rank);
-        let mut columns = NodeColumns::default();
+        let mut columns = NodeColumns {
+            left_out: self.left_out,
+            ..NodeColumns::default()
+        };
         let mut found = Values::default();
         let mut next = vec![(shown.start, 0_u32, false)];
         while let Some((number, depth, is_inside)) = next.pop() {

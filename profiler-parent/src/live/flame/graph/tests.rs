@@ -1,3 +1,5 @@
+//! Tests of the tree of functions.
+
 use proptest::prelude::*;
 
 use super::super::frames::{KnownModules, ProcessFrames};
@@ -186,6 +188,93 @@ fn a_node_names_the_process_with_the_most_time() {
     let (columns, _) = tree.columns(shown, |function| function.0, |_| 0);
     assert_eq!(columns.process[1], 1);
     assert_eq!(columns.process_ns[1], 25);
+}
+
+#[test]
+fn an_inverted_tree_adds_up_the_time_of_each_process() {
+    let mut tester = Tester::default();
+    // The largest node is of process 0, but process 1 has more time in function 3.
+    tester.add(0, &[1, 3], 10, 0);
+    tester.add(1, &[1, 3], 9, 0);
+    tester.add(0, &[2, 4], 1, 0);
+    tester.add(1, &[2, 3], 8, 0);
+    let inverted = tester.tree().inverted();
+    let shown = Shown {
+        start: 0,
+        least_ns: 1,
+        is_found: &[],
+    };
+    let mut functions = Vec::new();
+    let place = |function| {
+        functions.push(function);
+        functions.len() - 1
+    };
+    let (columns, _) = inverted.columns(shown, |function| function.0, place);
+    let of_node = |number: usize| {
+        let name = columns.function[number].map(|place| tester.name(functions[place]));
+        let depth = columns.depth[number];
+        let top = (columns.process[number], columns.process_ns[number]);
+        (depth, name.unwrap_or_default(), top)
+    };
+    let nodes: Vec<_> = (0..columns.depth.len()).map(of_node).collect();
+    assert!(nodes.contains(&(1, "0x3".to_owned(), (1, 17))), "{nodes:?}");
+    assert!(nodes.contains(&(2, "0x1".to_owned(), (0, 10))), "{nodes:?}");
+    assert!(nodes.contains(&(0, String::new(), (1, 17))), "{nodes:?}");
+}
+
+/// Whether every total is the own time and the totals of the children.
+fn adds_up(tree: &FunctionTree) -> bool {
+    let mut parts: Vec<Values> = tree.nodes.iter().map(|node| node.own).collect();
+    for node in tree.nodes.iter().skip(1) {
+        parts[node.caller as usize].add(node.total);
+    }
+    tree.nodes
+        .iter()
+        .zip(parts)
+        .all(|(node, parts)| node.total == parts)
+}
+
+#[test]
+fn deep_forged_stacks_do_not_exceed_the_limit_and_keep_their_time() {
+    // Every frame of deep stacks has own time, so an inverted tree has a node for each pair of
+    // frames: two million nodes here.
+    let mut tester = Tester::default();
+    let mut sum = 0;
+    for stack in 0..8_u64 {
+        let frames: Vec<u64> = (0..700).map(|depth| 10_000 * stack + depth + 1).collect();
+        for depth in 1..=frames.len() {
+            tester.add(0, &frames[..depth], depth as u64, 0);
+            sum += depth as u64;
+        }
+    }
+    let tree = tester.tree();
+    let inverted = tree.inverted();
+    assert!(inverted.nodes.len() <= MOST_TREE_NODES);
+    assert!(inverted.left_out > 0, "everything fitted");
+    assert_eq!((tree.total().now_ns, inverted.total().now_ns), (sum, sum));
+    assert!(adds_up(&inverted) && adds_up(&tree));
+    let short = tree.inverted_within(1000);
+    assert!(short.nodes.len() <= 1001 && short.left_out > 0 && adds_up(&short));
+    assert_eq!(short.total().now_ns, sum);
+}
+
+#[test]
+fn the_time_of_functions_that_do_not_fit_stays_with_their_callers() {
+    let mut tester = Tester::default();
+    tester.add(0, &[1, 2, 3], 10, 0);
+    tester.add(0, &[4, 5], 7, 0);
+    let mut tree = FunctionTree::with_most(3);
+    let process = &tester.processes[0];
+    let stackless = Values {
+        now_ns: 2,
+        before_ns: 0,
+    };
+    tree.add_process(0, &process.tree, &tester.frames, &process.own, stackless);
+    assert_eq!(
+        tester.lines(&tree, 0, 1),
+        ["all 19 9", " 0x1 10 0", "  0x2 10 10"]
+    );
+    assert!(adds_up(&tree) && tree.left_out > 0);
 }
 
 #[test]
