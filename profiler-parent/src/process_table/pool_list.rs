@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::ids::PoolId;
+#[cfg(feature = "live")]
+use profiler_core::time::Timestamp;
 
 use super::{Process, ProcessState, ProcessTable, Remains};
 
@@ -17,6 +19,9 @@ pub(crate) struct FollowedPool<T> {
     pub(crate) reader: T,
     /// The process has ended: the next read is the last one.
     pub(crate) is_over: bool,
+    /// When the process died; `None` if it lives, or if that is not known.
+    #[cfg(feature = "live")]
+    pub(crate) died: Option<Timestamp>,
 }
 
 /// The processes of a session, as one reader sees them.
@@ -47,10 +52,20 @@ impl<T> PoolList<T> {
             let is_over = has_ended(process) || !matches!(process.remains, Remains::Pool(_));
             if let Some(known) = self.open.get_mut(key) {
                 known.is_over = is_over;
+                #[cfg(feature = "live")]
+                {
+                    known.died = process.died;
+                }
             } else if !self.done.contains(key) {
                 match meet(*key, process) {
                     Some(reader) => {
-                        self.open.insert(*key, FollowedPool { reader, is_over });
+                        let pool = FollowedPool {
+                            reader,
+                            is_over,
+                            #[cfg(feature = "live")]
+                            died: process.died,
+                        };
+                        self.open.insert(*key, pool);
                     }
                     None => {
                         self.done.insert(*key);

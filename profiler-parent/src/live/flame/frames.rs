@@ -29,6 +29,8 @@ const MOST_TEXT: usize = 32 << 20;
 /// The longest name of a function, and the longest path of a file, in bytes.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_PATH: usize = 4096;
+/// Limit on the bytes of a build id. The linkers write 8 to 32.
+const LONGEST_BUILD_ID: usize = 64;
 /// Limit on the functions that are inlined at one address.
 const MOST_INLINED: usize = 64;
 
@@ -329,12 +331,7 @@ impl ProcessFrames<'_> {
             return *known;
         }
         let definition = self.definitions.module(id)?;
-        let module = Module {
-            path: start_of(&definition.path, LONGEST_PATH).to_owned(),
-            build_id: definition.build_id.clone(),
-        };
-        let number = self.table.modules.intern(module, MOST_MODULES);
-        let number = number.map(ModuleNumber);
+        let number = self.table.module(&definition.path, &definition.build_id);
         if self.known.0.len() < MOST_MODULES {
             self.known.0.insert(id, number);
         }
@@ -343,6 +340,18 @@ impl ProcessFrames<'_> {
 }
 
 impl FrameTable {
+    /// The number of a file; `None` if it does not fit. No real build id is too long.
+    fn module(&mut self, path: &str, build_id: &[u8]) -> Option<ModuleNumber> {
+        if build_id.len() > LONGEST_BUILD_ID {
+            return None;
+        }
+        let module = Module {
+            path: start_of(path, LONGEST_PATH).to_owned(),
+            build_id: build_id.to_vec(),
+        };
+        self.modules.intern(module, MOST_MODULES).map(ModuleNumber)
+    }
+
     fn code(&mut self, module: ModuleNumber, address: u64) -> FrameNumber {
         self.frame(SharedFrame::Code(module, address), |table| {
             let path = table.modules.all().get(module.0 as usize);

@@ -18,6 +18,8 @@ use super::frames::{ModuleNumber, UnnamedCode};
 use super::store::FlameStore;
 use crate::symbols::{ModuleKey, SymbolStore};
 
+/// Names that are stored under one lock.
+const NAMES_PER_LOCK: usize = 4096;
 /// Batches that wait for the thread.
 const BATCHES: usize = 1;
 /// The next look-up in a file begins after this many times the duration of the last one.
@@ -103,8 +105,11 @@ fn name(store: &FlameStore, symbols: &SymbolStore, code: &UnnamedCode) {
     };
     let addresses: Vec<u64> = code.frames.iter().map(|(_, address)| *address).collect();
     let places = symbols.lock().resolve(module, &addresses);
-    let mut store = store.lock();
-    for ((frame, _), place) in code.frames.iter().zip(&places) {
-        store.frames.name(code.number, *frame, place);
+    let frames = code.frames.chunks(NAMES_PER_LOCK);
+    for (frames, places) in frames.zip(places.chunks(NAMES_PER_LOCK)) {
+        let mut store = store.lock();
+        for ((frame, _), place) in frames.iter().zip(places) {
+            store.frames.name(code.number, *frame, place);
+        }
     }
 }

@@ -18,6 +18,7 @@ use super::frames::{FrameTable, KnownModules, ProcessFrames};
 use super::stack_tree::{NodeNumber, RecorderPaths, StackTree};
 use super::usage::{SampleTimes, Spent, ThreadUsage};
 use super::weights::{Room, ThreadNumber, Weight, Weights};
+use super::window::length_ns;
 use crate::process_table::Process;
 
 /// Limit on the threads of a process that are told apart.
@@ -29,7 +30,7 @@ const TICK_NS: u64 = 1_000_000;
 /// An unfinished wait counts up to this long before now: the sampler looks at a waiting thread
 /// every 0.4 s, so the end of a wait may be recorded that late.
 const LATE_NS: i64 = 500_000_000;
-/// How much later than the begin of a pass a sample may be.
+/// How much later than the start of a pass a sample may be.
 const LATEST_NS: i64 = 10_000_000_000;
 /// How long samples are kept one by one for groups, and how many of a process.
 const RECENT_NS: i64 = 6_000_000_000;
@@ -127,8 +128,16 @@ impl SampledProcess {
         }
     }
 
-    /// Reads the new entries, at most about the budget of the pass.
+    /// Reads the new entries, at most about the budget of the pass, and counts unfinished waits.
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
+        self.read(pass);
+        if self.follower.is_some() && !self.progress.is_behind {
+            self.count_waits(pass.now_ns.saturating_sub(LATE_NS), pass.room);
+        }
+        self.forget_old_samples(pass);
+    }
+
+    fn read(&mut self, pass: &mut Pass<'_>) {
         let Some(mut follower) = self.follower.take() else {
             return;
         };
@@ -151,21 +160,21 @@ impl SampledProcess {
             self.name_threads(&follower);
         }
         self.follower = Some(follower);
-        if !self.progress.is_behind {
-            self.count_waits(pass.now_ns.saturating_sub(LATE_NS), pass.room);
-        }
-        self.forget_old_samples(pass);
     }
 
-    /// Reads the process to its end. It ended at `ended_ns`.
+    /// Reads the process to its end, and frees all except its sums. It ended at `ended_ns`.
     pub(super) fn conclude(&mut self, pass: &mut Pass<'_>, ended_ns: i64) {
-        self.advance(pass);
-        if self.progress.is_behind {
+        self.read(pass);
+        if self.is_behind() {
             return;
         }
         self.count_waits(ended_ns.min(pass.now_ns), pass.room);
         self.follower = None;
         self.paths = RecorderPaths::default();
+        self.known_modules = KnownModules::default();
+        self.thread_numbers = HashMap::new();
+        self.recent = VecDeque::new();
+        self.weights.finish();
     }
 
     /// Whether entries remain to be read at once.
@@ -184,7 +193,7 @@ impl SampledProcess {
         let node = self
             .paths
             .node(recorder, one.chunk, sample, &mut self.tree, &mut frames);
-        let number = self.thread(sample.foreign.unwrap_or(one.thread.tid));
+        let number = self.thread(sample.foreign.unwrap_or(one.thread.tid), pass.room);
         // A sample is not later than its reading, unless its time is forged.
         let latest_ns = pass.now_ns.saturating_add(LATEST_NS);
         let at_ns = pass.converter.since_start_ns(sample.at).min(latest_ns);
@@ -243,7 +252,7 @@ impl SampledProcess {
     }
 
     /// The number of the thread that has this number in the system.
-    fn thread(&mut self, tid: ThreadId) -> ThreadNumber {
+    fn thread(&mut self, tid: ThreadId, room: &mut Room) -> ThreadNumber {
         if let Some(known) = self.thread_numbers.get(&tid) {
             return *known;
         }
@@ -263,6 +272,7 @@ impl SampledProcess {
             usage: ThreadUsage::default(),
         });
         self.thread_numbers.insert(tid, number);
+        self.weights.reserve(number, room);
         self.has_unnamed_threads |= !is_last;
         number
     }
@@ -288,9 +298,4 @@ impl SampledProcess {
             }
         }
     }
-}
-
-/// The length of a range.
-pub(super) fn length_ns((from_ns, to_ns): (i64, i64)) -> u64 {
-    u64::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(0)
 }

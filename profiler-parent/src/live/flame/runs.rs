@@ -11,9 +11,10 @@ use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
 
-use super::process::{RecentSample, length_ns};
+use super::process::RecentSample;
 use super::selection::WantedGroup;
 use super::weights::Weight;
+use super::window::length_ns;
 use crate::groups::GroupsSnapshot;
 
 /// The runs of a group in all processes.
@@ -57,7 +58,7 @@ impl RunRanges {
         all.fold(0, |sum: u64, range| sum.saturating_add(length_ns(*range)))
     }
 
-    /// The time from the begin of the first run to the end of the last; now if there is no run.
+    /// The time from the start of the first run to the end of the last; now if there is no run.
     pub(super) fn range(&self, now_ns: i64) -> (i64, i64) {
         let all = || self.of_processes.values().flatten();
         let first = all().map(|(from, _)| *from).min();

@@ -1,7 +1,7 @@
 //! Turns the samples of one thread into time on and off the processor.
 //!
 //! A running thread has samples, each with the processor time since the sample before. A waiting
-//! thread has one sample at the begin of its wait and one at the end; in between, nothing is
+//! thread has one sample at the start of its wait and one at the end; in between, nothing is
 //! recorded. So the time of an unfinished wait is counted while it lasts ([`ThreadUsage::advance`])
 //! and not again at its end. Invariants: no wait is counted twice; times of a forged pool give any
 //! sums, and never a panic.
@@ -73,37 +73,23 @@ impl ThreadUsage {
         let open = self.open.take();
         let at_ns = sample.at_ns;
         let ran = sample.cpu_ns.unwrap_or(0) > 0;
-        let (spent, counted_ns) = match open.filter(|_| sample.is_repeated && !ran) {
+        // The first sample of a thread in a chunk has its whole stack, also during a wait.
+        let continues = |open: &OpenWait| !ran && (sample.is_repeated || open.node == node);
+        let (spent, counted_ns) = match open.filter(continues) {
             Some(open) => {
                 let wait = ordered(open.counted_ns, at_ns);
                 let on = Weight::default();
                 (Spent { on, wait }, at_ns.max(open.counted_ns))
             }
-            None => (self.without_wait(sample), at_ns),
+            None => {
+                let counted_ns = open.map_or(self.latest_ns, |open| open.counted_ns);
+                let earliest_ns = counted_ns.max(self.latest_ns);
+                (without_wait(sample, earliest_ns), at_ns.max(counted_ns))
+            }
         };
         self.open = sample.waits.then_some(OpenWait { node, counted_ns });
-        self.latest_ns = at_ns;
+        self.latest_ns = self.latest_ns.max(at_ns);
         spent
-    }
-
-    /// The time of a sample that does not continue a wait.
-    fn without_wait(&self, sample: &SampleTimes) -> Spent {
-        let SampleTimes {
-            at_ns,
-            cpu_ns,
-            span_ns,
-            waits,
-            ..
-        } = *sample;
-        let on_ns = cpu_ns.unwrap_or(if waits { 0 } else { span_ns });
-        // A sample without processor time that is not the begin of a wait: its thread did not run.
-        let waited = cpu_ns == Some(0) && !waits;
-        let span = i64::try_from(span_ns).unwrap_or(i64::MAX);
-        let start = at_ns.saturating_sub(span).max(self.latest_ns);
-        Spent {
-            on: Weight::on(on_ns),
-            wait: ordered(start, at_ns).filter(|_| waited),
-        }
     }
 
     /// The part of an unfinished wait, up to `now_ns`, that is not counted yet. Counts it.
@@ -112,6 +98,27 @@ impl ThreadUsage {
         let range = ordered(open.counted_ns, now_ns)?;
         open.counted_ns = now_ns;
         Some((open.node, range))
+    }
+}
+
+/// The time of a sample that does not continue a wait. Time before `earliest_ns` is counted
+/// already.
+fn without_wait(sample: &SampleTimes, earliest_ns: i64) -> Spent {
+    let SampleTimes {
+        at_ns,
+        cpu_ns,
+        span_ns,
+        waits,
+        ..
+    } = *sample;
+    let on_ns = cpu_ns.unwrap_or(if waits { 0 } else { span_ns });
+    // A sample without processor time that is not the start of a wait: its thread did not run.
+    let waited = cpu_ns == Some(0) && !waits;
+    let span = i64::try_from(span_ns).unwrap_or(i64::MAX);
+    let start = at_ns.saturating_sub(span).max(earliest_ns);
+    Spent {
+        on: Weight::on(on_ns),
+        wait: ordered(start, at_ns).filter(|_| waited),
     }
 }
 
@@ -191,6 +198,48 @@ mod tests {
             Some((200, 210)),
             "nothing before the latest sample"
         );
+    }
+
+    #[test]
+    fn a_wait_that_goes_on_in_another_chunk_is_one_wait() {
+        // The stack is recorded again in whole.
+        let whole = SampleTimes {
+            is_repeated: false,
+            span_ns: 900,
+            ..STOPS
+        };
+        let unmeasured = SampleTimes {
+            cpu_ns: None,
+            ..whole
+        };
+        let goes_on = SampleTimes {
+            waits: true,
+            ..whole
+        };
+        for end in [whole, unmeasured, goes_on] {
+            let mut usage = ThreadUsage::default();
+            usage.next(&at(WAITS, 100), NODE);
+            assert_eq!(usage.advance(900), Some((NODE, (100, 900))));
+            let spent = usage.next(&at(end, 1000), NODE);
+            let wait = Some((900, 1000));
+            assert_eq!((spent.on, spent.wait), (Weight::default(), wait), "{end:?}");
+            let after = end.waits.then_some((NODE, (1000, 1100)));
+            assert_eq!(usage.advance(1100), after);
+        }
+    }
+
+    #[test]
+    fn time_that_is_counted_as_a_wait_is_not_counted_for_another_stack() {
+        let mut usage = ThreadUsage::default();
+        usage.next(&at(WAITS, 100), NODE);
+        usage.advance(900);
+        let elsewhere = SampleTimes {
+            is_repeated: false,
+            span_ns: 900,
+            ..STOPS
+        };
+        let spent = usage.next(&at(elsewhere, 1000), NodeNumber(2));
+        assert_eq!(spent.wait, Some((900, 1000)));
     }
 
     #[test]

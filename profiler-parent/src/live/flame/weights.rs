@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::stack_tree::NodeNumber;
-use super::window::{Period, PeriodRange, Resolution};
+use super::window::{Period, PeriodRange, Resolution, length_ns};
 
 /// Time on and off the processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,12 +51,29 @@ pub(super) struct ThreadNumber(pub(super) u32);
 pub(super) struct Room {
     cells: usize,
     nodes: usize,
+    /// Limit on the cells of one process, so that one process cannot take all.
+    share: usize,
 }
 
 impl Room {
     /// Room for this number of cells and of nodes of trees.
     pub(super) const fn of(cells: usize, nodes: usize) -> Self {
-        Self { cells, nodes }
+        Self {
+            cells,
+            nodes,
+            share: usize::MAX,
+        }
+    }
+
+    /// Limits the cells of each process from now on.
+    pub(super) const fn set_share(&mut self, cells: usize) {
+        self.share = cells;
+    }
+
+    /// Gives back what a process took that is dropped.
+    pub(super) const fn give_back(&mut self, cells: usize, nodes: usize) {
+        self.cells = self.cells.saturating_add(cells);
+        self.nodes = self.nodes.saturating_add(nodes);
     }
 
     /// Takes the room of a node, if there is some.
@@ -164,6 +181,32 @@ impl Cell {
         }
     }
 
+    /// Adds time off the processor from one point in session time to another. A period that no
+    /// window contains any more gets none, so a long wait takes few steps.
+    fn add_wait(&mut self, (from_ns, to_ns): (i64, i64)) {
+        let before_ns = self.total.off_ns;
+        let length = length_ns((from_ns, to_ns));
+        self.total = self.total.plus(Weight::off(length));
+        for resolution in Resolution::ALL {
+            let last = resolution.period_of(to_ns);
+            let first = Period(last.0.saturating_sub(Resolution::KEPT));
+            let mut at = from_ns.max(resolution.start_of(first)).min(to_ns);
+            let mut counted = before_ns.saturating_add(length_ns((from_ns, at)));
+            while at < to_ns {
+                let period = resolution.period_of(at);
+                // A forged time may be beyond the last period.
+                let next = resolution.start_of(period.next());
+                let end = if next > at { next.min(to_ns) } else { to_ns };
+                let after = counted.saturating_add(length_ns((at, end)));
+                let off_us = whole_us(counted, after);
+                if off_us > 0 {
+                    self.recent(resolution).add(period, 0, off_us);
+                }
+                (at, counted) = (end, after);
+            }
+        }
+    }
+
     fn within(&self, range: Option<&PeriodRange>) -> Weight {
         match range {
             None => self.total,
@@ -206,11 +249,7 @@ impl Weights {
         weight: Weight,
         room: &mut Room,
     ) {
-        // If there is no room for the stack, the time counts for the thread without a stack.
-        let cell = self
-            .cell(thread, node, room)
-            .or_else(|| self.cell(thread, NodeNumber::NONE, room));
-        match cell.and_then(|place| self.cells.get_mut(place as usize)) {
+        match self.cell(thread, node, room) {
             Some(cell) => cell.add(at_ns, weight),
             None => self.left_out = self.left_out.plus(weight),
         }
@@ -222,36 +261,41 @@ impl Weights {
         &mut self,
         thread: ThreadNumber,
         node: NodeNumber,
-        (from_ns, to_ns): (i64, i64),
+        range: (i64, i64),
         room: &mut Room,
     ) {
-        let fine = Resolution::Fine;
-        let kept = Period(
-            fine.period_of(to_ns)
-                .0
-                .saturating_sub(2 * Resolution::KEPT * 6),
-        );
-        // The part that no window contains any more is added at once.
-        let mut at = from_ns.max(fine.start_of(kept)).min(to_ns);
-        let ns = |from: i64, to: i64| u64::try_from(to.saturating_sub(from)).unwrap_or(0);
-        if from_ns < at {
-            self.add(thread, node, from_ns, Weight::off(ns(from_ns, at)), room);
-        }
-        while at < to_ns {
-            // A forged time may be beyond the last period.
-            let next = fine.start_of(fine.period_of(at).next());
-            let end = if next > at { next.min(to_ns) } else { to_ns };
-            self.add(thread, node, at, Weight::off(ns(at, end)), room);
-            at = end;
+        match self.cell(thread, node, room) {
+            Some(cell) => cell.add_wait(range),
+            None => self.left_out = self.left_out.plus(Weight::off(length_ns(range))),
         }
     }
 
-    fn cell(&mut self, thread: ThreadNumber, node: NodeNumber, room: &mut Room) -> Option<u32> {
+    /// Takes the room of a thread's time without a stack: time for whose stack there is no room
+    /// counts there.
+    pub(super) fn reserve(&mut self, thread: ThreadNumber, room: &mut Room) {
+        let _ = self.place(thread, NodeNumber::NONE, room);
+    }
+
+    /// The cell of a stack; that of the thread without a stack if there is no room.
+    fn cell(
+        &mut self,
+        thread: ThreadNumber,
+        node: NodeNumber,
+        room: &mut Room,
+    ) -> Option<&mut Cell> {
+        let place = self
+            .place(thread, node, room)
+            .or_else(|| self.place(thread, NodeNumber::NONE, room))?;
+        self.cells.get_mut(place as usize)
+    }
+
+    fn place(&mut self, thread: ThreadNumber, node: NodeNumber, room: &mut Room) -> Option<u32> {
         if let Some(known) = self.index.get(&(thread, node)) {
             return Some(*known);
         }
+        let has_share = node == NodeNumber::NONE || self.cells.len() < room.share;
         let place = u32::try_from(self.cells.len()).ok()?;
-        if !take_one(&mut room.cells) {
+        if !has_share || !take_one(&mut room.cells) {
             return None;
         }
         self.cells.push(Cell {
@@ -263,6 +307,17 @@ impl Weights {
         });
         self.index.insert((thread, node), place);
         Some(place)
+    }
+
+    /// Number of cells, which were taken from the room.
+    pub(super) const fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Frees what only adding needs.
+    pub(super) fn finish(&mut self) {
+        self.index = HashMap::new();
+        self.cells.shrink_to_fit();
     }
 
     /// Drops the periods that no window contains any more.
@@ -339,6 +394,40 @@ mod tests {
     }
 
     #[test]
+    fn a_process_with_many_stacks_leaves_room_for_other_processes() {
+        let mut room = Room::of(10, 0);
+        room.set_share(4);
+        let mut greedy = Weights::default();
+        greedy.reserve(THREAD, &mut room);
+        for node in 0..100 {
+            greedy.add(THREAD, NodeNumber(node), 0, Weight::on(1), &mut room);
+        }
+        assert_eq!((greedy.len(), sum(&greedy, None)), (4, Weight::on(100)));
+        let mut other = Weights::default();
+        for node in 0..4 {
+            other.add(THREAD, NodeNumber(node), 0, Weight::on(1), &mut room);
+        }
+        assert_eq!((other.len(), room.cells), (4, 2));
+        room.give_back(greedy.len(), 3);
+        assert_eq!((room.cells, room.nodes), (6, 3));
+    }
+
+    #[test]
+    fn a_thread_with_reserved_room_keeps_the_time_of_all_stacks() {
+        let mut room = Room::of(1, 0);
+        let mut weights = Weights::default();
+        weights.reserve(THREAD, &mut room);
+        weights.add(THREAD, NodeNumber(1), 0, Weight::on(5), &mut room);
+        weights.add_wait(THREAD, NodeNumber(2), (0, 7), &mut room);
+        let kept = Weight {
+            on_ns: 5,
+            off_ns: 7,
+        };
+        assert_eq!(sum(&weights, None), kept);
+        assert_eq!(weights.left_out(), Weight::default());
+    }
+
+    #[test]
     fn old_periods_are_dropped_and_stay_in_the_total() {
         let mut weights = Weights::default();
         let mut room = Room::of(1, 0);
@@ -376,7 +465,8 @@ mod tests {
 
         #[test]
         fn windows_contain_the_time_that_was_spent_in_them(
-            steps in prop::collection::vec((0..4_u32, 0..60_000_000_000_i64, 0..5_000_000_u64), 1..80),
+            steps in prop::collection::vec(
+                (0..4_u32, 0..60_000_000_000_i64, 0..5_000_000_u64), 1..80),
         ) {
             let mut weights = Weights::default();
             let mut room = Room::of(100, 0);
@@ -393,7 +483,8 @@ mod tests {
                 inside += sum(&weights, window).on_ns;
             }
             prop_assert!(inside <= expected);
-            let recent: u64 = steps.iter().filter(|(_, at, _)| *at >= 50 * SECOND).map(|(.., on)| on).sum();
+            let late = steps.iter().filter(|(_, at, _)| *at >= 50 * SECOND);
+            let recent: u64 = late.map(|(.., on)| on).sum();
             let found = sum(&weights, Window::TenSeconds.now(now)).on_ns;
             // A cell carries the fraction of a microsecond from one step to the next.
             prop_assert!(found.abs_diff(recent) <= 4 * 1000, "{found} of {recent}");

@@ -143,6 +143,11 @@ impl PeriodRange {
     }
 }
 
+/// The length of a range of time; 0 if its end is before its start.
+pub(super) fn length_ns((from_ns, to_ns): (i64, i64)) -> u64 {
+    u64::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

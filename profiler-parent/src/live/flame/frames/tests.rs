@@ -1,3 +1,5 @@
+//! Tests of the frames of all processes.
+
 use super::*;
 use crate::symbols::SourceFrame;
 
@@ -89,6 +91,13 @@ fn the_tables_are_bounded_and_count_what_does_not_fit() {
     let last = table.unknown(u64::MAX);
     assert_eq!(names(&table, last), ["(too many functions)"]);
     assert_eq!(table.functions_of.len(), MOST_FRAMES);
+}
+
+#[test]
+fn a_file_with_a_build_id_of_no_linker_is_refused() {
+    let mut table = FrameTable::default();
+    assert!(table.module("/a", &[1; LONGEST_BUILD_ID]).is_some());
+    assert_eq!(table.module("/a", &[1; LONGEST_BUILD_ID + 1]), None);
 }
 
 #[test]
