@@ -52,12 +52,13 @@
 //!   `open=` the key of a row that shall include its `members`, one per process; may be repeated.
 //! - `processes.json`: `psort=` a column (`order`, `name`, `pid`, `state`, `memory`, `resident`,
 //!   `cpu`, `rate`, `lost`); `porder=`; `ptop=`.
-//! - `flame.json`: `window=10s`, `60s` or `start`; `time=on-cpu`, `off-cpu` or `all`; `process=` the
-//!   key of a process, and `thread=` the system's number of one of its threads; `group=` kind, colon
-//!   and name; `inverted=1`; `compare=1` adds the time in the window before; `find=` a part of the
-//!   name of a function or its file; `path=` the numbers of the functions from the root to the node
-//!   to show, joined by dots; `nodes=` and `rows=` the largest numbers of nodes and of functions;
-//!   `sort=` a column of the functions (`self`, `total`, `change`, `name`); `order=`.
+//! - `flame.json`: `window=10s`, `60s` or `start`; `time=on-cpu`, `off-cpu` or `all`; `process=`
+//!   the key of a process (all processes are listed anyway), and `thread=` the system's number of
+//!   one of its threads; `group=` kind, colon and name; `inverted=1`; `compare=1` adds the time in
+//!   the window before; `find=` a part of the name of a function or its file; `path=` the numbers
+//!   of the functions from the root to the node to show, joined by dots; `nodes=` and `rows=` the
+//!   largest numbers of nodes and of functions; `sort=` a column of the functions (`self`, `total`,
+//!   `change`, `name`); `order=`.
 //! - `alerts.json`: `alert=` a number: only later alerts.
 //! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
 //!   (patterns); `category=`, `group=` (names); `min_ms=`.

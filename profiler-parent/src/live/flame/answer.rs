@@ -265,6 +265,11 @@ impl Selected<'_> {
         let identity = &process.identity;
         let key = key_text(identity.key);
         if !self.selection.wants_process(&key, &identity.name) {
+            // The other processes are listed too, so that one of them can be chosen next.
+            if self.selection.process.is_some() {
+                let weight = self.weight_of(process);
+                self.list_process(number, key, process, weight);
+            }
             return;
         }
         let mut own = vec![Values::default(); process.tree.len()];
@@ -276,6 +281,27 @@ impl Selected<'_> {
         self.weight = self.weight.plus(weight);
         self.tree
             .add_process(number, &process.tree, frames, &own, stackless);
+        self.list_process(number, key, process, weight);
+    }
+
+    /// The time of a process in the window, or within the runs of the group.
+    fn weight_of(&self, process: &SampledProcess) -> Weight {
+        let sum = |sum: Weight, weight: Weight| sum.plus(weight);
+        match self.runs {
+            Some(runs) => {
+                let parts = process.recent.iter();
+                let parts = parts.map(|sample| runs.part_of(process.identity.key, sample));
+                parts.fold(Weight::default(), sum)
+            }
+            None => {
+                let cells = process.weights.within(self.now);
+                cells.map(|cell| cell.weight).fold(Weight::default(), sum)
+            }
+        }
+    }
+
+    fn list_process(&mut self, number: u32, key: String, process: &SampledProcess, weight: Weight) {
+        let identity = &process.identity;
         if !weight.is_zero() {
             self.processes.push(ProcessTime {
                 number,

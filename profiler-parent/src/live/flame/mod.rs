@@ -14,8 +14,11 @@
 //! request ──▶ selection ──▶ answer ◀──────────────────────────────┘   runs of groups ──▶ answer
 //! ```
 //!
-//! Invariants: nothing is read and no thread runs unless a client looks; memory is bounded, about
-//! 200 MiB at most, and what finds no room is counted; pools are foreign data.
+//! Invariants: nothing is read and no thread runs unless a client looks; memory is bounded, and
+//! what does not fit is counted; pools are foreign data. The bounds, which only forged pools reach:
+//! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
+//! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
+//! it is answered.
 
 mod answer;
 mod frames;

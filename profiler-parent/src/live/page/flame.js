@@ -12,12 +12,14 @@
 const ROW = 18;
 const LETTER = 6.6;
 const PALETTE = 8;
+/** Browsers draw nothing on a canvas that is higher than about twice this number of pixels. */
+const HIGHEST = 16000;
 
 /**
  * Starts the flame graph. `tools` are functions of the page: `by`, `make`, `ask`, `time`, `whole`,
- * `digits`, `fill`, `mark`. Returns `refresh`, `choose` (shows a process or a group) and `isOpen`.
+ * `digits`, `fill`, `mark`, `isPaused`. Returns `refresh`, `choose` (shows a process or a group) and `isOpen`.
  */
-export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
+export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isPaused }) {
   const want = {
     window: "10s", time: "on-cpu", process: "", thread: "", group: "", inverted: "", compare: "",
     find: "", path: "", sort: "self", order: "desc", rows: "30",
@@ -31,6 +33,8 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
   let focused = 0;
   /** The most rows since the selection changed: the page must not move while data arrives. */
   let rows = 3;
+  /** Levels below the canvas. */
+  let deeper = 0;
   let selection = "";
   let colours = "function";
   let asking = false;
@@ -46,12 +50,17 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
       const pairs = Object.entries(want).filter(([, value]) => value !== "");
       show(await ask("flame.json", pairs));
       // The first answer comes before the pools are read.
-      if (latest.passes === 0 || latest.is_behind) setTimeout(refresh, 100);
+      if (latest.passes === 0 || latest.is_behind) setTimeout(readOn, 100);
     } catch (error) {
       by("flame-note").textContent = `No flame graph: ${error.message}.`;
     }
     asking = false;
     if (askAgain) { askAgain = false; refresh(); }
+  }
+
+  /** Asks again while recorded samples are being read, unless the page is paused or hidden. */
+  function readOn() {
+    if (!isPaused() && !document.hidden) refresh();
   }
 
   // ---- what the answer says ----
@@ -64,7 +73,6 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     const cores = length > 0 ? answer.on_cpu_ns / length : 0;
     by("flame-count").textContent =
       `${time(answer.on_cpu_ns)} on CPU (${digits(cores)} cores), ${time(answer.off_cpu_ns)} off CPU in ${time(length)}`;
-    by("flame-note").textContent = notes(answer).join(" ");
     showChoices(by("flame-process"), answer.processes.map((one) => [one.key, `${one.name} (${one.pid})`]), want.process);
     showChoices(by("flame-thread"), answer.threads.map((one) => [String(one.tid), `${one.name} (${one.tid})`]), want.thread);
     by("flame-thread").disabled = want.process === "";
@@ -73,10 +81,17 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     showPath();
     showTable(answer);
     lay();
+    showNotes();
     focused = Math.max(0, boxes.indexOf(boxOf(kept)));
     pointed = pointer ? boxAt(pointer) : null;
     if (pointed || document.activeElement === canvas) by("flame-about").textContent = describe(pointed ?? boxes[focused]);
     draw();
+  }
+
+  function showNotes() {
+    const found = notes(latest);
+    if (deeper > 0) found.push(`${whole(deeper)} deeper levels: click a function to zoom.`);
+    by("flame-note").textContent = found.join(" ");
   }
 
   function notes(answer) {
@@ -94,8 +109,8 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     if (want.window === "start" && missing.evicted_before > 0) found.push(`Since the oldest entry that was left: ${whole(missing.evicted_before)} older entries had been evicted.`);
     if (missing.evicted_since > 0) found.push(`${whole(missing.evicted_since)} entries were evicted before they were read.`);
     if (missing.unreadable > 0) found.push(`${whole(missing.unreadable)} processes could not be read.`);
-    if (missing.left_out_ns > 0) found.push(`${time(missing.left_out_ns)} found no room.`);
-    if (missing.frames > 0) found.push(`${whole(missing.frames)} frames found no room.`);
+    if (missing.left_out_ns > 0) found.push(`${time(missing.left_out_ns)} did not fit.`);
+    if (missing.frames > 0) found.push(`${whole(missing.frames)} frames did not fit.`);
     return found;
   }
 
@@ -113,7 +128,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
 
   function showLegend() {
     const legend = by("flame-legend");
-    const processes = colours === "process" ? latest.processes.slice(0, 12) : [];
+    const processes = colours === "process" ? latest.processes.filter((one) => want.process === "" || one.key === want.process).slice(0, 12) : [];
     const entries = want.compare !== "" && latest.before
       ? [["more", "more than in the window before"], ["less", "less"]]
       : processes.map((one) => [`p${one.order % PALETTE}`, `${one.name} (${one.pid})`]);
@@ -181,6 +196,8 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     const ends = [];
     boxes = [];
     let deepest = 0;
+    const ratio = devicePixelRatio || 1;
+    const most = Math.floor(HIGHEST / ROW / ratio);
     const scale = nodes.total_ns[0] > 0 ? width / nodes.total_ns[0] : 0;
     nodes.depth.forEach((depth, place) => {
       const x = depth === 0 ? 0 : ends[depth - 1];
@@ -189,12 +206,13 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
       if (depth > 0) ends[depth - 1] = x + wide;
       if (wide < 0.5) return;
       deepest = Math.max(deepest, depth);
+      if (depth >= most) return;
       boxes.push({ place, x, y: depth * ROW, wide, depth });
     });
-    const ratio = devicePixelRatio || 1;
     const { find, sort, order, ...kept } = want;
     const now = JSON.stringify(kept);
-    rows = Math.max(selection === now ? rows : 3, deepest + 1);
+    rows = Math.min(most, Math.max(selection === now ? rows : 3, deepest + 1));
+    deeper = Math.max(0, deepest + 1 - most);
     selection = now;
     const high = rows * ROW;
     canvas.width = Math.round(width * ratio);
@@ -279,7 +297,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     const parts = [`${nameOf(box.place)}${module ? ` (${module})` : ""}: ${time(nodes.total_ns[box.place])}, ${share}; self ${time(nodes.self_ns[box.place])}`];
     if (before && index !== null) parts.push(`${signed(change(nodes.total_ns[box.place], nodes.before_ns[box.place]))} of a core to the window before`);
     const process = processes.find((one) => one.number === nodes.process[box.place]);
-    if (process && index !== null && processes.length > 1) {
+    if (process && index !== null && want.process === "" && processes.length > 1) {
       parts.push(`${percent(nodes.process_ns[box.place], nodes.total_ns[box.place])} of it in ${process.name} (${process.pid})`);
     }
     return parts.join("; ");
@@ -372,7 +390,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
   canvas.addEventListener("focus", () => { if (latest) draw(); });
   canvas.addEventListener("blur", () => { if (latest) draw(); });
   canvas.addEventListener("keydown", (event) => {
-    if (!latest) return;
+    if (!latest || event.altKey || event.ctrlKey || event.metaKey) return;
     if (["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Home"].includes(event.key)) move(event.key);
     else if (event.key === "Enter" && boxes[focused]) zoom(pathOf(boxes[focused]));
     else if (event.key === "Escape") zoom("");
@@ -415,7 +433,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark }) {
     want.sort = chosen;
     refresh();
   });
-  addEventListener("resize", () => { if (latest && isOpen()) { lay(); draw(); } });
+  addEventListener("resize", () => { if (latest && isOpen()) { lay(); showNotes(); draw(); } });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (latest) draw(); });
 
   /** Shows one process, one of its threads, or one group; everything without an argument. */

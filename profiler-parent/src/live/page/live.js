@@ -479,7 +479,7 @@ function otherMarkers() {
 by("markers").addEventListener("toggle", refreshMarkers);
 for (const id of ["marker-name", "marker-process", "marker-min"]) by(id).addEventListener("change", otherMarkers);
 
-const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark });
+const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark, isPaused: () => paused });
 
 setInterval(() => {
   if (paused || document.hidden) return;
