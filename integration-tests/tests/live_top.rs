@@ -111,9 +111,8 @@ fn l1_profiler_top_shows_the_live_page_of_profiler_record() -> anyhow::Result<()
             .all(|name| row(table, name).is_some())
             && row(table, "acme").is_some_and(|row| row["ticks"] == 40)
     })?;
-    let top = |options: &[&str]| {
-        tools::run(&[&["top", "--once", recording.url.as_str()], options].concat())
-    };
+    let url = recording.url.clone();
+    let top = |options: &[&str]| tools::run(&[&["top", "--once", url.as_str()], options].concat());
     for way in ["variable", "input"] {
         assert_eq!(top_without_argument(&recording.url, way)?, Some(0), "{way}");
     }

@@ -1,6 +1,6 @@
 //! A session for the live page: a parent, two working plugin hosts, one of which is janky, and a
-//! third host that is stopped. The hosts work for several groups, including two tenants, and compute
-//! something, so that there are functions to show.
+//! third host that is stopped. The hosts work for several groups, including two tenants, and
+//! compute something, so that there are functions to show.
 //!
 //! ```text
 //! live_scene      prints the page's address and runs until standard input is closed

@@ -136,7 +136,7 @@ impl FunctionsAnswer {
             ),
             (
                 left_out_ns > 0,
-                format!("{} found no room", time(left_out_ns)),
+                format!("{} did not fit", time(left_out_ns)),
             ),
         ];
         let said: Vec<String> = all

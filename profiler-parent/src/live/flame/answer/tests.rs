@@ -1,3 +1,5 @@
+//! Tests of the answer to a request.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Tests of the stacks of one process.
+
 use profiler_core::ids::ChunkIndex;
 use proptest::prelude::*;
 
@@ -176,7 +178,8 @@ proptest! {
     #[test]
     fn forged_samples_give_some_stack(
         steps in prop::collection::vec(
-            (0..3_u64, any::<u16>(), prop::collection::vec(any::<u64>(), 0..5), any::<bool>()), 1..60),
+            (0..3_u64, any::<u16>(), prop::collection::vec(any::<u64>(), 0..5), any::<bool>()),
+            1..60),
     ) {
         let mut tester = Tester::new();
         for (thread, shared, own, is_cut) in steps {
