@@ -165,16 +165,22 @@ fn p13_no_number_falls_in_a_thousand_snapshots_under_load() {
     let mut recording = Recording::start(Probes::ALL);
     static STOP: AtomicBool = AtomicBool::new(false);
     STOP.store(false, Ordering::Relaxed);
+    let work = || {
+        let _all = Groups::of([group!("plugin:p13"), group!("tenant:p13")]).enter();
+        drop(group!("p13 inner").enter());
+    };
+    // Several threads that use a group for the first time do not wait for each other: a run that
+    // finds the registry or the pool locked is counted, but not timed.
+    work();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !STOP.load(Ordering::Relaxed) {
-                    let _all = Groups::of([group!("plugin:p13"), group!("tenant:p13")]).enter();
-                    drop(group!("p13 inner").enter());
+                    work();
                 }
             });
         }
-        while recording.totals(GroupKind::Plugin, "p13").runs == 0 {
+        while recording.totals(GroupKind::Plugin, "p13").runs <= 1 {
             std::thread::yield_now(); // until one of the threads has run
         }
         let mut before: Vec<GroupTotals> = Vec::new();
