@@ -20,7 +20,7 @@ use super::symbols::no_symbols;
 use crate::reading::{Lib, PartId, Visit, source_names, text, walk};
 use crate::symbols::server_api::{self, Library};
 use crate::symbols::{
-    CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, SymbolOptions, Symbols,
+    CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, SymbolOptions, Symbols, Wanted,
     machine_code,
 };
 
@@ -48,7 +48,9 @@ struct ThisMachine {
 
 impl SymbolicationApi for ThisMachine {
     fn symbolicate(&self, profile: &File, request: &str) -> Option<String> {
-        server_api::answer(request, self.libraries(profile), &mut self.symbols())
+        // The symbols are unlocked before the answer is written.
+        let resolve = |wanted: &[Wanted<'_>]| self.symbols().resolve_all(wanted, &mut |_| {});
+        server_api::answer(request, self.libraries(profile), resolve)
             .ok()
             .or_else(|| no_symbols(request))
     }
