@@ -28,6 +28,7 @@ mod source_name;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod toolchains;
 
 pub use crate::reading::text::text;
 pub use crate::symbols::server_api::Library;
