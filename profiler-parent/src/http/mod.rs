@@ -25,6 +25,8 @@ mod token;
 
 use hyper::{Request, Response};
 
+#[cfg(feature = "view")]
+pub(crate) use answer::for_origin;
 #[cfg(feature = "live")]
 pub(crate) use answer::json;
 pub(crate) use answer::{Answer, method_not_allowed, not_found, put, status, with_type};
