@@ -15,6 +15,7 @@ use anyhow::{Context, ensure};
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
+use profiler_parent::view::VIEWER;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -194,7 +195,7 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
         (answer.status, answer.body.as_slice()),
         (200, PROFILE.as_bytes())
     );
-    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(answer.header("access-control-allow-origin"), Some(VIEWER));
     assert_eq!(answer.header("content-encoding"), None);
     let question =
         json!({"jobs": [{"memoryMap": [["liba.so", "AB0"]], "stacks": [[[0, 4660]]]}]}).to_string();
@@ -204,7 +205,7 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
     ))?;
     assert_eq!(
         (answer.status, answer.header("access-control-allow-origin")),
-        (200, Some("*"))
+        (200, Some(VIEWER))
     );
     let result = &serde_json::from_slice::<Value>(&answer.body)?["results"][0];
     assert_eq!(result["stacks"][0][0]["module_offset"], "0x1234");
@@ -454,6 +455,11 @@ fn the_environment_can_name_another_viewer() -> anyhow::Result<()> {
             .starts_with("http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1"),
         "{}",
         view.link
+    );
+    let answer = view.ask("GET /TOKEN/profile.json")?;
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        Some("http://localhost:4242")
     );
     let wrong = Command::new(tools::profiler()?)
         .arg("view")

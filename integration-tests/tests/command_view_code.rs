@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use integration_tests::own_process;
 use object::{Object, ObjectSymbol};
+use profiler_parent::view::VIEWER;
 use serde_json::{Value, json};
 
 use crate::command_view::{Answer, View};
@@ -124,7 +125,10 @@ impl View {
         let answer = self.post(path, &request.to_string())?;
         ensure!(answer.status == 200, "{path}: {answer:?}");
         let origin = answer.header("access-control-allow-origin");
-        ensure!(origin == Some("*"), "the page may not read it: {answer:?}");
+        ensure!(
+            origin == Some(VIEWER),
+            "the page may not read it: {answer:?}"
+        );
         Ok(serde_json::from_slice(&answer.body)?)
     }
 

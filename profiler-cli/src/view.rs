@@ -26,11 +26,12 @@ const VIEWER_VARIABLE: &str = "PROFILER_URL";
 /// Serves the file on this machine (only on 127.0.0.1, below a random path that cannot be guessed),
 /// prints a link with which the viewer's page reads the file, and opens the link in the browser.
 /// The page runs in the browser, so the profile does not leave this machine. A double-click on a
-/// function shows its source file and its assembly code, if they are on this machine. Stops on
-/// Ctrl-C; a page that has loaded the profile keeps it.
+/// function shows its source file and its assembly code, if they are on this machine. The browser
+/// lets no page of another address read them. Stops on Ctrl-C; a page that has loaded the profile
+/// keeps it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Environment:\n  PROFILER_URL  The viewer's address [default: https://profiler.firefox.com]"
+    after_help = "Environment:\n  PROFILER_URL  The viewer's address, as the browser shows it [default: https://profiler.firefox.com]"
 )]
 pub(crate) struct ViewArgs {
     /// A profile (.json or .json.gz)
@@ -45,7 +46,8 @@ pub(crate) struct ViewArgs {
 
 pub(crate) fn run(options: &ViewArgs) -> Result<()> {
     let viewer = viewer(std::env::var(VIEWER_VARIABLE).ok())?;
-    let server = Server::start(
+    let server = Server::start_for_viewer(
+        &viewer,
         &options.file,
         options.port,
         symbols_of_this_machine(SymbolOptions::default()),

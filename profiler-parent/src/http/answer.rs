@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+#[cfg(feature = "view")]
+use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -168,6 +170,19 @@ pub(crate) fn for_any_origin(mut response: Response<Answer>) -> Response<Answer>
         ("cross-origin-resource-policy", "cross-origin"),
     ];
     put(&mut response, &headers);
+    response
+}
+
+/// Allows only the pages of this origin to read the answer.
+#[cfg(feature = "view")]
+pub(crate) fn for_origin(mut response: Response<Answer>, origin: HeaderValue) -> Response<Answer> {
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    // Pages of other origins cannot load it without reading it either.
+    put(
+        &mut response,
+        &[("cross-origin-resource-policy", "same-origin")],
+    );
     response
 }
 

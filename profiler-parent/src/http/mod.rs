@@ -8,7 +8,8 @@
 //! - The number of connections, the memory of each and its time are bounded. A body is read only if
 //!   the service asks for it, up to the limit that the service names.
 //! - There is one thread. Work on a body that takes long runs on at most [`server::WORKERS`] more
-//!   threads, which end when they are idle. The server does not use a runtime of the application.
+//!   threads, which end when they are idle. At most as many bodies are in memory, also if clients
+//!   disconnect during the work. The server does not use a runtime of the application.
 //!
 //! ```text
 //! accept ─▶ admission ─▶ hyper ─▶ HttpService::answer ─┬─▶ Reply::Now ───────────────┬─▶ client
@@ -24,6 +25,8 @@ mod token;
 
 use hyper::{Request, Response};
 
+#[cfg(feature = "view")]
+pub(crate) use answer::for_origin;
 #[cfg(feature = "live")]
 pub(crate) use answer::json;
 pub(crate) use answer::{Answer, method_not_allowed, not_found, put, status, with_type};

@@ -115,7 +115,7 @@ impl Drop for HttpServer {
 struct ConnectionContext<S> {
     service: Arc<S>,
     keep_alive: bool,
-    workers: Semaphore,
+    workers: Arc<Semaphore>,
 }
 
 fn run(
@@ -126,7 +126,7 @@ fn run(
     stop: &Notify,
 ) {
     let is_over = || options.session_end.try_recv() == Err(TryRecvError::Disconnected);
-    let workers = Semaphore::new(WORKERS);
+    let workers = Arc::new(Semaphore::new(WORKERS));
     let context = ConnectionContext {
         service,
         keep_alive: options.keep_alive,
@@ -231,13 +231,14 @@ async fn respond<S: HttpService>(
         Reply::AfterBody(_) if !head.headers().contains_key(CONTENT_LENGTH) => {
             status(StatusCode::LENGTH_REQUIRED)
         }
-        Reply::AfterBody(work) => after_body(&context.workers, work, body).await,
+        Reply::AfterBody(work) => after_body(Arc::clone(&context.workers), work, body).await,
     }
 }
 
-/// Reads a body, then answers on a worker thread.
-async fn after_body(workers: &Semaphore, work: BodyWork, body: Incoming) -> Response<Answer> {
-    let Ok(_worker) = workers.acquire().await else {
+/// Reads a body, then answers on a worker thread. The work goes on if the connection ends
+/// meanwhile; it keeps its worker until it ends.
+async fn after_body(workers: Arc<Semaphore>, work: BodyWork, body: Incoming) -> Response<Answer> {
+    let Ok(worker) = workers.acquire_owned().await else {
         return status(StatusCode::SERVICE_UNAVAILABLE);
     };
     if body.size_hint().lower() > work.limit as u64 {
@@ -245,7 +246,11 @@ async fn after_body(workers: &Semaphore, work: BodyWork, body: Incoming) -> Resp
     }
     match timeout(BODY_TIME, read_body(body, work.limit)).await {
         Ok(Ok(bytes)) => {
-            let answer = tokio::task::spawn_blocking(move || (work.work)(bytes)).await;
+            let answer = tokio::task::spawn_blocking(move || {
+                let _worker = worker;
+                (work.work)(bytes)
+            })
+            .await;
             answer.unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
         }
         Ok(Err(refusal)) => status(refusal),
@@ -264,3 +269,6 @@ async fn read_body(mut body: Incoming, limit: usize) -> Result<Vec<u8>, StatusCo
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

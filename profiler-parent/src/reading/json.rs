@@ -20,7 +20,7 @@ pub(super) trait Members {
 pub(super) struct Object<'t, T>(pub(super) &'t mut T);
 
 /// A receiver of the items of a list.
-pub(super) trait Items {
+pub(crate) trait Items {
     /// The list's name in error messages.
     const NAME: &'static str;
 
@@ -29,7 +29,7 @@ pub(super) trait Items {
 }
 
 /// Reads a list into a receiver of its items.
-pub(super) struct List<'t, T>(pub(super) &'t mut T);
+pub(crate) struct List<'t, T>(pub(crate) &'t mut T);
 
 /// Reads a list into a receiver of its items. Null is an empty list.
 pub(super) struct OptionalList<'t, T>(pub(super) &'t mut T);

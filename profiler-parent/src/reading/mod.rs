@@ -46,6 +46,8 @@ pub use walk::PartId;
 
 #[cfg(feature = "view")]
 pub(crate) use addresses::Lib;
+#[cfg(feature = "view")]
+pub(crate) use json::{Items, List};
 pub(crate) use markers::{RawMarker, RawMarkers};
 pub(crate) use meta::{Flow, TextField};
 #[cfg(feature = "view")]

@@ -2,8 +2,9 @@
 //!
 //! Used by `profiler view`, which shows only such files. Invariants: besides the names, only the
 //! numbers of their texts are kept in memory; rows and names beyond [`MOST_SOURCES`] and
-//! [`MOST_NAME_BYTES`] are left out, so their files are not shown. In the profiles of this project the table of sources
-//! comes before the texts; other profiles are read a second time.
+//! [`MOST_NAME_BYTES`] are passed over while the file is read, so their files are not shown. In the
+//! profiles of this project the table of sources comes before the texts; other profiles are read a
+//! second time.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,8 +13,8 @@ use std::io;
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed as _, Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use super::json::{Items, List, Members, Object, skip};
-use super::table::{Columns, as_index};
+use super::json::{Items, List, Members, Object, OptionalList, object, skip};
+use super::table::{Number, as_index};
 use super::text::text;
 use super::walk::{PartId, Visit, walk};
 
@@ -67,10 +68,8 @@ impl Members for Sources {
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match (key, &self.rows) {
             ("sources", None) => {
-                let table = map.next_value_seed(Columns([("filename", usize::MAX)]))?;
-                let [names] = table.0;
-                let rows = names.into_iter().take(MOST_SOURCES);
-                self.rows = Some(rows.filter_map(as_index).collect());
+                let table: SourceTable = object(map)?;
+                self.rows = Some(table.names.texts);
                 Ok(())
             }
             ("stringArray", Some(rows)) => map.next_value_seed(List(&mut Texts {
@@ -85,6 +84,46 @@ impl Members for Sources {
             }
             _ => skip(map),
         }
+    }
+}
+
+/// The table of sources, of which only the names are kept.
+#[derive(Debug, Default)]
+struct SourceTable {
+    names: NameColumn,
+}
+
+impl Members for SourceTable {
+    const NAME: &'static str = "a table of sources";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "filename" => map.next_value_seed(OptionalList(&mut self.names)),
+            _ => skip(map),
+        }
+    }
+}
+
+/// The names of the sources, as numbers of texts.
+#[derive(Debug, Default)]
+struct NameColumn {
+    rows: usize,
+    texts: BTreeSet<usize>,
+}
+
+impl Items for NameColumn {
+    const NAME: &'static str = "a list of names";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
+        if self.rows >= MOST_SOURCES {
+            return Ok(items.next_element::<IgnoredAny>()?.is_some());
+        }
+        let Some(Number(text)) = items.next_element()? else {
+            return Ok(false);
+        };
+        self.rows += 1;
+        self.texts.extend(as_index(text));
+        Ok(true)
     }
 }
 
@@ -120,6 +159,8 @@ impl Items for Texts<'_> {
 mod tests {
     use std::io::Write as _;
 
+    use serde::de::{DeserializeSeed, IntoDeserializer as _};
+
     use super::*;
 
     fn names(profile: &str) -> Vec<String> {
@@ -140,6 +181,47 @@ mod tests {
             r#"{{"meta":{{}},"shared":{{"sources":{{"filename":[{rows}1,2]}},"stringArray":["/a.c","/b.c","/c.c"]}},"threads":[]}}"#
         );
         assert_eq!(names(&profile), ["/a.c", "/b.c"]);
+    }
+
+    /// A list of any length.
+    struct Repeated {
+        number: u64,
+        count: usize,
+        taken: usize,
+    }
+
+    impl<'de> SeqAccess<'de> for Repeated {
+        type Error = serde::de::value::Error;
+
+        fn next_element_seed<T: DeserializeSeed<'de>>(
+            &mut self,
+            seed: T,
+        ) -> Result<Option<T::Value>, Self::Error> {
+            if self.taken == self.count {
+                return Ok(None);
+            }
+            self.taken += 1;
+            seed.deserialize(self.number.into_deserializer()).map(Some)
+        }
+    }
+
+    #[test]
+    fn rows_beyond_the_limit_are_passed_over_while_the_table_is_read() {
+        let mut names = NameColumn::default();
+        let list = |number, count| Repeated {
+            number,
+            count,
+            taken: 0,
+        };
+        let mut within = list(3, MOST_SOURCES);
+        let mut beyond = list(4, MOST_SOURCES);
+        while names.item(&mut within).unwrap() {}
+        while names.item(&mut beyond).unwrap() {}
+        assert_eq!((within.taken, beyond.taken), (MOST_SOURCES, MOST_SOURCES));
+        assert_eq!(
+            (names.rows, names.texts),
+            (MOST_SOURCES, BTreeSet::from([3]))
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Finds the file of a module, and the files with its debug information.
 //!
-//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so no path can
-//! block this process (a FIFO) or access a device; a debug file is used only if its build id or its
-//! checksum matches the module.
+//! Used by [`super::module`]. Invariants: only regular files of file systems that store files are
+//! opened for reading, so no path can block this process (a FIFO), access a device, or read a file
+//! of the kernel; a debug file is used only if its build id or its checksum matches the module.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};

@@ -1,11 +1,12 @@
 //! Answers the viewer's requests for names: `/symbolicate/v5` of a symbol server.
 //!
-//! A pure function of the request's text, used by `profiler view` for profiles whose addresses have
-//! no names yet. The viewer identifies a library by its debug name and breakpad id, as in the
-//! profile's `libs`, and sends addresses relative to it. Invariants: accepts any text; only
-//! libraries named in the profile are read, for any content of the request; the answer has one
-//! frame for every frame of the request; it has at most [`LONGEST_ANSWER`] bytes, and is written
-//! from the results without a second form in memory.
+//! Used by `profiler view` for profiles whose addresses have no names yet. The viewer identifies a
+//! library by its debug name and breakpad id, as in the profile's `libs`, and sends addresses
+//! relative to it. Invariants: accepts any text; only libraries named in the profile are read, for
+//! any content of the request; the answer has one frame for every frame of the request; it has at
+//! most [`LONGEST_ANSWER`] bytes, and is written from the results without a second form in memory;
+//! the symbols, which the caller may have locked, are used neither while the request is parsed nor
+//! while the answer is written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
-use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
+use super::{ModuleKey, Place, SourceFrame, Wanted};
 use crate::source_path::viewer_form;
 
 /// Limit on the addresses in one request.
@@ -170,14 +171,15 @@ struct InlineAnswer<'r> {
 /// The results by debug name, breakpad id and address.
 type Known<'r> = HashMap<(&'r str, &'r str), HashMap<u64, Arc<Place>>>;
 
-/// Answers a request with JSON.
+/// Answers a request with JSON. `resolve` looks up addresses, as
+/// [`Symbols::resolve_all`](super::Symbols::resolve_all) does. It is called once.
 ///
 /// # Errors
 /// [`RequestError`]: the request is invalid; an HTTP server answers with status 400.
 pub fn answer(
     request: &str,
     libraries: &[Library],
-    symbols: &mut Symbols,
+    resolve: impl FnOnce(&[Wanted<'_>]) -> Vec<Vec<Arc<Place>>>,
 ) -> Result<String, RequestError> {
     let jobs = match serde_json::from_str(request)? {
         Request::Several { jobs } => jobs,
@@ -190,7 +192,7 @@ pub fn answer(
     if let Some(long) = texts.map(String::len).find(|len| *len > LONGEST_NAME) {
         return Err(RequestError::LongName(long));
     }
-    let known = look_up(&jobs, libraries, symbols)?;
+    let known = look_up(&jobs, libraries, resolve)?;
     let results = jobs.iter().map(|job| answer_job(job, &known)).collect();
     to_json(&Answer { results }, LONGEST_ANSWER).ok_or(RequestError::LongAnswer)
 }
@@ -199,7 +201,7 @@ pub fn answer(
 fn look_up<'r>(
     jobs: &'r [Job],
     libraries: &[Library],
-    symbols: &mut Symbols,
+    resolve: impl FnOnce(&[Wanted<'_>]) -> Vec<Vec<Arc<Place>>>,
 ) -> Result<Known<'r>, RequestError> {
     let mut asked: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
     let mut count = 0_usize;
@@ -240,7 +242,7 @@ fn look_up<'r>(
             ))
         })
         .unzip();
-    let places = symbols.resolve_all(&wanted, &mut |_| {});
+    let places = resolve(&wanted);
     let of = |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| {
         wanted.addresses.into_iter().zip(places).collect()
     };

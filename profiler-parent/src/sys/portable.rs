@@ -7,6 +7,8 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use profiler_core::internal::sys::ForeignFile;
+
 use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
@@ -110,21 +112,41 @@ impl Waker {
     }
 }
 
-/// Opens a file for reading if it is a regular file. Never waits for the writer of a FIFO.
-pub(crate) fn open_regular(
-    path: &Path,
-) -> io::Result<Option<profiler_core::internal::sys::ForeignFile>> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Ok(None);
+/// Opens a file for reading if it is a regular file: see [`FoundFile::open`].
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
+    FoundFile::at(path)?.open()
+}
+
+/// A file to which a path led. It is another one if the path without links later leads to another.
+#[derive(Debug)]
+pub(crate) struct FoundFile(PathBuf);
+
+impl FoundFile {
+    /// Finds a file, and follows links.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self(std::fs::canonicalize(path)?))
     }
-    let mut options = File::options();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    // Another file may have replaced it at the same path.
-    let is_file = file.metadata()?.is_file();
-    Ok(is_file.then(|| file.into()))
+
+    /// The path of this file, which contains no links.
+    #[cfg(feature = "view")]
+    pub(crate) fn real_path(&self) -> io::Result<PathBuf> {
+        Ok(self.0.clone())
+    }
+
+    /// Opens the file for reading if it is a regular file. Never waits for the writer of a FIFO.
+    pub(crate) fn open(&self) -> io::Result<Option<ForeignFile>> {
+        if !std::fs::metadata(&self.0)?.is_file() {
+            return Ok(None);
+        }
+        let mut options = File::options();
+        options.read(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        let file = options.open(&self.0)?;
+        // Another file may have replaced it at the same path.
+        let is_file = file.metadata()?.is_file();
+        Ok(is_file.then(|| file.into()))
+    }
 }
 
 /// Converts the bytes of a path.

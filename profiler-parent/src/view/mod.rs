@@ -4,11 +4,11 @@
 //! Called by `profiler view`. [`Server::start`] checks that the file is a profile, listens, and
 //! serves three things below a random token: the file, the answers to the page's requests for
 //! symbols, source files and assembly code ([`SymbolicationApi`]), and the preflights that browsers
-//! send first. Invariants: it listens on 127.0.0.1 only;
-//! a client without the token (128 random bits) gets the same answer for every path; a page of
-//! another site cannot reach the server under its own host name (the `Host` header is checked);
-//! memory, threads and time per request are bounded ([`crate::http`]); the file that is served is
-//! the file that was checked.
+//! send first. Invariants: it listens on 127.0.0.1 only; a client without the token (128 random
+//! bits) gets the same answer for every path; a page of another site cannot reach the server under
+//! its own host name (the `Host` header is checked), and cannot read answers if the viewer's
+//! address is known; memory, threads and time per request are bounded ([`crate::http`]); the file
+//! that is served is the file that was checked.
 //!
 //! ```text
 //! browser ──▶ crate::http: one thread ──▶ routes ─┬─▶ the file
@@ -28,6 +28,7 @@ mod source_name;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod toolchains;
 
 pub use crate::reading::text::text;
 pub use crate::symbols::server_api::Library;

@@ -10,19 +10,24 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Deserialize as _;
-use serde::de::{Deserializer, IgnoredAny};
+use serde::de::{DeserializeSeed as _, Deserializer, IgnoredAny, SeqAccess};
 
 use super::api::{SymbolicationApi, answer};
 use super::assembly::{AssemblyError, AssemblyRequest, CodeOfModule, assembly};
 use super::source::{SourceError, SourceRequest, source};
 use super::source_files::SourceFiles;
 use super::symbols::no_symbols;
-use crate::reading::{Lib, PartId, Visit, source_names, text, walk};
+use crate::reading::{Items, Lib, List, PartId, Visit, source_names, text, walk};
 use crate::symbols::server_api::{self, Library};
 use crate::symbols::{
-    CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, SymbolOptions, Symbols,
+    CodeRange, MachineCode, MachineCodeError, ModuleKey, Place, SymbolOptions, Symbols, Wanted,
     machine_code,
 };
+
+/// Limit on the libraries of a profile that are kept. Their names are not looked up beyond it.
+const MOST_LIBRARIES: usize = 1 << 16;
+/// Limit on the sum of their texts.
+const MOST_LIBRARY_BYTES: usize = 64 << 20;
 
 /// Answers from the files on this machine. The libraries and the source files of the served file
 /// are read at the first request that needs them, and looked-up names are kept. If the file cannot
@@ -48,7 +53,9 @@ struct ThisMachine {
 
 impl SymbolicationApi for ThisMachine {
     fn symbolicate(&self, profile: &File, request: &str) -> Option<String> {
-        server_api::answer(request, self.libraries(profile), &mut self.symbols())
+        // The symbols are unlocked before the answer is written.
+        let resolve = |wanted: &[Wanted<'_>]| self.symbols().resolve_all(wanted, &mut |_| {});
+        server_api::answer(request, self.libraries(profile), resolve)
             .ok()
             .or_else(|| no_symbols(request))
     }
@@ -131,19 +138,46 @@ fn once<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> io::Result<T>) -> io::R
     Ok(cell.get_or_init(|| value))
 }
 
-/// All libraries of all processes of a profile, without duplicates. Only these rows are kept in
-/// memory, also of a file of gigabytes.
+/// The libraries of all processes of a profile, without duplicates. Only these rows are kept in
+/// memory, also of a file of gigabytes, and only up to a limit.
 ///
 /// # Errors
 /// When the file cannot be read, or is not a profile.
 pub fn libraries(file: &File) -> io::Result<Vec<Library>> {
-    let mut all = Libraries::default();
-    walk(text(file)?, &mut all).map_err(io::Error::from)?;
-    Ok(all.0.into_iter().collect())
+    let mut libraries = Libraries::new();
+    walk(text(file)?, &mut libraries).map_err(io::Error::from)?;
+    Ok(libraries.all.into_iter().collect())
 }
 
-#[derive(Debug, Default)]
-struct Libraries(BTreeSet<Library>);
+#[derive(Debug)]
+struct Libraries {
+    all: BTreeSet<Library>,
+    bytes_left: usize,
+}
+
+impl Libraries {
+    const fn new() -> Self {
+        Self {
+            all: BTreeSet::new(),
+            bytes_left: MOST_LIBRARY_BYTES,
+        }
+    }
+
+    /// Keeps a library, if it is new and within the limits.
+    fn add(&mut self, library: Library) {
+        let texts = [&library.debug_name, &library.breakpad_id, &library.path];
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let left = self
+            .bytes_left
+            .checked_sub(bytes.saturating_add(library.build_id.len()));
+        if let Some(left) = left
+            && self.all.len() < MOST_LIBRARIES
+            && self.all.insert(library)
+        {
+            self.bytes_left = left;
+        }
+    }
+}
 
 impl Visit for Libraries {
     fn value<'de, D: Deserializer<'de>>(
@@ -152,16 +186,24 @@ impl Visit for Libraries {
         key: &str,
         from: D,
     ) -> Result<(), D::Error> {
-        if key != "libs" {
-            return IgnoredAny::deserialize(from).map(drop);
+        match key {
+            "libs" => List(self).deserialize(from),
+            _ => IgnoredAny::deserialize(from).map(drop),
         }
-        let library = |lib: Lib| {
-            let code_id = lib.code_id.unwrap_or_default();
-            Library::new(&lib.debug_name, &lib.breakpad_id, &lib.path, &code_id)
+    }
+}
+
+impl Items for Libraries {
+    const NAME: &'static str = "a list of libraries";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, libs: &mut A) -> Result<bool, A::Error> {
+        let Some(lib) = libs.next_element::<Lib>()? else {
+            return Ok(false);
         };
-        self.0
-            .extend(Vec::deserialize(from)?.into_iter().map(library));
-        Ok(())
+        let code_id = lib.code_id.unwrap_or_default();
+        let library = Library::new(&lib.debug_name, &lib.breakpad_id, &lib.path, &code_id);
+        self.add(library);
+        Ok(true)
     }
 }
 
@@ -177,6 +219,25 @@ mod tests {
         assert!(once(&cell, || Err::<u8, _>(io::ErrorKind::Interrupted.into())).is_err());
         assert_eq!(once(&cell, || Ok(1)).unwrap(), &1);
         assert_eq!(once(&cell, || Ok(2)).unwrap(), &1);
+    }
+
+    #[test]
+    fn libraries_beyond_the_limits_are_left_out() {
+        let library = |path: &str| Library::new("name", "id", path, "");
+        let mut libraries = Libraries::new();
+        libraries.add(library(&"x".repeat(MOST_LIBRARY_BYTES)));
+        assert!(libraries.all.is_empty());
+        for number in 0..MOST_LIBRARIES + 5 {
+            libraries.add(library(&number.to_string()));
+            libraries.add(library("0"));
+        }
+        assert_eq!(libraries.all.len(), MOST_LIBRARIES);
+        let kept = MOST_LIBRARY_BYTES - libraries.bytes_left;
+        let texts = libraries
+            .all
+            .iter()
+            .map(|one| one.path.len() + "nameid".len());
+        assert_eq!(kept, texts.sum::<usize>(), "a library counts once");
     }
 
     #[test]

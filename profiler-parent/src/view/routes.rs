@@ -8,12 +8,14 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 
 use super::api::SymbolicationApi;
 use crate::http::{Answer, Answered, BodyWork, Hosts, HttpService, Reply, RequestHead, is_same};
 use crate::http::{
-    for_any_origin, method_not_allowed, not_found, of_file, preflight, put, status, with_type,
+    for_any_origin, for_origin, method_not_allowed, not_found, of_file, preflight, put, status,
+    with_type,
 };
 use crate::symbols::stack::on_symbol_stack;
 
@@ -45,6 +47,8 @@ pub(super) struct ViewRoutes {
     pub(super) file: Arc<File>,
     pub(super) is_compressed: bool,
     pub(super) hosts: Hosts,
+    /// The origin of the viewer's pages, if it is known.
+    pub(super) origin: Option<HeaderValue>,
     pub(super) api: Arc<dyn SymbolicationApi>,
 }
 
@@ -100,7 +104,7 @@ impl ViewRoutes {
             }
             (ViewResource::Api(_), _) => method_not_allowed("POST, OPTIONS"),
         };
-        Reply::Now(for_any_origin(response))
+        Reply::Now(readable(response, self.origin.clone()))
     }
 
     fn profile(&self) -> Response<Answer> {
@@ -116,7 +120,8 @@ impl ViewRoutes {
     fn api_work(&self, path: ApiPath) -> BodyWork {
         let api = Arc::clone(&self.api);
         let file = Arc::clone(&self.file);
-        let work = move |body: Vec<u8>| for_any_origin(answer(&*api, path, &file, &body));
+        let origin = self.origin.clone();
+        let work = move |body: Vec<u8>| readable(answer(&*api, path, &file, &body), origin);
         BodyWork {
             limit: match path {
                 ApiPath::Symbolicate => LARGEST_SYMBOL_REQUEST,
@@ -124,6 +129,15 @@ impl ViewRoutes {
             },
             work: Box::new(work),
         }
+    }
+}
+
+/// Allows the pages of the viewer to read the answer. If their origin is unknown, allows all pages:
+/// the token in the path, which only its user knows, then protects it alone.
+fn readable(response: Response<Answer>, origin: Option<HeaderValue>) -> Response<Answer> {
+    match origin {
+        Some(origin) => for_origin(response, origin),
+        None => for_any_origin(response),
     }
 }
 

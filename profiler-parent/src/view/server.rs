@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::never;
+use hyper::header::HeaderValue;
 use ipc_protocol::environment::{EnvironmentError, Token};
 
 use super::api::SymbolicationApi;
 use super::check::{NotAProfile, check};
+use super::link::origin;
 use super::routes::ViewRoutes;
 use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::reading::text::is_compressed;
@@ -76,11 +78,36 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Serves `path` on `port` of 127.0.0.1 (0: any free port), with `api` answering requests for
-    /// symbols, source files and assembly code.
+    /// symbols, source files and assembly code. All pages that know the base address may read the
+    /// answers.
     ///
     /// # Errors
     /// [`ViewError`]; nothing is served then.
     pub fn start(
+        path: &Path,
+        port: u16,
+        api: Box<dyn SymbolicationApi>,
+    ) -> Result<Self, ViewError> {
+        Self::start_for_origin(None, path, port, api)
+    }
+
+    /// Like [`Self::start`], but browsers let only the pages of the viewer at this address read the
+    /// answers. The address must be the one that the browser shows, not one that leads to it.
+    ///
+    /// # Errors
+    /// [`ViewError`]; nothing is served then.
+    pub fn start_for_viewer(
+        viewer: &str,
+        path: &Path,
+        port: u16,
+        api: Box<dyn SymbolicationApi>,
+    ) -> Result<Self, ViewError> {
+        let origin = origin(viewer).and_then(|origin| HeaderValue::from_str(&origin).ok());
+        Self::start_for_origin(origin, path, port, api)
+    }
+
+    fn start_for_origin(
+        origin: Option<HeaderValue>,
         path: &Path,
         port: u16,
         api: Box<dyn SymbolicationApi>,
@@ -109,6 +136,7 @@ impl Server {
             file,
             is_compressed,
             hosts,
+            origin,
             api,
         };
         let options = ServerOptions {

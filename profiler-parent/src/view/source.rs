@@ -5,15 +5,15 @@
 //! information names the file. Called by [`super::named`]. Invariants: only a file that the debug
 //! information at this address names, or that the profile's table of sources names, is read, for
 //! any content of the request; a name that only the profile contains must be that of a source file
-//! ([`super::source_name`]); which file on this machine that is, and what may be read of it, is
-//! decided by [`super::source_files`].
+//! ([`super::source_name`]), and so must that of the file to which it leads; which file on this
+//! machine that is, and what may be read of it, is decided by [`super::source_files`].
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
 use super::api::hexadecimal;
-use super::source_files::{SourceFileError, SourceFiles};
+use super::source_files::{NamedBy, SourceFileError, SourceFiles};
 use super::source_name::{SourceNameError, check_source_name};
 use crate::source_path::viewer_form;
 use crate::symbols::Place;
@@ -77,12 +77,14 @@ pub(super) fn source(
         .iter()
         .filter_map(|frame| frame.file.as_deref());
     let path = paths.find(|path| *path == file || viewer_form(path) == file);
-    if path.is_none() {
-        if !is_named(&file).map_err(SourceError::Profile)? {
-            return Err(SourceError::NotNamed(file));
-        }
-        check_source_name(&file)?;
+    if let Some(path) = path {
+        let source = files.read(path, NamedBy::DebugInformation)?;
+        return Ok(SourceAnswer { file, source });
     }
-    let source = files.read(path.unwrap_or(&file))?;
+    if !is_named(&file).map_err(SourceError::Profile)? {
+        return Err(SourceError::NotNamed(file));
+    }
+    check_source_name(&file)?;
+    let source = files.read(&file, NamedBy::Profile)?;
     Ok(SourceAnswer { file, source })
 }

@@ -3,24 +3,28 @@
 //! Called by [`super::source`] with a path that the profile names: the path of the machine that
 //! compiled the code, or the viewer's form of a published file ([`crate::source_path`]). A
 //! published file may be in Cargo's registry or in a toolchain of rustup, whose component
-//! `rust-src` contains the standard library. Invariants: only regular files are opened, and only
-//! read as far as their size says, so no file can block this process; a file that was found by the
-//! name of a package or of a compiler, or in the directories of this user's Cargo and rustup, is
-//! within its package's or toolchain's directory, also after following links; at most [`LARGEST_SOURCE`] bytes are read; only text is returned.
+//! `rust-src` contains the standard library. Invariants:
+//!
+//! - Only regular files of file systems that store files are opened, and only read as far as their
+//!   size says. So no pipe, device or file of the kernel can block this process.
+//! - A file that was found by the name of a package or of a compiler, or in the directories of this
+//!   user's Cargo and rustup, is within its package's or toolchain's directory.
+//! - Any other file that only the profile names has the name of a source file
+//!   ([`super::source_name`]).
+//! - Both rules hold for the path of the opened file, after following links.
+//! - At most [`LARGEST_SOURCE`] bytes are read; only text is returned.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
+use super::source_name::{SourceNameError, check_source_name};
+use super::toolchains::{Toolchains, directories_in};
 use crate::source_path::{PublishedSource, RUST_REGISTRY};
-use crate::sys::open_regular;
+use crate::sys::FoundFile;
 
 /// Limit on the bytes of a source file.
 const LARGEST_SOURCE: u64 = 16 << 20;
-/// Limit on the bytes read of the description of a toolchain.
-const LARGEST_MANIFEST: u64 = 16 << 20;
-/// The description of a toolchain that rustup has installed.
-const MANIFEST: &str = "lib/rustlib/multirust-channel-manifest.toml";
 /// The standard library's repository in a toolchain.
 const RUST_SOURCES: &str = "lib/rustlib/src/rust";
 /// The packages of the standard library in its repository.
@@ -44,7 +48,7 @@ pub(super) enum SourceFileError {
         #[source]
         source: io::Error,
     },
-    /// It is a directory, a device, or a pipe.
+    /// It is a directory, a device, a pipe, or a file of the kernel.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// It leads out of the package's or toolchain's directory.
@@ -61,15 +65,26 @@ pub(super) enum SourceFileError {
     /// It is not text.
     #[error("{} is not a text file", .0.display())]
     NotText(PathBuf),
+    /// Only the profile names it, and it does not have the name of a source file.
+    #[error(transparent)]
+    Name(#[from] SourceNameError),
+}
+
+/// What names a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    /// The debug information of a library on this machine.
+    DebugInformation,
+    /// Only the profile.
+    Profile,
 }
 
 /// The directories in which published files are searched for.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct SourceFiles {
     /// The directory of the unpacked packages of all registries.
-    pub(super) registries: Option<PathBuf>,
-    /// The directory of rustup's toolchains.
-    pub(super) toolchains: Option<PathBuf>,
+    registries: Option<PathBuf>,
+    toolchains: Toolchains,
 }
 
 impl SourceFiles {
@@ -84,26 +99,21 @@ impl SourceFiles {
         };
         Self {
             registries: home("CARGO_HOME", ".cargo").map(|home| home.join("registry/src")),
-            toolchains: home("RUSTUP_HOME", ".rustup").map(|home| home.join("toolchains")),
+            toolchains: Toolchains::new(
+                home("RUSTUP_HOME", ".rustup").map(|home| home.join("toolchains")),
+            ),
         }
     }
 
     /// Reads the file of a path, which may have the viewer's form.
-    pub(super) fn read(&self, path: &str) -> Result<String, SourceFileError> {
-        let own = PublishedSource::of_form(path);
-        let own_path = own.is_none().then_some(path);
-        let first = match own_path {
-            Some(path) if !Path::new(path).is_absolute() => {
-                return Err(SourceFileError::Relative(path.to_owned()));
-            }
-            Some(path) => match self.own_place(Path::new(path)) {
-                Some(place) => place.read(),
-                None => read_text(Path::new(path)),
-            },
-            None => Err(SourceFileError::NotHere(path.to_owned())),
+    pub(super) fn read(&self, path: &str, named_by: NamedBy) -> Result<String, SourceFileError> {
+        let form = PublishedSource::of_form(path);
+        let first = match form {
+            Some(_) => Err(SourceFileError::NotHere(path.to_owned())),
+            None => self.read_own(path, named_by),
         };
         first.or_else(|problem| {
-            let published = own.or_else(|| PublishedSource::of_path(path));
+            let published = form.or_else(|| PublishedSource::of_path(path));
             let places = published.map(|published| self.places(published));
             for place in places.into_iter().flatten() {
                 match place.read() {
@@ -115,11 +125,27 @@ impl SourceFiles {
         })
     }
 
+    /// Reads the file of a path of this machine.
+    fn read_own(&self, path: &str, named_by: NamedBy) -> Result<String, SourceFileError> {
+        let own = Path::new(path);
+        if !own.is_absolute() {
+            return Err(SourceFileError::Relative(path.to_owned()));
+        }
+        if let Some(place) = self.own_place(own) {
+            return place.read();
+        }
+        let file = SourceFile::at(own)?;
+        if named_by == NamedBy::Profile {
+            check_source_name(&file.real_path.to_string_lossy())?;
+        }
+        file.read()
+    }
+
     /// The place of a path that leads through a package or a toolchain of this user.
     fn own_place(&self, path: &Path) -> Option<Within> {
         // A package is below its registry.
         let package = SourceHome::new(self.registries.as_deref(), 2);
-        let toolchain = SourceHome::new(self.toolchains.as_deref(), 1);
+        let toolchain = SourceHome::new(self.toolchains.directory(), 1);
         let homes: Vec<SourceHome> = package.into_iter().chain(toolchain).collect();
         let mut parents = path.ancestors().skip(1);
         let directory = parents.find_map(|parent| {
@@ -134,8 +160,9 @@ impl SourceFiles {
     fn places(&self, published: PublishedSource<'_>) -> Vec<Within> {
         match published {
             PublishedSource::Rust { revision, path } => self
-                .toolchains()
-                .filter(|toolchain| is_of_revision(toolchain, revision))
+                .toolchains
+                .of_revision(revision)
+                .iter()
                 .filter_map(|toolchain| Within::new(toolchain.join(RUST_SOURCES), path))
                 .collect(),
             PublishedSource::Package {
@@ -146,8 +173,8 @@ impl SourceFiles {
                 let directories: Vec<PathBuf> = if registry == RUST_REGISTRY {
                     let vendored =
                         |toolchain: PathBuf| toolchain.join(RUST_SOURCES).join(RUST_VENDORED);
-                    let toolchains = self.toolchains().map(vendored);
-                    toolchains
+                    directories_in(self.toolchains.directory())
+                        .map(vendored)
                         .chain(directories_in(self.registries.as_deref()))
                         .collect()
                 } else if is_within(registry) {
@@ -163,22 +190,6 @@ impl SourceFiles {
             }
         }
     }
-
-    fn toolchains(&self) -> impl Iterator<Item = PathBuf> {
-        directories_in(self.toolchains.as_deref())
-    }
-}
-
-/// The entries of a directory in order of their names.
-fn directories_in(directory: Option<&Path>) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = directory.and_then(|directory| fs::read_dir(directory).ok());
-    let mut paths: Vec<PathBuf> = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    paths.sort_unstable();
-    paths.into_iter()
 }
 
 /// Whether a path stays below the directory that it is joined to.
@@ -223,12 +234,58 @@ impl Within {
     }
 
     fn read(&self) -> Result<String, SourceFileError> {
-        let follow = |path: &Path| fs::canonicalize(path).map_err(|error| unreadable(path, error));
-        let file = follow(&self.file)?;
-        if !file.starts_with(follow(&self.directory)?) {
+        let directory = fs::canonicalize(&self.directory)
+            .map_err(|error| unreadable(&self.directory, error))?;
+        let file = SourceFile::at(&self.file)?;
+        if !file.real_path.starts_with(directory) {
             return Err(SourceFileError::Elsewhere(self.file.clone()));
         }
-        read_text(&file)
+        file.read()
+    }
+}
+
+/// A file that was found, but is not open yet.
+#[derive(Debug)]
+struct SourceFile<'p> {
+    /// The path that led to it.
+    path: &'p Path,
+    /// Its path without links.
+    real_path: PathBuf,
+    found: FoundFile,
+}
+
+impl<'p> SourceFile<'p> {
+    fn at(path: &'p Path) -> Result<Self, SourceFileError> {
+        let failed = |error| unreadable(path, error);
+        let found = FoundFile::at(path).map_err(failed)?;
+        Ok(Self {
+            path,
+            real_path: found.real_path().map_err(failed)?,
+            found,
+        })
+    }
+
+    /// Reads the file if it is a text file.
+    fn read(&self) -> Result<String, SourceFileError> {
+        let path = || self.path.to_owned();
+        let failed = |error| unreadable(self.path, error);
+        let mut file = self
+            .found
+            .open()
+            .map_err(failed)?
+            .ok_or_else(|| SourceFileError::NotAFile(path()))?;
+        let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        if size > LARGEST_SOURCE {
+            return Err(SourceFileError::TooLarge { path: path(), size });
+        }
+        file.rewind().map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.take(size).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.contains(&0) {
+            return Err(SourceFileError::NotText(path()));
+        }
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 }
 
@@ -242,53 +299,6 @@ fn unreadable(path: &Path, source: io::Error) -> SourceFileError {
             source,
         },
     }
-}
-
-/// Reads a text file. Files of the system, some of which block their reader, are not read: their
-/// end is unknown, or they say that they are empty.
-fn read_text(path: &Path) -> Result<String, SourceFileError> {
-    let bytes = read_regular(path, LARGEST_SOURCE)?;
-    if bytes.contains(&0) {
-        return Err(SourceFileError::NotText(path.to_owned()));
-    }
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-}
-
-fn read_regular(path: &Path, largest: u64) -> Result<Vec<u8>, SourceFileError> {
-    let failed = |error| unreadable(path, error);
-    let mut file = open_regular(path)
-        .map_err(failed)?
-        .ok_or_else(|| SourceFileError::NotAFile(path.to_owned()))?;
-    let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    if size > largest {
-        let path = path.to_owned();
-        return Err(SourceFileError::TooLarge { path, size });
-    }
-    file.rewind().map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(size).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
-}
-
-/// Whether a toolchain is the release with this version or commit.
-fn is_of_revision(toolchain: &Path, revision: &str) -> bool {
-    let manifest = read_regular(&toolchain.join(MANIFEST), LARGEST_MANIFEST).unwrap_or_default();
-    let manifest = String::from_utf8_lossy(&manifest);
-    version_of_rustc(&manifest).is_some_and(|(version, commit)| {
-        version == revision || (commit.len() >= 7 && revision.starts_with(commit))
-    })
-}
-
-/// The version and the abbreviated commit of the compiler in the description of a toolchain:
-/// `version = "1.95.0 (59807616e 2026-04-14)"`.
-fn version_of_rustc(manifest: &str) -> Option<(&str, &str)> {
-    let (_, package) = manifest.split_once("[pkg.rustc]")?;
-    let (_, text) = package.split_once("version = \"")?;
-    let (text, _) = text.split_once('"')?;
-    let (version, rest) = text.split_once(" (")?;
-    let (commit, _) = rest.split_once(' ')?;
-    Some((version, commit))
 }
 
 #[cfg(test)]

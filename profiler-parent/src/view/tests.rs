@@ -199,6 +199,48 @@ fn a_preflight_allows_the_requests_of_the_viewer() {
 }
 
 #[test]
+fn only_pages_of_the_viewer_may_read_the_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    std::fs::write(&path, plain(0).2).unwrap();
+    let viewer = "https://viewer.example:8443/";
+    let server = Server::start_for_viewer(viewer, &path, 0, Box::new(Echo)).unwrap();
+    for (line, body) in [
+        ("GET /TOKEN/profile.json", ""),
+        ("OPTIONS /TOKEN/profile.json", ""),
+        ("OPTIONS /TOKEN/asm/v1", ""),
+        ("POST /TOKEN/symbolicate/v5", "a"),
+        ("POST /TOKEN/source/v1", "a"),
+        ("POST /TOKEN/asm/v1", "a"),
+    ] {
+        for origin in ["https://viewer.example:8443", "https://evil.example"] {
+            let length = body.len();
+            let head = format!("{line} HTTP/1.1\r\nHost: HOST\r\nOrigin: {origin}");
+            let answer = ask(
+                &server,
+                &format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}"),
+            );
+            assert!(
+                matches!(status(&answer), Some("200" | "204")),
+                "{line}: {answer}"
+            );
+            let sent: Vec<&str> = answer
+                .lines()
+                .filter(|header| header.contains("origin"))
+                .collect();
+            let expected = [
+                "access-control-allow-origin: https://viewer.example:8443",
+                "cross-origin-resource-policy: same-origin",
+            ];
+            assert!(
+                sent.len() == 2 && expected.iter().all(|header| sent.contains(header)),
+                "{line}: {answer}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_request_for_symbols_may_arrive_in_pieces() {
     let (_directory, server, _) = plain(0);
     let post = |length: &str, body: &str| {

@@ -1,7 +1,9 @@
 //! Tests of the viewer's requests for names.
 
-use profiler_parent::internal::symbols::Symbols;
-use profiler_parent::internal::symbols::server_api::{Library, RequestError, answer};
+use std::sync::Mutex;
+
+use profiler_parent::internal::symbols::server_api::{self, Library, RequestError};
+use profiler_parent::internal::symbols::{Symbols, Wanted};
 use serde_json::{Value, json};
 
 use super::build::{self, C, line, line_of};
@@ -15,8 +17,34 @@ fn library(built: &build::Built) -> Library {
     }
 }
 
+fn answer(
+    request: &str,
+    libraries: &[Library],
+    symbols: &mut Symbols,
+) -> Result<String, RequestError> {
+    server_api::answer(request, libraries, |wanted| {
+        symbols.resolve_all(wanted, &mut |_| {})
+    })
+}
+
 fn ask(request: &Value, libraries: &[Library], symbols: &mut Symbols) -> Value {
     serde_json::from_str(&answer(&request.to_string(), libraries, symbols).unwrap()).unwrap()
+}
+
+#[test]
+fn an_answer_is_written_after_the_symbols_are_unlocked() {
+    let built = build::c(&["-g"]);
+    let symbols = Mutex::new(built.symbols());
+    let request = json!({"memoryMap": [["program", "ABC0"]], "stacks": [[[0, built.marks()[&4]]]]});
+    let libraries = [library(&built)];
+    // `resolve` takes the only lock with it, so the answer is written without one.
+    let resolve = |wanted: &[Wanted<'_>]| {
+        let places = symbols.lock().unwrap().resolve_all(wanted, &mut |_| {});
+        drop(symbols);
+        places
+    };
+    let answer = server_api::answer(&request.to_string(), &libraries, resolve).unwrap();
+    assert!(answer.contains(r#""function":"plain""#), "{answer}");
 }
 
 #[test]

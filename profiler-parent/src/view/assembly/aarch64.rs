@@ -1,9 +1,10 @@
 //! Disassembles AArch64 code.
 //!
 //! Used by [`super`]. Invariants: accepts any bytes; every instruction has four bytes. A word that
-//! the decoder does not know, or whose operands it cannot show, is shown as a number.
+//! is reserved, or that the decoder does not know (SVE, SME), is shown as a number.
 
-use disarm64::{InsnDisplay as _, InsnOpcode as _, decoder};
+use yaxpeax_arch::{Decoder as _, U8Reader};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction as A64Instruction, Opcode, Operand};
 
 use super::{Instruction, data};
 use crate::symbols::MachineCode;
@@ -15,15 +16,7 @@ pub(super) fn disassemble(code: &MachineCode) -> Vec<Instruction> {
     let mut instructions: Vec<Instruction> = (0..)
         .step_by(4)
         .zip(words)
-        .map(|(offset, word)| {
-            let address = code.start.wrapping_add(offset as u64);
-            let word = u32::from_le_bytes(*word);
-            Instruction {
-                offset,
-                text: text(word, address),
-                target: target(word, address),
-            }
-        })
+        .map(|(offset, word)| instruction(offset, *word, code.start.wrapping_add(offset as u64)))
         .collect();
     if !rest.is_empty() {
         instructions.push(Instruction {
@@ -35,40 +28,71 @@ pub(super) fn disassemble(code: &MachineCode) -> Vec<Instruction> {
     instructions
 }
 
-fn text(word: u32, address: u64) -> String {
-    // The decoder panics at some reserved words.
-    let decoded = std::panic::catch_unwind(|| decoded_text(word, address));
-    let decoded = decoded.ok().flatten();
-    decoded.unwrap_or_else(|| format!(".inst {word:#010x}"))
-}
-
-fn decoded_text(word: u32, address: u64) -> Option<String> {
-    let decoded = decoder::decode(word)?;
-    // The decoder separates the operands by tabs.
-    let text = decoded.display_at(address).to_string();
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // It shows an operand for which it has no text as `<unknown>` or `<undefined>`.
-    if text.contains('<') {
-        let name = decoded.definition().mnemonic;
-        return Some(format!(".inst {word:#010x} ({name})"));
-    }
-    Some(text)
-}
-
-/// The address that an instruction branches to: `b`, `bl`, `b.cond`, `cbz`, `cbnz`.
-fn target(word: u32, address: u64) -> Option<u64> {
-    let distance = if word & 0x7c00_0000 == 0x1400_0000 {
-        signed(word, 26)
-    } else if word & 0xff00_0010 == 0x5400_0000 || word & 0x7e00_0000 == 0x3400_0000 {
-        signed(word >> 5, 19)
-    } else {
-        return None;
+fn instruction(offset: usize, bytes: [u8; 4], address: u64) -> Instruction {
+    let word = u32::from_le_bytes(bytes);
+    let Ok(mut decoded) = InstDecoder::default().decode(&mut U8Reader::new(&bytes)) else {
+        return Instruction {
+            offset,
+            text: format!(".word {word:#010x}"),
+            target: None,
+        };
     };
-    Some(address.wrapping_add_signed(distance * 4))
+    correct(&mut decoded, word);
+    let target = make_absolute(&mut decoded, address).filter(|_| is_branch(decoded.opcode));
+    let text = landing(word).map_or_else(|| decoded.to_string(), str::to_owned);
+    Instruction {
+        offset,
+        text,
+        target,
+    }
 }
 
-/// The lowest `bits` bits as a signed number.
-fn signed(word: u32, bits: u32) -> i64 {
-    let unused = 32 - bits;
-    i64::from((word << unused).cast_signed() >> unused)
+/// Corrects the register of `msr`, of whose number the decoder drops the highest bit.
+fn correct(decoded: &mut A64Instruction, word: u32) {
+    if let [Operand::SystemReg(_), Operand::Register(_, register), ..] = &mut decoded.operands {
+        *register = (word & 0x1f) as u16;
+    }
+}
+
+/// Replaces the distance from the instruction, if it has one, by the address, and returns the
+/// address.
+fn make_absolute(decoded: &mut A64Instruction, address: u64) -> Option<u64> {
+    let base = match decoded.opcode {
+        Opcode::ADRP => address & !0xfff,
+        _ => address,
+    };
+    decoded.operands.iter_mut().find_map(|operand| {
+        let Operand::PCOffset(distance) = *operand else {
+            return None;
+        };
+        let address = base.wrapping_add_signed(distance);
+        *operand = Operand::Imm64(address);
+        Some(address)
+    })
+}
+
+fn is_branch(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::B
+            | Opcode::BL
+            | Opcode::Bcc(_)
+            | Opcode::BCcc(_)
+            | Opcode::CBZ
+            | Opcode::CBNZ
+            | Opcode::TBZ
+            | Opcode::TBNZ
+    )
+}
+
+/// The names of the instructions that mark the targets of indirect branches. The decoder shows them
+/// as numbered hints.
+fn landing(word: u32) -> Option<&'static str> {
+    match word {
+        0xd503_241f => Some("bti"),
+        0xd503_245f => Some("bti c"),
+        0xd503_249f => Some("bti j"),
+        0xd503_24df => Some("bti jc"),
+        _ => None,
+    }
 }

@@ -52,33 +52,34 @@ fn x86_64_is_shown_with_the_addresses_of_branches_and_data() {
     assert_eq!(targets, [0x1110, 0x100b]);
 }
 
-#[test]
-fn aarch64_is_shown_with_the_addresses_of_branches() {
-    let words: [u32; 8] = [
-        0xa9bf_7bfd, // stp x29, x30, [sp, #-16]!
-        0x9100_03fd, // mov x29, sp
-        0x9400_0040, // bl
-        0x54ff_ffa1, // b.ne
-        0xb4ff_ff80, // cbz
-        0x17ff_fffb, // b
-        0xd65f_03c0, // ret
-        0x0000_0000, // no instruction
-    ];
+/// The texts of words at the addresses from 0x1000.
+fn aarch64_texts(words: &[u32]) -> Vec<String> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let shown = shown(CodeArchitecture::Aarch64, 0x1000, &bytes);
-    let texts: Vec<&str> = shown.iter().map(|(_, text)| text.as_str()).collect();
-    assert_eq!(
-        texts.get(..2),
-        Some(&["stp x29, x30, [sp, #-16]!", "add x29, sp, #0x0"][..])
-    );
-    assert!(
-        texts[2].starts_with("bl ") && texts[2].ends_with("1108"),
-        "{texts:?}"
-    );
-    assert!(
-        texts[3].starts_with("b.ne ") && texts[3].ends_with("1000"),
-        "{texts:?}"
-    );
+    shown.into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn aarch64_is_shown_with_the_addresses_of_branches_and_data() {
+    let words = [
+        (0xa9bf_7bfd, "stp x29, x30, [sp, #-0x10]!"),
+        (0x9100_03fd, "mov x29, sp"),
+        (0x9400_0040, "bl #0x1108"),
+        (0x54ff_ffa1, "b.ne #0x1000"),
+        (0xb4ff_ff80, "cbz x0, #0x1000"),
+        (0x17ff_fffb, "b #0x1000"),
+        (0x3607_ff40, "tbz w0, #0x0, #0x1000"),
+        (0xb000_0001, "adrp x1, #0x2000"),
+        (0x5800_0082, "ldr x2, #0x1030"),
+        (0xd53b_d050, "mrs x16, tpidr_el0"),
+        (0xd51b_d050, "msr tpidr_el0, x16"),
+        (0xd503_245f, "bti c"),
+        (0xd65f_03c0, "ret"),
+    ];
+    let texts: Vec<&str> = words.iter().map(|(_, text)| *text).collect();
+    let words = words.map(|(word, _)| word);
+    assert_eq!(aarch64_texts(&words), texts);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let decoded = disassemble(&code(
         CodeArchitecture::Aarch64,
         0x1000,
@@ -86,7 +87,27 @@ fn aarch64_is_shown_with_the_addresses_of_branches() {
         &bytes,
     ));
     let targets: Vec<u64> = decoded.iter().filter_map(|one| one.target).collect();
-    assert_eq!(targets, [0x1108, 0x1000, 0x1000, 0x1000]);
+    assert_eq!(targets, [0x1108, 0x1000, 0x1000, 0x1000, 0x1000]);
+}
+
+#[test]
+fn reserved_and_unknown_aarch64_words_are_shown_as_numbers() {
+    let reserved = 0x0200_0000;
+    let of_sve = 0x04a1_3140;
+    let of_sme = 0x80c0_0000;
+    assert_eq!(
+        aarch64_texts(&[reserved, of_sve, of_sme]),
+        [".word 0x02000000", ".word 0x04a13140", ".word 0x80c00000"]
+    );
+}
+
+#[test]
+fn no_aarch64_word_causes_a_panic() {
+    // Multiples of an odd number near the golden ratio are spread evenly over all words.
+    let words: Vec<u32> = (0..1 << 19_u32)
+        .map(|number: u32| number.wrapping_mul(0x9e37_79b1))
+        .collect();
+    assert!(aarch64_texts(&words).iter().all(|text| !text.is_empty()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::view::toolchains::MANIFEST;
 
 const COMMIT: &str = "59807616e1fa2540724bfbac14d7976d7e4a3860";
 
@@ -14,10 +15,11 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // The default name of a temporary directory is hidden.
+        let directory = tempfile::Builder::new().prefix("home").tempdir().unwrap();
         let files = SourceFiles {
             registries: Some(directory.path().join("cargo/registry/src")),
-            toolchains: Some(directory.path().join("rustup/toolchains")),
+            toolchains: Toolchains::new(Some(directory.path().join("rustup/toolchains"))),
         };
         let home = Self { directory, files };
         home.put(
@@ -43,7 +45,11 @@ impl Home {
     }
 
     fn read(&self, path: impl AsRef<Path>) -> Result<String, String> {
-        let found = self.files.read(path.as_ref().to_str().unwrap());
+        self.read_named(path, NamedBy::DebugInformation)
+    }
+
+    fn read_named(&self, path: impl AsRef<Path>, named_by: NamedBy) -> Result<String, String> {
+        let found = self.files.read(path.as_ref().to_str().unwrap(), named_by);
         found.map_err(|error| error.to_string())
     }
 }
@@ -162,12 +168,43 @@ fn only_text_in_regular_files_of_moderate_size_is_read() {
         .set_len(LARGEST_SOURCE + 1)
         .unwrap();
     assert!(refused(&large).contains("bytes, more than"));
-    match home.files.read("/proc/self/status") {
-        // The file says that it is empty, or that its end is unknown.
-        Ok(text) => assert_eq!(text, "", "files of the system are not read"),
-        Err(SourceFileError::Unreadable { source, .. }) => {
-            assert_eq!(source.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_file_of_the_kernel_is_not_read() {
+    let home = Home::new();
+    for path in ["/proc/self/status", "/proc/self/environ", "/proc/version"] {
+        let problem = home.read(path).unwrap_err();
+        assert!(problem.ends_with("is not a regular file"), "{problem}");
+    }
+}
+
+#[test]
+fn a_link_that_only_the_profile_names_cannot_lead_to_a_file_that_is_no_source_file() {
+    let home = Home::new();
+    let source = home.put("project/main.c", "int main;");
+    let text = home.put("notes.txt", "a secret");
+    let hidden = home.put(".ssh/key.c", "a secret");
+    for (file, refused) in [
+        (&source, None),
+        (&text, Some("extension")),
+        (&hidden, Some("hidden")),
+    ] {
+        let link = home.directory.path().join("link.c");
+        symlink(file, &link).unwrap();
+        let read = home.read_named(&link, NamedBy::Profile);
+        match refused {
+            None => assert_eq!(read.unwrap(), "int main;"),
+            Some(reason) => {
+                let problem = read.unwrap_err();
+                assert!(problem.contains(reason), "{problem}");
+                assert_eq!(
+                    home.read(&link).unwrap(),
+                    "a secret",
+                    "debug information names it"
+                );
+            }
         }
-        Err(other) => panic!("{other}"),
+        fs::remove_file(&link).unwrap();
     }
 }
