@@ -2,9 +2,10 @@
 //!
 //! Used by [`super::walk`]. serde_json reads a stream byte by byte; this reader looks at the text
 //! in its buffer as a slice, which is several times as fast. It hands unusual numbers and texts
-//! with escapes to serde_json. Invariants: a value that is skipped needs no memory, a value that is
-//! read needs as much as its longest text; nesting is limited; it reads what serde_json reads, and
-//! refuses what serde_json refuses.
+//! with escapes to serde_json. Invariants: a value that is skipped needs at most a megabyte, and a
+//! value that is read needs as much as its longest text; nesting is limited; it refuses what
+//! serde_json refuses, and reads what serde_json reads, except numbers of more than 64 KiB and
+//! skipped values with more than a million levels.
 //!
 //! Does not read enums.
 
@@ -27,8 +28,8 @@ use self::skip::Skip;
 use self::window::Window;
 pub(crate) use self::window::{Source, Stream};
 
-/// The limit on the nesting of values that are read.
-const DEEPEST: u32 = 128;
+/// The limit on the nesting of values that are read, as in serde_json.
+const DEEPEST: u32 = 127;
 
 /// The name with which [`list_or_text`] asks for text.
 const LIST_OR_TEXT: &str = "a list, or the text of a value";
