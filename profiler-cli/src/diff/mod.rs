@@ -84,6 +84,7 @@ pub(crate) struct DiffArgs {
 
 pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
     let (before, after) = (profiles(&options.before)?, profiles(&options.after)?);
+    not_onto_a_profile(options.html.as_deref(), before.iter().chain(&after))?;
     ensure!(
         options.fail_above.is_none() || before.len().min(after.len()) >= RUNS_TO_FAIL,
         "--fail-above needs at least {RUNS_TO_FAIL} profiles on each side"
@@ -188,6 +189,23 @@ fn profiles(path: &Path) -> Result<Vec<PathBuf>> {
     );
     files.sort();
     Ok(files)
+}
+
+/// Returns an error if the page would replace one of the profiles, under any name.
+fn not_onto_a_profile<'p>(
+    page: Option<&Path>,
+    mut profiles: impl Iterator<Item = &'p PathBuf>,
+) -> Result<()> {
+    let Some(page) = page.and_then(|page| page.canonicalize().ok()) else {
+        return Ok(());
+    };
+    let is_page = |profile: &PathBuf| profile.canonicalize().is_ok_and(|profile| profile == page);
+    ensure!(
+        !profiles.any(is_page),
+        "{} is one of the profiles: choose another file for --html",
+        page.display()
+    );
+    Ok(())
 }
 
 /// Parses percentage points.
