@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::plain::plain;
 use crate::profile::Time;
 use crate::progress::ProgressLine;
 use crate::report::say;
@@ -160,6 +161,7 @@ fn report_growth(comparison: &Comparison, points: f64) -> bool {
     let mut grew = false;
     for (process, function, share) in comparison.grown(points) {
         grew = true;
+        let (function, process) = (plain(function), plain(process));
         eprintln!(
             "profiler: {function} in {process}: {:.1} % before, {:.1} % after ({:.1} and {:.1} ms)",
             share.before_percent, share.after_percent, share.before_ms, share.after_ms

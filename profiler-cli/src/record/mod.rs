@@ -25,6 +25,7 @@ use profiler_parent::{
     CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
 };
 
+use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
 use stop::Stopping;
@@ -246,6 +247,7 @@ impl RecordArgs {
 }
 
 fn report_no_profile(child: &ProfiledChild, name: &str) {
+    let name = plain(name);
     if child.is_profiled() {
         eprintln!(
             "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
@@ -285,7 +287,7 @@ fn report_profile(report: &CaptureReport, name: &str) {
             .why()
             .is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            eprintln!("profiler: {name} is {}", process.verdict);
+            eprintln!("profiler: {} is {}", plain(name), process.verdict);
         }
     }
 }
