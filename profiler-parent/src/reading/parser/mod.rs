@@ -17,9 +17,12 @@ mod skip;
 mod tests;
 mod window;
 
+use std::io::{self, Read};
+
 use profiler_core::internal::profile::json::position_of_escape;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+use serde_json::Value;
 
 pub(crate) use self::error::ParseError;
 pub(super) use self::extents::Extents;
@@ -35,6 +38,32 @@ const DEEPEST: u32 = 127;
 const LIST_OR_TEXT: &str = "a list, or the text of a value";
 
 type Parsed<T> = Result<T, ParseError>;
+
+/// Reads a text as a tree. For tests and fuzz targets, which compare the tree with that of
+/// serde_json.
+///
+/// # Errors
+/// When the text cannot be read, or is not JSON.
+pub fn read_tree(text: impl Read) -> io::Result<Value> {
+    whole(text).map(|(value, _)| value)
+}
+
+/// Passes over a text. Returns its length in bytes. For tests and fuzz targets.
+///
+/// # Errors
+/// When the text cannot be read, or is not JSON.
+pub fn pass_over(text: impl Read) -> io::Result<u64> {
+    whole::<IgnoredAny>(text).map(|(_, length)| length)
+}
+
+/// Reads a text to its end. Returns its value and its length in bytes.
+fn whole<T: for<'de> Deserialize<'de>>(text: impl Read) -> io::Result<(T, u64)> {
+    let known = Extents::default();
+    let mut parser = Parser::new(Stream(text), &known);
+    let value = T::deserialize(&mut parser)?;
+    let (length, _) = parser.end()?;
+    Ok((value, length))
+}
 
 /// Reads JSON from a stream. See the [module](self).
 #[derive(Debug)]
