@@ -42,12 +42,7 @@ pub(super) struct Identity {
 impl Identity {
     /// The identity with these texts. Texts that are too long are cut, and further labels are left
     /// out.
-    pub(super) fn new(
-        kind: GroupKind,
-        name: &str,
-        labels: &[(&str, &str)],
-        is_fine: bool,
-    ) -> Self {
+    pub(super) fn new(kind: GroupKind, name: &str, labels: &[(&str, &str)], is_fine: bool) -> Self {
         let text = |text: &str| cut(text, MAX_NAME_BYTES).to_owned();
         let labels = labels
             .iter()

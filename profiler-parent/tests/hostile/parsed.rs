@@ -31,7 +31,11 @@ pub(crate) fn check(text: &[u8]) -> Option<u64> {
     let passed = serde_json::from_slice::<IgnoredAny>(text);
     for size in [1, 7, text.len().max(1)] {
         let found = read_tree(Pieces { text, size });
-        assert_eq!(found.as_ref().ok(), tree.as_ref().ok(), "{found:?} {tree:?}");
+        assert_eq!(
+            found.as_ref().ok(),
+            tree.as_ref().ok(),
+            "{found:?} {tree:?}"
+        );
         // A text that is passed over may be nested deeper, and have wrong pairs of escapes.
         let found = pass_over(Pieces { text, size });
         assert_eq!(found.is_ok(), passed.is_ok(), "{found:?} {passed:?}");
