@@ -17,6 +17,8 @@ mod closed_descriptors_parent;
 mod command_info;
 mod command_progress;
 mod command_record;
+mod command_record_profile;
+mod command_record_support;
 mod command_view;
 mod command_view_code;
 mod control_liars;

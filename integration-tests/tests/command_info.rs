@@ -372,3 +372,43 @@ fn a_file_that_is_no_profile_is_reported_in_one_line() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn names_in_a_profile_do_not_control_the_terminal() -> anyhow::Result<()> {
+    own_process!();
+    let directory = tempfile::tempdir()?;
+    let name = "\u{1b}[31m\u{9b}2J\nname";
+    let thread = json!({
+        "name": "t", "processName": name, "pid": "7", "tid": 7,
+        "samples": {"length": 3, "stack": [0, 0, 0], "timeDeltas": [1, 1, 1]},
+    });
+    // The sum of the dropped entries has no room in 64 bits.
+    let row = json!({"name": name, "pid": 7, "verdict": name, "threads": 1, "recorded": 1, "delivered": 1,
+        "evicted": 0, "unfinished": 0, "dropped": {"one": u64::MAX, "other": u64::MAX}});
+    let profile = json!({
+        "meta": {"preprocessedProfileVersion": 66, "interval": 1},
+        "threads": [thread],
+        "profileGatheringLog": {"7": {"processes": [row]}},
+        "shared": {
+            "stackTable": {"length": 1, "frame": [0], "prefix": [null]},
+            "frameTable": {"length": 1, "func": [0]},
+            "funcTable": {"length": 1, "name": [0]},
+            "stringArray": [name],
+        },
+    });
+    let path = directory.path().join("names.json");
+    fs::write(&path, profile.to_string())?;
+    let path = path.to_str().context("no text")?;
+    for words in [&["info", path][..], &["diff", path, path]] {
+        let said = tools::run(words)?;
+        assert_eq!((said.code, said.error.as_str()), (Some(0), ""), "{said:?}");
+        assert!(said.out.contains("[31m"), "{said:?}");
+        let controls = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!said.out.contains(controls), "{said:?}");
+        assert!(
+            !said.out.lines().any(|line| line.starts_with("name")),
+            "{said:?}"
+        );
+    }
+    Ok(())
+}

@@ -4,159 +4,16 @@
 //! overwrites no file that was not named. Each test runs the built command in an empty directory.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use integration_tests::own_process;
-use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
-use integration_tests::profile::Profile;
+use integration_tests::patience::Stopwatch;
 use integration_tests::tools;
 use rustix::process::{Pid, Signal};
 
-const CHILD: &str = env!("CARGO_BIN_EXE_child");
-
-/// The command with the program that it runs. The two share their standard streams: the program
-/// reads what the test writes, and the test reads what the program prints.
-struct Recording {
-    command: Child,
-    stdout: BufReader<ChildStdout>,
-    directory: tempfile::TempDir,
-}
-
-/// The results of a command that has ended.
-struct Ended {
-    code: Option<i32>,
-    error: String,
-    directory: tempfile::TempDir,
-}
-
-impl Recording {
-    /// Starts the command in a separate process group, in an empty directory.
-    fn start(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
-        Self::start_in(tempfile::tempdir()?, options, program)
-    }
-
-    fn start_in(
-        directory: tempfile::TempDir,
-        options: &[&str],
-        program: &[&str],
-    ) -> anyhow::Result<Self> {
-        Self::run(directory, &[options, &["--"], program].concat())
-    }
-
-    fn run(directory: tempfile::TempDir, words: &[&str]) -> anyhow::Result<Self> {
-        let mut command = Command::new(tools::profiler()?);
-        command
-            .arg("record")
-            .args(words)
-            .current_dir(directory.path());
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut command = tools::with_default_signals(&mut command).spawn()?;
-        let stdout = BufReader::new(command.stdout.take().context("no pipe")?);
-        Ok(Self {
-            command,
-            stdout,
-            directory,
-        })
-    }
-
-    /// Starts the command with the helper as its program, and waits until the helper records.
-    fn of_helper(options: &[&str]) -> anyhow::Result<Self> {
-        let mut recording = Self::start(options, &[CHILD, "init"])?;
-        ensure!(recording.line()? == "Recording", "it does not record");
-        Ok(recording)
-    }
-
-    fn line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
-    }
-
-    fn tell(&mut self, what: &str) -> anyhow::Result<()> {
-        Ok(writeln!(
-            self.command.stdin.as_mut().context("no pipe")?,
-            "{what}"
-        )?)
-    }
-
-    fn ask(&mut self, what: &str) -> anyhow::Result<()> {
-        self.tell(what)?;
-        let answer = self.line()?;
-        ensure!(answer.starts_with("ok"), "{what}: {answer}");
-        Ok(())
-    }
-
-    fn pid(&self) -> anyhow::Result<Pid> {
-        Pid::from_raw(self.command.id().cast_signed()).context("no process")
-    }
-
-    fn end(self) -> anyhow::Result<Ended> {
-        let Self {
-            mut command,
-            stdout,
-            directory,
-        } = self;
-        // Kept open, because the helper ends at the end of its input.
-        let stdin = command.stdin.take();
-        if !until(|| command.try_wait().is_ok_and(|status| status.is_some())) {
-            let group = Pid::from_raw(command.id().cast_signed()).context("no process")?;
-            rustix::process::kill_process_group(group, Signal::KILL)?;
-            bail!("it does not end");
-        }
-        let output = command.wait_with_output()?;
-        drop((stdin, stdout));
-        Ok(Ended {
-            code: output.status.code(),
-            error: String::from_utf8(output.stderr)?,
-            directory,
-        })
-    }
-}
-
-impl Ended {
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn files(&self) -> anyhow::Result<Vec<String>> {
-        let names =
-            fs::read_dir(self.directory.path())?.map(|entry| entry.map(|entry| entry.file_name()));
-        let mut names: Vec<String> = names
-            .map(|name| Ok(name?.to_string_lossy().into_owned()))
-            .collect::<anyhow::Result<_>>()?;
-        names.sort();
-        Ok(names)
-    }
-
-    /// Checks that the profile has this many markers of each of these threads, that its counts add
-    /// up, and that it is the only file.
-    fn check(&self, name: &str, expected: &[(u32, u64)]) -> anyhow::Result<Profile> {
-        let profile = Profile::read(&self.path("out.json"))?;
-        let process = profile.process(name)?;
-        let numbers = process.numbers()?;
-        for (thread, count) in expected {
-            let found = numbers
-                .get(thread)
-                .with_context(|| format!("no marker of thread {thread}: {}", self.error))?;
-            ensure!(found.iter().copied().eq(0..*count), "{thread}: {found:?}");
-        }
-        process.counts()?;
-        ensure!(self.files()? == ["out.json"], "{:?}", self.files()?);
-        Ok(profile)
-    }
-}
-
-/// Options for a profile that [`Profile`] can read.
-const PLAIN: [&str; 4] = ["-o", "out.json", "--format", "gecko"];
+use crate::command_record_support::{CHILD, PLAIN, Recording};
 
 #[test]
 fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::Result<()> {
@@ -261,34 +118,6 @@ fn the_program_may_follow_the_options_without_dashes() -> anyhow::Result<()> {
     let ended = recording.end()?;
     assert_eq!(ended.code, Some(0), "{}", ended.error);
     ended.check("child", &[(1000, 50)])?;
-    Ok(())
-}
-
-#[test]
-fn the_command_does_not_sample_itself() -> anyhow::Result<()> {
-    own_process!();
-    patiently(a_program_alone_is_sampled)
-}
-
-/// Waits for `time`, in which the program's sampler samples its waiting threads.
-fn a_program_alone_is_sampled(time: Duration) -> anyhow::Result<()> {
-    let mut recording = Recording::of_helper(&PLAIN)?;
-    recording.ask("mark 50")?;
-    std::thread::sleep(time);
-    recording.tell("exit 0")?;
-    let ended = recording.end()?;
-    let profile = ended.check("child", &[(1000, 50)])?;
-    let samples = |process: &serde_json::Value| -> usize {
-        let threads = process["threads"].as_array().into_iter().flatten();
-        threads
-            .filter_map(|thread| thread["samples"]["data"].as_array())
-            .map(Vec::len)
-            .sum()
-    };
-    assert_eq!(samples(&profile.json), 0, "the command has samples");
-    if samples(&profile.json["processes"][0]) == 0 {
-        return Err(HeldUp("the program's sampler".to_owned()).into());
-    }
     Ok(())
 }
 
@@ -422,59 +251,6 @@ fn a_program_without_a_profiler_runs_and_is_reported() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_profile_is_about_the_program_that_records_and_shows_its_arguments_only_on_request()
--> anyhow::Result<()> {
-    own_process!();
-    for shows_arguments in [false, true] {
-        for format in ["processed", "gecko"] {
-            patiently(|window| is_about_the_program(format, shows_arguments, window))?;
-        }
-    }
-    Ok(())
-}
-
-/// The program must connect within the window: it says its name then.
-fn is_about_the_program(
-    format: &str,
-    shows_arguments: bool,
-    window: Duration,
-) -> anyhow::Result<()> {
-    let options = ["-o", "out.json", "--format", format, "--show-arguments"];
-    let options = &options[..options.len() - usize::from(!shows_arguments)];
-    let script = format!("exec {CHILD} init");
-    let mut recording = Recording::start(options, &["sh", "-c", &script])?;
-    ensure!(recording.line()? == "Recording", "it does not record");
-    recording.ask("mark 50")?;
-    std::thread::sleep(window);
-    recording.tell("exit 0")?;
-    let ended = recording.end()?;
-    assert_eq!(ended.code, Some(0), "{}", ended.error);
-    let text = fs::read_to_string(ended.path("out.json"))?;
-    let profile: serde_json::Value = serde_json::from_str(&text)?;
-    let meta = &profile["meta"];
-    if meta["product"] == "sh" {
-        return Err(HeldUp("the program's name".to_owned()).into());
-    }
-    assert_eq!(
-        (&meta["product"], &meta["stackwalk"]),
-        (&"child".into(), &1.into())
-    );
-    let root = profile["threads"].as_array().into_iter().flatten();
-    let parts = profile["processes"].as_array().into_iter().flatten();
-    let parts = parts.flat_map(|part| part["threads"].as_array().into_iter().flatten());
-    let mut names: Vec<_> = root
-        .chain(parts)
-        .map(|thread| &thread["processName"])
-        .collect();
-    names.dedup();
-    assert_eq!(names, ["child"], "{format}");
-    let arguments = shows_arguments.then(|| format!("sh -c {script}"));
-    assert_eq!(meta["arguments"].as_str(), arguments.as_deref(), "{format}");
-    assert_eq!(text.contains("sh -c"), shows_arguments, "{format}");
-    Ok(())
-}
-
-#[test]
 fn an_existing_file_with_the_default_name_is_not_overwritten() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
@@ -547,6 +323,7 @@ fn help_explains_what_is_profiled_and_the_exit_code() -> anyhow::Result<()> {
         "Only CMD itself is profiled",
         "exit code is CMD's",
         "stackwalk",
+        "--groups",
         "[default: 128M]",
     ] {
         assert!(help.out.contains(said), "{said}: {}", help.out);

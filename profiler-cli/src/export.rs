@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export_with};
 use profiler_parent::internal::reading::Nameless;
 
+use crate::plain::plain;
 use crate::progress::ProgressLine;
 use crate::report::say;
 use crate::signals::end_without_leftovers;
@@ -111,7 +112,11 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         exported?
     };
     for Nameless { library, why } in nameless {
-        eprintln!("profiler: no names for {library}: {why}");
+        eprintln!(
+            "profiler: no names for {}: {}",
+            plain(&library),
+            plain(&why)
+        );
     }
     say(&format!("{samples} samples of {threads} threads"));
     match files.len() {

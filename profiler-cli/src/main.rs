@@ -7,6 +7,7 @@ mod diff;
 mod export;
 mod import;
 mod info;
+mod plain;
 mod profile;
 mod progress;
 mod record;
@@ -114,7 +115,7 @@ fn one_line(text: &str) -> String {
 }
 
 fn fail(why: &str) -> ExitCode {
-    eprintln!("profiler: {}", why.replace('\n', " "));
+    eprintln!("profiler: {}", plain::plain(&why.replace('\n', " ")));
     ExitCode::from(2)
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Used by every subcommand that may take long. Invariants: the line exists only while standard
 //! error is a terminal, and otherwise nothing is written; it is removed before the command prints
-//! its result. Names of files are foreign texts, so control characters in them are replaced.
+//! its result.
 
 use std::path::Path;
 use std::thread::{Builder, scope};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use profiler_parent::{CaptureEvent, CaptureEvents, WorkEvent, WorkListener};
+
+use crate::plain::plain;
 
 /// A line that disappears when the last of its clones is dropped.
 #[derive(Clone, Debug)]
@@ -33,15 +35,7 @@ impl ProgressLine {
 
     /// Shows another text.
     pub(crate) fn show(&self, text: &str) {
-        let is_control = |letter: char| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        };
-        self.0
-            .set_message(text.chars().map(is_control).collect::<String>());
+        self.0.set_message(plain(text));
     }
 
     /// Removes the line.

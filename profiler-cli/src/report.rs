@@ -11,6 +11,8 @@ use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;
 
+use crate::plain::plain;
+
 /// The row of one process.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Row {
@@ -164,7 +166,8 @@ impl Row {
     }
 
     fn cells(&self) -> Vec<String> {
-        let dropped: u64 = self.dropped.values().sum();
+        let counts = self.dropped.values();
+        let dropped = counts.fold(0_u64, |sum, count| sum.saturating_add(*count));
         let numbers = [
             self.pid,
             self.threads,
@@ -207,7 +210,7 @@ pub(crate) fn output_error() -> Option<&'static std::io::Error> {
 /// Reports the files that were passed over on standard error.
 pub(crate) fn complain(passed_over: &[PassedOver]) {
     for PassedOver { name, why } in passed_over {
-        eprintln!("profiler: passed over {name}: {why}");
+        eprintln!("profiler: passed over {}: {}", plain(name), plain(why));
     }
 }
 
@@ -242,9 +245,9 @@ pub(crate) fn print_table(rows: &[Row]) {
     for row in rows {
         say(&format!(
             "{:<width$}{}  {}",
-            row.name,
+            plain(&row.name),
             columns(&row.cells()),
-            row.verdict
+            plain(&row.verdict)
         ));
     }
 }
@@ -283,9 +286,11 @@ impl Samples {
             self.count, self.all_ms
         ));
         if let (Some(interval), Some(source)) = (self.interval_ms, &self.source) {
+            let source = plain(source);
             say(&format!("sampled every {interval} ms, source: {source}"));
         }
         for Nameless { library, why } in &self.nameless {
+            let (library, why) = (plain(library), plain(why));
             say(&format!("no names for {library}: {why}"));
         }
         if self.top.is_empty() {
@@ -312,8 +317,9 @@ impl Samples {
                 .map(|library| format!("  ({library})"))
                 .collect::<String>();
             let own = format!("{self_ms:>12.1} {self_percent:>6.1}");
+            let function = plain(&format!("{function}{library}"));
             say(&format!(
-                "{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}{library}"
+                "{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}"
             ));
         }
     }

@@ -31,12 +31,13 @@ pub enum WorkEvent<'a> {
     Writing,
 }
 
-/// Receives the events of some work; by default nothing does.
+/// Receives the events of some work. The default one ignores them.
 #[derive(Clone, Default)]
 pub struct WorkListener(Option<Arc<dyn Fn(WorkEvent<'_>) + Send + Sync>>);
 
 impl WorkListener {
-    /// Calls `listen` for each event.
+    /// Calls `listen` for each event, on the thread that does this part of the work. It is called
+    /// often, for example for every 256 KiB that are read, and the work waits until it returns.
     pub fn new(listen: impl Fn(WorkEvent<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listen)))
     }

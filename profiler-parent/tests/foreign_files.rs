@@ -1,8 +1,8 @@
-//! Tests of imports and exports of files from other programs: the files of the regression corpus,
-//! and valid documents with random edits. Each is taken or refused without harm.
+//! Tests of files from other programs: the files of the regression corpus, and valid documents with
+//! random edits. Each is parsed, imported or exported, or refused without harm.
 //!
-//! The fuzz targets `cpuprofile_import` and `profile_export` use the same checks. An input that
-//! fuzzing finds is added to the corpus.
+//! The fuzz targets `json_parser`, `cpuprofile_import` and `profile_export` use the same checks. An
+//! input that fuzzing finds is added to the corpus.
 
 #[path = "hostile/edits.rs"]
 mod edits;
@@ -10,6 +10,8 @@ mod edits;
 mod exported;
 #[path = "hostile/imported.rs"]
 mod imported;
+#[path = "hostile/parsed.rs"]
+mod parsed;
 #[path = "hostile/pprof.rs"]
 mod pprof;
 #[path = "hostile/room.rs"]
@@ -75,6 +77,11 @@ fn check_corpus(name: &str, at_least: usize, check: impl Fn(&[u8], &Room) -> Opt
             "{name}"
         );
     }
+}
+
+#[test]
+fn every_text_of_the_corpus_is_read_as_serde_json_reads_it() {
+    check_corpus("json_parser", 20, |text, _| parsed::check(text));
 }
 
 #[test]

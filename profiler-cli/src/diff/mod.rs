@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::plain::plain;
 use crate::profile::Time;
 use crate::progress::ProgressLine;
 use crate::report::say;
@@ -84,6 +85,7 @@ pub(crate) struct DiffArgs {
 
 pub(crate) fn run(options: &DiffArgs) -> Result<ExitCode> {
     let (before, after) = (profiles(&options.before)?, profiles(&options.after)?);
+    not_onto_a_profile(options.html.as_deref(), before.iter().chain(&after))?;
     ensure!(
         options.fail_above.is_none() || before.len().min(after.len()) >= RUNS_TO_FAIL,
         "--fail-above needs at least {RUNS_TO_FAIL} profiles on each side"
@@ -159,6 +161,7 @@ fn report_growth(comparison: &Comparison, points: f64) -> bool {
     let mut grew = false;
     for (process, function, share) in comparison.grown(points) {
         grew = true;
+        let (function, process) = (plain(function), plain(process));
         eprintln!(
             "profiler: {function} in {process}: {:.1} % before, {:.1} % after ({:.1} and {:.1} ms)",
             share.before_percent, share.after_percent, share.before_ms, share.after_ms
@@ -188,6 +191,23 @@ fn profiles(path: &Path) -> Result<Vec<PathBuf>> {
     );
     files.sort();
     Ok(files)
+}
+
+/// Returns an error if the page would replace one of the profiles, under any name.
+fn not_onto_a_profile<'p>(
+    page: Option<&Path>,
+    mut profiles: impl Iterator<Item = &'p PathBuf>,
+) -> Result<()> {
+    let Some(page) = page.and_then(|page| page.canonicalize().ok()) else {
+        return Ok(());
+    };
+    let is_page = |profile: &PathBuf| profile.canonicalize().is_ok_and(|profile| profile == page);
+    ensure!(
+        !profiles.any(is_page),
+        "{} is one of the profiles: choose another file for --html",
+        page.display()
+    );
+    Ok(())
 }
 
 /// Parses percentage points.

@@ -211,7 +211,12 @@ fn probability(change: f64, draws: &Sides<&Draws>, deviations: &Sides<Vec<f64>>)
     let parts = before.powi(2) / draws.before.degrees() + after.powi(2) / draws.after.degrees();
     let fewer = draws.before.degrees().min(draws.after.degrees());
     let degrees = (both.powi(2) / parts).min(2.0 * fewer);
-    beyond(change / both.sqrt(), degrees)
+    let distance = change / both.sqrt();
+    // The sums of a damaged profile may be infinite.
+    if distance.is_nan() {
+        return 1.0;
+    }
+    beyond(distance, degrees)
 }
 
 /// The mean of the squares of deviations from the share of all units.
@@ -321,6 +326,14 @@ mod tests {
         let (low, high) = interval(&before, &after).unwrap();
         let expected = 2.0 * 2.576 * (2.0_f64 / 400.0).sqrt();
         assert!((high - low) / expected > 0.8 && (high - low) / expected < 1.2);
+    }
+
+    #[test]
+    fn infinite_sums_are_no_change() {
+        for odd in [f64::MAX, f64::INFINITY, f64::NAN] {
+            let test = test(&[odd; 3], &[10.0, 20.0, 30.0]).unwrap();
+            assert_eq!(test.probability, 1.0, "{odd}");
+        }
     }
 
     #[test]

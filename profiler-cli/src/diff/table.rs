@@ -7,6 +7,7 @@ use super::changes::{
     Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange, Sides,
 };
 use super::numbered::without_number;
+use crate::plain::plain;
 use crate::profile::Time;
 use crate::report::say;
 
@@ -63,7 +64,8 @@ fn has_lone_numbers(comparison: &Comparison) -> bool {
 }
 
 fn print_files(side: &str, files: &[String]) {
-    match files {
+    let files: Vec<String> = files.iter().map(|file| plain(file)).collect();
+    match &files[..] {
         [file] => say(&format!("{side:<7} {file}")),
         files => say(&format!(
             "{side:<7} {} runs: {}",
@@ -85,7 +87,7 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
         lost,
         ..
     } = process;
-    say(&format!("\n{name}"));
+    say(&format!("\n{}", plain(name)));
     let line = |what: &str, sides: Sides<f64>| {
         let Sides { before, after } = sides;
         let percent = percent_of(sides);
@@ -108,7 +110,7 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
             before: mib(*before),
             after: mib(*after),
         };
-        line(&format!("{counter}, sum of peaks, MiB"), sides);
+        line(&format!("{}, sum of peaks, MiB", plain(counter)), sides);
     }
     if *lost != Sides::default() {
         line("lost entries", *lost);
@@ -153,7 +155,7 @@ fn print_functions(functions: &[FunctionChange], by: Time, params: TableParams) 
     ));
     for (function, shares) in shown.iter().take(params.top) {
         let (own, total) = (share(shares.own), share(shares.total));
-        say(&format!("  {own}  {total}  {}", function.function));
+        say(&format!("  {own}  {total}  {}", plain(&function.function)));
     }
     say_more(shown.len(), params.top, "functions");
 }
@@ -192,11 +194,12 @@ fn print_markers(markers: &[MarkerChange], top: usize) {
         let pair =
             |sides: &Sides<Option<f64>>| format!("{:>9} {:>9}", ms(sides.before), ms(sides.after));
         say(&format!(
-            "  {:>8.0} {:>8.0}   {}   {}   {marker}",
+            "  {:>8.0} {:>8.0}   {}   {}   {}",
             count.before,
             count.after,
             pair(median_ms),
-            pair(p95_ms)
+            pair(p95_ms),
+            plain(marker)
         ));
     }
     say_more(shown.len(), top, "markers");

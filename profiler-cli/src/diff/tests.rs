@@ -313,6 +313,22 @@ fn a_directory_stands_for_the_profiles_in_it() {
     assert_eq!(profiles(&path("notes.txt")).unwrap(), [path("notes.txt")]);
 }
 
+#[test]
+fn the_page_does_not_replace_a_profile() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("a.json"), "").unwrap();
+    std::fs::write(path("page.html"), "an older page").unwrap();
+    let files = [path("a.json")];
+    let onto = |name: &str| not_onto_a_profile(Some(&path(name)), files.iter());
+    for profile in ["a.json", "./a.json"] {
+        let error = onto(profile).unwrap_err().to_string();
+        assert!(error.contains("choose another file"), "{error}");
+    }
+    assert!(onto("page.html").is_ok() && onto("new.html").is_ok());
+    assert!(not_onto_a_profile(None, files.iter()).is_ok());
+}
+
 /// Reads a profile with these threads: the name of their process, its id, their samples and their
 /// markers.
 fn read(threads: &[Value], params: RunParams) -> Run {

@@ -267,9 +267,8 @@ impl Functions {
             }
         }
         for (stack, cost) in of_all_blocks {
-            let functions = tables.functions(stack);
-            let numbers = functions.filter_map(|func| lookups.get(&func).copied().flatten());
-            let mut path: Vec<usize> = numbers.collect();
+            let number = |func: reading::FuncId| lookups.get(func.0 as usize).copied().flatten();
+            let mut path: Vec<usize> = tables.functions(stack).filter_map(number).collect();
             path.reverse();
             self.tree.add(path, cost);
         }

@@ -18,12 +18,14 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use profiler_parent::ByteLimit;
+use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{
     CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
 };
 
+use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
 use stop::Stopping;
@@ -64,9 +66,13 @@ pub(crate) struct RecordArgs {
     /// become rarer if it uses more [default: no limit]
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, allow_negative_numbers = true)]
     overhead_budget: Option<f64>,
-    /// What to record besides markers, separated by commas
+    /// What to record besides markers, separated by commas; "default" stands for the default ones
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = features::parse, help = features::help())]
     features: Vec<Features>,
+    /// Measures the time of performance groups, which the profile then shows as tracks; each entry
+    /// into a group takes longer, because it reads the clock
+    #[arg(long)]
+    groups: bool,
     /// Records only threads whose name contains NAME, without regard to ASCII case; may be repeated
     #[arg(long, value_name = "NAME")]
     filter: Vec<String>,
@@ -129,6 +135,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .unwrap_or_else(crate::report::free_name);
     drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
+    // The tracks show the time of groups, and no other measurement of them.
+    let _measured = options.groups.then(|| session.monitor(Probes::JANK));
     let live = options
         .live
         .map(|address| session.serve_live(address))
@@ -188,12 +196,8 @@ impl RecordArgs {
         if let Some(window) = self.duration {
             builder = builder.duration(window);
         }
-        if !self.features.is_empty() {
-            let wanted = self
-                .features
-                .iter()
-                .fold(Features::NONE, |all, feature| all.with(*feature));
-            builder = builder.features(wanted);
+        if let Some(features) = features::union(&self.features) {
+            builder = builder.features(features);
         }
         self.filter
             .iter()
@@ -243,6 +247,7 @@ impl RecordArgs {
 }
 
 fn report_no_profile(child: &ProfiledChild, name: &str) {
+    let name = plain(name);
     if child.is_profiled() {
         eprintln!(
             "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
@@ -282,7 +287,7 @@ fn report_profile(report: &CaptureReport, name: &str) {
             .why()
             .is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            eprintln!("profiler: {name} is {}", process.verdict);
+            eprintln!("profiler: {} is {}", plain(name), process.verdict);
         }
     }
 }

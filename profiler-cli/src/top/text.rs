@@ -1,4 +1,6 @@
-//! Text of the tables: names without control characters, aligned columns, numbers with units.
+//! Text of the tables: short names, aligned columns, numbers with units.
+
+use crate::plain::plain;
 
 /// The longest shown name, in characters.
 pub(super) const NAME: usize = 32;
@@ -6,13 +8,6 @@ pub(super) const NAME: usize = 32;
 /// What an empty cell shows.
 pub(super) fn none() -> String {
     "–".to_owned()
-}
-
-/// Removes control characters: names come from programs, and could control the terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
 }
 
 /// A name with at most `most` characters.

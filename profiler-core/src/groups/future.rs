@@ -6,8 +6,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::group::{Group, Registered};
+use super::group::Group;
 use super::local::{Entered, enter_registered};
+use super::registered::Registered;
 
 /// Attaches futures to groups.
 pub trait InGroups: Future + Sized {

@@ -15,7 +15,9 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use super::clock::SessionTime;
-use super::group::{self, Group, Registered};
+use super::group::Group;
+use super::registered::Registered;
+use super::registry;
 use super::stopwatch::{Exit, Owned, Stopwatch};
 use crate::group_kind::Probes;
 use crate::manager::ChunkManager;
@@ -90,7 +92,7 @@ fn probes_of(word: u64) -> Probes {
 /// Called when a session has begun.
 pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
     super::clock::begin_session(manager.pool().clock());
-    group::place_all(manager);
+    registry::place_all(manager);
     let wanted = WANTED.load(Ordering::SeqCst);
     manager.pool().set_header(at::PROBES, wanted);
     session_state::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
@@ -192,10 +194,10 @@ impl Own {
         let implied = || {
             let now = local::times_named();
             if group.is_none() || *named != now {
-                *group = group::of_thread(local::own_name().as_deref());
+                *group = registry::of_thread(local::own_name().as_deref());
                 *named = now;
             }
-            [*group, group::of_process()]
+            [*group, registry::of_process()]
         };
         watch.enter(&SessionTime, probes_of(word), implied, groups, waits)
     }

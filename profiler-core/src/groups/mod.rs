@@ -48,17 +48,19 @@ mod clock;
 mod future;
 mod group;
 mod local;
+mod registered;
+mod registry;
 mod stopwatch;
 
 #[doc(inline)]
 pub use crate::group_kind::{GroupKind, Probes};
 pub use future::{InGroup, InGroups};
 pub use group::Group;
-pub(crate) use group::{MAX_LABELS, MAX_NAME_BYTES};
 pub(crate) use local::begin_session;
 #[doc(hidden)]
 pub use local::set_probes;
 pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, turn};
+pub(crate) use registered::{MAX_LABELS, MAX_NAME_BYTES};
 
 impl Group {
     /// Works for this group until the guard is dropped.

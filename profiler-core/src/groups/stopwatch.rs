@@ -32,7 +32,7 @@ mod state;
 
 use self::state::{Found, Lap, Loop};
 use super::clock::{Clock, Reading};
-use super::group::Registered;
+use super::registered::Registered;
 use crate::group_kind::Probes;
 use crate::pool::live::group::Run;
 

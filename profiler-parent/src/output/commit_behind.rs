@@ -47,7 +47,8 @@ impl CommitBehind {
         }
     }
 
-    /// Waits until all files are complete.
+    /// Waits until all files are complete. If the thread has panicked, this panics, too, because
+    /// files may be missing.
     ///
     /// # Errors
     /// The first error of a file.
@@ -56,16 +57,54 @@ impl CommitBehind {
             return Ok(());
         };
         drop(files);
-        thread.join().unwrap_or(Ok(()))
+        match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     }
 }
 
 impl Drop for CommitBehind {
     fn drop(&mut self) {
-        drop(self.finish());
+        if let Some(Committing { files, thread }) = self.0.take() {
+            drop(files);
+            drop(thread.join());
+        }
     }
 }
 
 fn commit_all(files: &Receiver<ProfileFile>) -> Result<(), OutputError> {
     files.iter().try_for_each(|file| file.commit().map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn files_are_complete_after_the_end_and_none_after_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let file = |name: &str| {
+            let mut file = ProfileFile::create(path(name)).unwrap();
+            file.write_all(b"{}").unwrap();
+            file
+        };
+        let mut commits = CommitBehind::new();
+        commits.commit(file("one")).unwrap();
+        commits.commit(file("two")).unwrap();
+        commits.finish().unwrap();
+        assert!(path("one").exists() && path("two").exists());
+        let mut commits = CommitBehind::new();
+        let (taken, later) = (file("taken"), file("later"));
+        std::fs::create_dir(path("taken")).unwrap(); // the file cannot replace it
+        commits.commit(taken).unwrap();
+        let later = commits.commit(later);
+        let ended = commits.finish();
+        let error = later.and(ended).unwrap_err();
+        assert_eq!(error.path, path("taken"));
+        assert!(!path("later").exists());
+    }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use profiler_core::ids::CounterIndex;
 use profiler_core::internal::profile::JsonWriter;
 use profiler_core::internal::profile::model::{
-    CounterKind, CounterPoint, CounterPoints, MEMORY, resident_memory,
+    CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
 
@@ -24,7 +24,8 @@ pub(super) fn write<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    for counter in &process.sorted.snapshot.counters {
+    let counters = process.sorted.snapshot.counters.iter();
+    for counter in counters.filter(|counter| is_counter_shown(counter)) {
         let cell = counter.definition.cell;
         let has_values = process.sorted.counters_before.contains_key(&cell)
             || process

@@ -1,7 +1,7 @@
 //! Unpacks a compressed profile on another thread, ahead of its reader.
 //!
-//! Used by [`super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text arrives in
-//! order; an error of the file arrives after the text before it; the thread has ended when the
+//! Used by [`super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text arrives
+//! in order; an error of the file arrives after the text before it; the thread has ended when the
 //! reader is dropped.
 
 use std::io::{self, Read};
@@ -138,8 +138,21 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_dropped_early_ends_the_thread() {
-        let mut endless = ReadAhead::start(io::repeat(b'x')).unwrap();
+        /// Dropped by the thread.
+        struct Endless {
+            _alive: std::sync::Arc<()>,
+        }
+        impl Read for Endless {
+            fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+                room.fill(b'x');
+                Ok(room.len())
+            }
+        }
+        let alive = std::sync::Arc::new(());
+        let _alive = std::sync::Arc::clone(&alive);
+        let mut endless = ReadAhead::start(Endless { _alive }).unwrap();
         endless.read_exact(&mut [0; 10]).unwrap();
         drop(endless);
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
     }
 }

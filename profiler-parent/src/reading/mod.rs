@@ -36,6 +36,7 @@ pub use logs::{EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog};
 pub use markers::{MarkerPhase, NamedMarker};
 pub use meta::Meta;
 pub use namer::Nameless;
+pub use parser::{pass_over, read_tree};
 pub use reader::{ProfileReader, ReadError, Thread, ThreadSink};
 pub use stacks::{FuncId, Function, NodeId, Tables};
 pub use survey::{Part, Survey, Wanted};

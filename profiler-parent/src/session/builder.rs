@@ -79,13 +79,9 @@ pub struct SessionBuilder {
 
 impl Default for SessionBuilder {
     fn default() -> Self {
-        let features = Features::STACK_WALK
-            .with(Features::CPU)
-            .with(Features::PROCESS_CPU)
-            .with(Features::MEMORY);
         Self {
             params: SessionParams {
-                features,
+                features: Self::DEFAULT_FEATURES,
                 ..SessionParams::default()
             },
             own_features: None,
@@ -99,6 +95,13 @@ impl Default for SessionBuilder {
 }
 
 impl SessionBuilder {
+    /// The features that are recorded by default: stacks, processor time of the selected threads
+    /// and of the process, memory.
+    pub const DEFAULT_FEATURES: Features = Features::STACK_WALK
+        .with(Features::CPU)
+        .with(Features::PROCESS_CPU)
+        .with(Features::MEMORY);
+
     /// The limit on the bytes that all processes together may hold: headers, data, and the data of
     /// dead processes. Default: 128 MiB. It may exceed the machine's memory: memory is used only as
     /// it is filled.
@@ -151,8 +154,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Records exactly these features, in addition to markers and counters. Default: stacks,
-    /// processor time of the selected threads and of the process, memory.
+    /// Records exactly these features, in addition to markers and counters. Default:
+    /// [`Self::DEFAULT_FEATURES`].
     pub fn features(mut self, features: Features) -> Self {
         self.params.features = features;
         self

@@ -86,13 +86,14 @@ struct PageShare {
     mark: bool,
 }
 
-/// A number with at most three decimals.
+/// A number with at most three decimals. JSON has no infinite numbers: they are 0.
 #[derive(Clone, Copy, Debug)]
 struct Rounded(f64);
 
 impl Serialize for Rounded {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let rounded = (self.0 * 1e3).round() / 1e3;
+        let rounded = if rounded.is_finite() { rounded } else { 0.0 };
         if rounded.fract() == 0.0 && rounded.abs() < 1e15 {
             return to.serialize_i64(rounded as i64);
         }
@@ -245,5 +246,17 @@ impl PageChange {
                 wall: shares(&change.wall),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_the_page_is_a_number() {
+        let numbers = [1.0, 0.12345, f64::NAN, f64::INFINITY, f64::MAX];
+        let written = numbers.map(|number| serde_json::to_string(&Rounded(number)).unwrap());
+        assert_eq!(written, ["1", "0.123", "0", "0", "0"]);
     }
 }

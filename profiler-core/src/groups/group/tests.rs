@@ -1,4 +1,7 @@
-//! Tests of handles, of the registry, and of entries made while the registry is locked.
+//! Tests of handles, and of entries made while the registry or the manager is locked.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::groups::{Groups, Probes};
@@ -22,14 +25,6 @@ fn all_handles_of_one_identity_are_one_group() {
         !std::ptr::eq(other.registered().unwrap(), found[0].unwrap()),
         "labels are part of the identity"
     );
-}
-
-#[test]
-fn a_number_counts_only_for_its_pool() {
-    assert_eq!(number_in(tagged(7, 0), 7), Some(0));
-    assert_eq!(number_in(tagged(7, 4095), 7), Some(4095));
-    assert_eq!(number_in(tagged(7, 1), 8), None);
-    assert_eq!(number_in(0, 0), None);
 }
 
 #[test]
@@ -64,7 +59,7 @@ fn p3_several_groups_entered_while_the_registry_is_busy_miss_one_entry_each() {
         ..SessionParams::default()
     };
     session::start(params, StartOptions::default()).unwrap();
-    let known = lock().unwrap();
+    let known = registry::lock().unwrap();
     drop(Groups::of([&BUSY[0], &BUSY[1]]).enter());
     drop(known);
     session::stop();
@@ -75,28 +70,6 @@ fn p3_several_groups_entered_while_the_registry_is_busy_miss_one_entry_each() {
 fn a_clone_and_its_original_are_registered_together() {
     static ORIGINAL: Group = Group::named("plugin:original");
     assert!(ORIGINAL.clone().registered.get().is_some() && ORIGINAL.registered.get().is_some());
-}
-
-#[test]
-fn implied_groups_have_room_when_all_others_are_refused() {
-    let mut known = Some(Known::default());
-    let of = |kind, name: &str| identity(kind, name, &[], false);
-    let tenants = (0..MAX_GROUPS + 10).map(|number| of(GroupKind::Tenant, &number.to_string()));
-    let found = tenants
-        .filter_map(|tenant| find(&mut known, tenant))
-        .count() as u64;
-    assert_eq!(found, MAX_GROUPS - RESERVED);
-    assert!(find(&mut known, of(GroupKind::Thread, "worker")).is_none());
-    for (kind, name) in [
-        (GroupKind::Process, PROCESS),
-        (GroupKind::Thread, UNNAMED_THREADS),
-        (GroupKind::Thread, OTHER_THREADS),
-    ] {
-        assert!(find(&mut known, of(kind, name)).is_some(), "{name}");
-    }
-    let labelled = identity(GroupKind::Process, PROCESS, &[("a", "b")], false);
-    assert!(find(&mut known, labelled).is_none());
-    assert_eq!(known.unwrap().groups.len() as u64, MAX_GROUPS);
 }
 
 #[test]

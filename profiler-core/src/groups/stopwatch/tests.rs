@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use super::super::group::model::unregistered;
+use super::super::registered::model::unregistered;
 use super::*;
 use crate::pool::live::GroupCell;
 use crate::reader::groups::GroupTotals;

@@ -15,7 +15,7 @@ use super::threads::Threads;
 use crate::entry::Entry;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
-use crate::profile::model::{CounterPoint, resident_memory};
+use crate::profile::model::{CounterPoint, is_counter_shown, resident_memory};
 use crate::reader::{ByteSource, CounterInfo};
 
 /// Writes the keys `counters` and `profilerOverhead`. All entries of these kinds count as delivered
@@ -30,7 +30,7 @@ pub(super) fn write<S: ByteSource, W: Write>(
     let all = &process.model.snapshot.counters;
     for counter in all
         .iter()
-        .filter(|counter| !is_shown_as_markers(counter, all))
+        .filter(|counter| is_counter_shown(counter) && !is_shown_as_markers(counter, all))
     {
         write_counter(process, threads, counter, out)?;
     }

@@ -26,7 +26,9 @@ mod threads;
 mod value;
 
 pub use categories::{find_category, label_category, merge_categories};
-pub use counters::{CounterKind, CounterPoint, CounterPoints, MEMORY, resident_memory};
+pub use counters::{
+    CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
+};
 pub use incomplete::IncompleteProcess;
 pub use level::LevelUnit;
 pub use losses::{Delivery, LostEntries, OwnMarker, entry_counts, write_log};

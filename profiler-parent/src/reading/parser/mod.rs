@@ -2,9 +2,10 @@
 //!
 //! Used by [`super::walk`]. serde_json reads a stream byte by byte; this reader looks at the text
 //! in its buffer as a slice, which is several times as fast. It hands unusual numbers and texts
-//! with escapes to serde_json. Invariants: a value that is skipped needs no memory, a value that is
-//! read needs as much as its longest text; nesting is limited; it reads what serde_json reads, and
-//! refuses what serde_json refuses.
+//! with escapes to serde_json. Invariants: a value that is skipped needs at most a megabyte, and a
+//! value that is read needs as much as its longest text; nesting is limited; it refuses what
+//! serde_json refuses, and reads what serde_json reads, except numbers of more than 64 KiB and
+//! skipped values with more than a million levels.
 //!
 //! Does not read enums.
 
@@ -16,9 +17,12 @@ mod skip;
 mod tests;
 mod window;
 
+use std::io::{self, Read};
+
 use profiler_core::internal::profile::json::position_of_escape;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+use serde_json::Value;
 
 pub(crate) use self::error::ParseError;
 pub(super) use self::extents::Extents;
@@ -27,13 +31,39 @@ use self::skip::Skip;
 use self::window::Window;
 pub(crate) use self::window::{Source, Stream};
 
-/// The limit on the nesting of values that are read.
-const DEEPEST: u32 = 128;
+/// The limit on the nesting of values that are read, as in serde_json.
+const DEEPEST: u32 = 127;
 
 /// The name with which [`list_or_text`] asks for text.
 const LIST_OR_TEXT: &str = "a list, or the text of a value";
 
 type Parsed<T> = Result<T, ParseError>;
+
+/// Reads a text as a tree. For tests and fuzz targets, which compare the tree with that of
+/// serde_json.
+///
+/// # Errors
+/// When the text cannot be read, or is not JSON.
+pub fn read_tree(text: impl Read) -> io::Result<Value> {
+    whole(text).map(|(value, _)| value)
+}
+
+/// Passes over a text. Returns its length in bytes. For tests and fuzz targets.
+///
+/// # Errors
+/// When the text cannot be read, or is not JSON.
+pub fn pass_over(text: impl Read) -> io::Result<u64> {
+    whole::<IgnoredAny>(text).map(|(_, length)| length)
+}
+
+/// Reads a text to its end. Returns its value and its length in bytes.
+fn whole<T: for<'de> Deserialize<'de>>(text: impl Read) -> io::Result<(T, u64)> {
+    let known = Extents::default();
+    let mut parser = Parser::new(Stream(text), &known);
+    let value = T::deserialize(&mut parser)?;
+    let (length, _) = parser.end()?;
+    Ok((value, length))
+}
 
 /// Reads JSON from a stream. See the [module](self).
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 //!
 //! Used by [`super::Parser`]. The text comes in pieces, so a skipped value may be longer than
 //! memory. The extents of long lists and objects are noted, so that a second pass can jump over
-//! them. Invariant: a value that serde_json refuses is refused here, too.
+//! them. Invariants: a value that serde_json refuses is refused here, too; memory is bounded by
+//! [`DEEPEST`].
 
 use profiler_core::internal::profile::json::position_of_escape;
 
@@ -25,6 +26,9 @@ enum Next {
     /// Nothing: the value is complete.
     Nothing,
 }
+
+/// The limit on the nesting of values that are skipped: each open list or object needs a byte.
+const DEEPEST: usize = 1 << 20;
 
 /// The number of nested values whose places are noted.
 const NOTED: usize = 8;
@@ -89,7 +93,7 @@ impl Skip {
                         Some(length) => self.end_value(rest, length),
                         None => break,
                     },
-                    b'[' | b'{' => self.open(byte, position + at as u64),
+                    b'[' | b'{' => self.open(byte, position + at as u64).map_err(wrong)?,
                     b']' if self.next == Next::ValueOrEnd => {
                         self.close(rest, position + at as u64, noted)
                     }
@@ -130,8 +134,8 @@ impl Skip {
         Ok(at)
     }
 
-    /// The rest of a text from `start` on: a plain piece with the closing quotation mark, or with an
-    /// escape.
+    /// The rest of a text from `start` on: a plain piece with the closing quotation mark, or with
+    /// an escape.
     #[inline]
     fn text(&mut self, rest: &[u8], start: usize) -> Result<usize, &'static str> {
         let inner = rest.get(start..).unwrap_or_default();
@@ -177,7 +181,10 @@ impl Skip {
     }
 
     #[inline]
-    fn open(&mut self, bracket: u8, start: u64) -> usize {
+    fn open(&mut self, bracket: u8, start: u64) -> Result<usize, &'static str> {
+        if self.open.len() >= DEEPEST {
+            return Err("less nesting");
+        }
         self.is_in_list = bracket == b'[';
         let (close, next) = match self.is_in_list {
             true => (b']', Next::ValueOrEnd),
@@ -188,7 +195,7 @@ impl Skip {
             *place = start;
         }
         self.open.push(close);
-        1
+        Ok(1)
     }
 
     #[inline]

@@ -145,6 +145,25 @@ fn deep_nesting_is_refused_when_it_is_read_but_not_when_it_is_skipped() {
 }
 
 #[test]
+fn a_skipped_value_that_is_nested_without_end_is_refused() {
+    let known = Extents::default();
+    let mut parser = Parser::new(Stream(io::repeat(b'[').take(64 << 20)), &known);
+    let error = IgnoredAny::deserialize(&mut parser).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("expected less nesting at byte {}", 1 << 20)
+    );
+}
+
+#[test]
+fn nesting_ends_where_that_of_serde_json_ends() {
+    for depth in [126, 127, 128, 129] {
+        let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        compare(text.as_bytes(), 40);
+    }
+}
+
+#[test]
 fn a_skipped_value_needs_no_memory() {
     let quote = &b"\""[..];
     let text = quote.chain(io::repeat(b'x').take(64 << 20)).chain(quote);

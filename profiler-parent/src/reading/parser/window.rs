@@ -116,10 +116,13 @@ impl<R: Source> Window<R> {
         if self.is_ended {
             return Ok(false);
         }
-        self.buffer.copy_within(self.next..self.filled, 0);
-        self.before = self.at();
-        self.filled -= self.next;
-        self.next = 0;
+        // A long text that is kept unread begins at the start already, and is not copied each time.
+        if self.next > 0 {
+            self.buffer.copy_within(self.next..self.filled, 0);
+            self.before = self.at();
+            self.filled -= self.next;
+            self.next = 0;
+        }
         if self.filled == self.buffer.len() {
             self.buffer.resize(self.filled.saturating_mul(2), 0);
         }

@@ -13,6 +13,9 @@ use crate::session;
 static MEMORY: Counter = Counter::new("Cache", "Memory", "");
 static RATE: Counter = Counter::new("Jobs", "Bandwidth", "");
 static NEVER: Counter = Counter::new("Quiet", "Bandwidth", "");
+/// As the tracks of groups.
+static IDLE_GROUP: Counter = Counter::new("plugin idle", "Group", "");
+static BUSY_GROUP: Counter = Counter::new("plugin busy", "Group", "");
 static LEVEL: Counter = Counter::new("Queue length", "Jobs", "");
 static MORE_MEMORY: Counter = Counter::new("Buffers", "Memory", "");
 
@@ -130,6 +133,21 @@ fn a_counter_whose_first_changes_are_gone_begins_with_the_remaining_ones() {
     assert_eq!(recorded, [(5.0, 0, 0), (6.0, 1, 1)]);
     assert!(added.iter().all(|row| row.0 > 6.0), "{added:?}");
     assert_eq!((counts.delivered, counts.outside, counts.lost()), (2, 1, 0));
+}
+
+#[test]
+fn the_time_of_a_group_is_left_out_if_it_is_always_zero() {
+    let _session = Session::start();
+    IDLE_GROUP.register();
+    BUSY_GROUP.add(2_000_000);
+    NEVER.register();
+    let (profile, _) = profile_since(None);
+    let counters = profile["counters"].as_array().unwrap();
+    let names: Vec<_> = counters.iter().map(|counter| &counter["name"]).collect();
+    assert!(!names.contains(&&json!("plugin idle")), "{names:?}");
+    for shown in ["plugin busy", "Quiet"] {
+        assert!(names.contains(&&json!(shown)), "{shown}: {names:?}");
+    }
 }
 
 #[test]
