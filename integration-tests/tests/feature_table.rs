@@ -54,7 +54,7 @@ fn every_row_of_the_feature_table_has_the_test_that_it_names() -> Result<()> {
     let wanted = [
         ("P", 15),
         ("A", 5),
-        ("L", 1),
+        ("L", 2),
         ("T", 10),
         ("X", 10),
         ("S", 3),

@@ -201,7 +201,7 @@ fn l2_real_work_is_shown_by_the_names_of_its_functions() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.features(features))?;
     let (_live, page) = serve(&session)?;
     let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
-    child.ask("compute")?;
+    child.ask("compute-shares")?;
     let query = "flame.json?window=start&group=thread:computer&rows=200";
     let found = page.until(query, |answer| {
         answer["on_cpu_ns"].as_u64() > Some(1000 * MS)

@@ -21,7 +21,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     Some(match name {
         "sample" => sample(words),
         "sample-for" => sample_for(words),
-        "compute" => compute(),
+        "compute-shares" => compute(),
         "stop-computing" => {
             REST.store(true, Ordering::Relaxed);
             Ok("ok".to_owned())
