@@ -107,6 +107,13 @@ async function nextFlames(browser, condition) {
   await browser.until(`Number(${flame("canvas")}.dataset.passes) > ${pass ?? 0} && (${condition})`);
 }
 
+/** Records in `window.spoken` what a screen reader is told from now on. */
+const LISTEN = `(() => {
+  window.spoken = [];
+  const watch = new MutationObserver((changes) => changes.forEach(({ target }) => window.spoken.push(target.textContent)));
+  for (const one of document.querySelectorAll('[role="status"]')) watch.observe(one, { childList: true, characterData: true, subtree: true });
+})()`;
+
 /** Whether something is drawn on the canvas: pixels of more than three colours. */
 const COLOURS = `(() => {
   const canvas = document.querySelector("#flame-canvas");
@@ -134,11 +141,18 @@ async function flames(browser) {
   await browser.send("Input.dispatchMouseEvent", { type: "mouseMoved", x: at.x, y: at.y });
   await browser.until(`/: .*self/.test(${flame("about")}.textContent)`);
   check(true, `the pointed function is described: ${await browser.evaluate(`${flame("about")}.textContent`)}`);
+  const described = await browser.evaluate(`${flame("canvas")}.dataset.passes`);
+  await browser.evaluate(LISTEN);
+  await browser.until(`Number(${flame("canvas")}.dataset.passes) >= ${described} + 3`);
+  const spoken = await browser.evaluate("window.spoken");
+  check(spoken.length === 0, `a screen reader is not told of each refresh ${spoken.slice(0, 3).join("; ")}`);
   for (const type of ["mousePressed", "mouseReleased"]) await browser.send("Input.dispatchMouseEvent", { type, ...at });
   await browser.until(`!${flame("path")}.hidden`);
   check(await browser.evaluate(`${flame("path")}.querySelectorAll("button").length >= 1`), "a click zooms, and shows the way back");
   await browser.evaluate(`${flame("canvas")}.focus()`);
   await browser.key("ArrowDown", 40);
+  await browser.until(`window.spoken.some((text) => /: .*self/.test(text))`);
+  check(true, "a screen reader is told of the function that a key chooses");
   await browser.key("Escape", 27);
   await browser.until(`${flame("path")}.hidden`);
   check(true, "the Escape key zooms out");
@@ -188,13 +202,14 @@ async function markers(browser) {
 
 async function pausing(browser) {
   await browser.press("#pause");
-  // A late answer may still arrive. A page that is not paused shows another table each second.
-  const table = () => browser.evaluate(`document.querySelector("#groups").textContent`);
+  // A late answer may still arrive. A page that is not paused shows another table and another
+  // flame graph each second.
+  const shown = () => browser.evaluate(`document.querySelector("#groups").textContent + ${flame("canvas")}.dataset.passes`);
   let stays = false;
   for (let looks = 0; looks < 20 && !stays; looks += 1) {
-    const before = await table();
+    const before = await shown();
     await new Promise((resolve) => setTimeout(resolve, 2500));
-    stays = before === (await table());
+    stays = before === (await shown());
   }
   check(stays, "nothing moves while it pauses");
   await browser.press("#pause");

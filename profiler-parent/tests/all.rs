@@ -9,6 +9,7 @@ mod controller;
 mod foreign_files;
 mod foreign_pools;
 mod foreign_requests;
+mod foreign_samples;
 mod index_tree;
 mod processed;
 mod symbols;

@@ -15,6 +15,9 @@ const NAME: usize = 80;
 pub(super) struct FunctionsAnswer {
     passes: u64,
     is_behind: bool,
+    /// Which threads of the server have stopped, and why.
+    #[serde(default)]
+    trouble: Vec<String>,
     time: String,
     range: Range,
     before: Option<Range>,
@@ -39,6 +42,8 @@ struct Missing {
     evicted_before: u64,
     evicted_since: u64,
     unreadable: u64,
+    #[serde(default)]
+    behind: u64,
     left_out_ns: u64,
 }
 
@@ -71,13 +76,14 @@ impl Range {
 
 impl FunctionsAnswer {
     /// Whether the server has read the samples that were recorded before the first request.
-    pub(super) const fn is_complete(&self) -> bool {
+    const fn is_complete(&self) -> bool {
         self.passes > 0 && !self.is_behind
     }
 
-    /// The number of addresses whose names are being looked up.
-    pub(super) const fn unnamed(&self) -> u64 {
-        self.unnamed
+    /// Whether a later answer cannot contain more: all recorded samples were read, and all names
+    /// were looked up, or a thread that does this has stopped.
+    pub(super) const fn is_final(&self) -> bool {
+        (self.is_complete() && self.unnamed == 0) || !self.trouble.is_empty()
     }
 
     /// Lines of at most `columns` characters; heads are highlighted if `is_terminal`.
@@ -108,6 +114,7 @@ impl FunctionsAnswer {
             evicted_before,
             evicted_since,
             unreadable,
+            behind,
             left_out_ns,
         } = self.missing;
         let all = [
@@ -135,15 +142,19 @@ impl FunctionsAnswer {
                 format!("{unreadable} processes could not be read"),
             ),
             (
+                behind > 0,
+                format!("{behind} processes record faster than they are read"),
+            ),
+            (
                 left_out_ns > 0,
                 format!("{} did not fit", time(left_out_ns)),
             ),
         ];
-        let said: Vec<String> = all
-            .into_iter()
-            .filter(|(is_so, _)| *is_so)
-            .map(|(_, text)| text)
-            .collect();
+        let missing = all.into_iter().filter(|(is_so, _)| *is_so);
+        let missing = missing.map(|(_, text)| text);
+        // The text of a panic may contain anything.
+        let trouble = self.trouble.iter().map(|text| cut(text, NAME * 2));
+        let said: Vec<String> = trouble.chain(missing).collect();
         (!said.is_empty()).then(|| said.join("; ")).into_iter()
     }
 
@@ -186,6 +197,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_whose_reader_has_stopped_is_not_asked_again_and_says_why() {
+        let answer: FunctionsAnswer = serde_json::from_str(
+            r#"{"passes":3,"is_behind":true,"trouble":["the reader has stopped: \u001b[2J"],
+            "time":"on-cpu","range":{"from_ns":0,"to_ns":10000000000},
+            "before":null,"total_ns":0,"on_cpu_ns":0,"off_cpu_ns":0,"unnamed":2,"process_count":0,
+            "missing":{"evicted_before":0,"evicted_since":0,"unreadable":0,"behind":1,"left_out_ns":0},
+            "functions":[],"table":{"sort":"self","total":0,"rows":[]}}"#,
+        )
+        .unwrap();
+        assert!(answer.is_final());
+        let text = answer.shown(false, None);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.starts_with("the reader has stopped: ?[2J; "), "{text}");
+        assert!(
+            line.ends_with("1 processes record faster than they are read"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_table_of_functions_shows_shares_and_what_is_missing() {
         let answer: FunctionsAnswer = serde_json::from_str(
             r#"{"passes":3,"is_behind":false,"time":"on-cpu","range":{"from_ns":0,"to_ns":10000000000},
@@ -217,7 +248,15 @@ mod tests {
         assert_eq!(
             cells(lines[3]),
             [
-                "75.0%", "1.50", "s", "75.0%", "1.50", "s", "-5.00%", "app", "inner\u{fffd}"
+                "75.0%",
+                "1.50",
+                "s",
+                "75.0%",
+                "1.50",
+                "s",
+                "-5.00%",
+                "app",
+                "inner\u{fffd}"
             ]
         );
         assert_eq!(

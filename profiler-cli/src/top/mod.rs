@@ -259,8 +259,7 @@ impl TopArgs {
             let answer = answer
                 .ok()
                 .and_then(|text| serde_json::from_str(&text).ok());
-            let is_ready = |answer: &FunctionsAnswer| answer.is_complete() && answer.unnamed() == 0;
-            if answer.as_ref().is_none_or(is_ready) {
+            if answer.as_ref().is_none_or(FunctionsAnswer::is_final) {
                 return;
             }
             std::thread::sleep(EVERY / 5);

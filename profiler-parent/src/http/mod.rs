@@ -7,12 +7,14 @@
 //!   ([`connections`]). A request with the token that has arrived is answered.
 //! - The number of connections, the memory of each and its time are bounded. A body is read only if
 //!   the service asks for it, up to the limit that the service names.
-//! - There is one thread. Work on a body that takes long runs on at most [`server::WORKERS`] more
-//!   threads, which end when they are idle. At most as many bodies are in memory, also if clients
-//!   disconnect during the work. The server does not use a runtime of the application.
+//! - There is one thread. Work that takes long runs on at most [`workers::WORKERS`] more threads,
+//!   which end when they are idle; a bounded number of requests waits for them. At most as many
+//!   bodies are in memory, also if clients disconnect during the work. The server does not use a
+//!   runtime of the application.
 //!
 //! ```text
 //! accept ─▶ admission ─▶ hyper ─▶ HttpService::answer ─┬─▶ Reply::Now ───────────────┬─▶ client
+//!                                                      ├─▶ Reply::Work ──────▶ worker ┤
 //!                                                      └─▶ Reply::AfterBody ─▶ worker ┘
 //! ```
 
@@ -22,6 +24,7 @@ mod connections;
 mod hosts;
 mod server;
 mod token;
+mod workers;
 
 use hyper::{Request, Response};
 
@@ -57,10 +60,16 @@ pub(crate) struct Answered {
 /// The reply to a client.
 pub(crate) enum Reply {
     Now(Response<Answer>),
+    /// The answer takes long. Used by the live page only.
+    #[cfg_attr(not(feature = "live"), allow(dead_code))]
+    Work(Work),
     /// The answer needs the body of the request. Used by the viewer's server only.
     #[cfg_attr(not(feature = "view"), allow(dead_code))]
     AfterBody(BodyWork),
 }
+
+/// Computes an answer. Runs on a worker thread, and may take long.
+pub(crate) type Work = Box<dyn FnOnce() -> Response<Answer> + Send>;
 
 /// Computes an answer from the body of a request. Runs on a worker thread, and may take long.
 pub(crate) struct BodyWork {

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 
 use super::admission::{Admission, Admitted};
 use super::answer::{Answer, status};
+use super::workers::{WORKERS, Workers};
 use super::{Answered, BodyWork, HttpService, Reply};
 
 /// Limit on the bytes of a request's head.
@@ -47,8 +48,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const TIDY: u32 = 8;
 /// Pause after a connection could not be accepted, for example for lack of a file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Limit on the bodies read and processed at the same time, each by a thread.
-pub(super) const WORKERS: usize = 4;
 
 /// Options of a server.
 #[derive(Debug)]
@@ -82,8 +81,6 @@ impl HttpServer {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .thread_name(options.thread_name)
-            .max_blocking_threads(WORKERS)
             .build()?;
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
@@ -115,7 +112,9 @@ impl Drop for HttpServer {
 struct ConnectionContext<S> {
     service: Arc<S>,
     keep_alive: bool,
-    workers: Arc<Semaphore>,
+    workers: Workers,
+    /// Limits the bodies that are in memory at the same time.
+    bodies: Arc<Semaphore>,
 }
 
 fn run(
@@ -126,11 +125,11 @@ fn run(
     stop: &Notify,
 ) {
     let is_over = || options.session_end.try_recv() == Err(TryRecvError::Disconnected);
-    let workers = Arc::new(Semaphore::new(WORKERS));
     let context = ConnectionContext {
         service,
         keep_alive: options.keep_alive,
-        workers,
+        workers: Workers::new(options.thread_name),
+        bodies: Arc::new(Semaphore::new(WORKERS)),
     };
     let context = Arc::new(context);
     runtime.block_on(async {
@@ -228,17 +227,22 @@ async fn respond<S: HttpService>(
     }
     match reply {
         Reply::Now(response) => response,
+        Reply::Work(work) => context.workers.answer(work).await,
         Reply::AfterBody(_) if !head.headers().contains_key(CONTENT_LENGTH) => {
             status(StatusCode::LENGTH_REQUIRED)
         }
-        Reply::AfterBody(work) => after_body(Arc::clone(&context.workers), work, body).await,
+        Reply::AfterBody(work) => after_body(context, work, body).await,
     }
 }
 
 /// Reads a body, then answers on a worker thread. The work goes on if the connection ends
-/// meanwhile; it keeps its worker until it ends.
-async fn after_body(workers: Arc<Semaphore>, work: BodyWork, body: Incoming) -> Response<Answer> {
-    let Ok(worker) = workers.acquire_owned().await else {
+/// meanwhile, and its body counts until the work ends.
+async fn after_body<S: HttpService>(
+    context: &ConnectionContext<S>,
+    work: BodyWork,
+    body: Incoming,
+) -> Response<Answer> {
+    let Ok(permit) = Arc::clone(&context.bodies).acquire_owned().await else {
         return status(StatusCode::SERVICE_UNAVAILABLE);
     };
     if body.size_hint().lower() > work.limit as u64 {
@@ -246,12 +250,11 @@ async fn after_body(workers: Arc<Semaphore>, work: BodyWork, body: Incoming) -> 
     }
     match timeout(BODY_TIME, read_body(body, work.limit)).await {
         Ok(Ok(bytes)) => {
-            let answer = tokio::task::spawn_blocking(move || {
-                let _worker = worker;
+            let work = move || {
+                let _permit = permit;
                 (work.work)(bytes)
-            })
-            .await;
-            answer.unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
+            };
+            context.workers.answer(Box::new(work)).await
         }
         Ok(Err(refusal)) => status(refusal),
         Err(_) => status(StatusCode::REQUEST_TIMEOUT),

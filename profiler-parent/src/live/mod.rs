@@ -20,7 +20,7 @@
 //! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
-//!                                                  ├─▶ flame: a thread, while it is looked at
+//!                                                  ├─▶ flame, on a worker; threads of its own
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
@@ -55,7 +55,7 @@
 //! - `flame.json`: `window=10s`, `60s` or `start`; `time=on-cpu`, `off-cpu` or `all`; `process=`
 //!   the key of a process (all processes are listed anyway), and `thread=` the system's number of
 //!   one of its threads; `group=` kind, colon and name; `inverted=1`; `compare=1` adds the time in
-//!   the window before; `find=` a part of the name of a function or its file; `path=` the numbers
+//!   the window before; `find=` a part of the name of a function or its file; `path=` the `id`s
 //!   of the functions from the root to the node to show, joined by dots; `nodes=` and `rows=` the
 //!   largest numbers of nodes and of functions; `sort=` a column of the functions (`self`, `total`,
 //!   `change`, `name`); `order=`.
@@ -70,7 +70,7 @@
 
 mod alerts;
 mod counters;
-mod flame;
+pub(crate) mod flame;
 mod groups;
 mod markers;
 mod processes;
@@ -239,11 +239,11 @@ impl LiveServer {
             observers,
             session_end,
         } = sources;
-        let flame = FlameGraph::new(FlameSources {
+        let flame = Arc::new(FlameGraph::new(FlameSources {
             processes: Arc::clone(&processes),
             groups: Arc::clone(&groups),
             symbols: captures.symbols.clone(),
-        });
+        }));
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),

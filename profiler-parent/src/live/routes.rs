@@ -1,9 +1,10 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. Invariants: a client without the token gets the
-//! same empty answer for every path; a request with a foreign host name in its `Host` header is
-//! refused; pages of other sites can read only profiles, each by a path with its own secret, which
-//! reveals nothing about the token.
+//! Called by the server's thread for each request. The flame graph is computed on a worker thread,
+//! because it takes long; everything else is answered at once. Invariants: a client without the
+//! token gets the same empty answer for every path; a request with a foreign host name in its `Host`
+//! header is refused; pages of other sites can read only profiles, each by a path with its own
+//! secret, which reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
-use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead};
+use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
 use crate::http::{is_same, json, method_not_allowed, not_found, put, status, with_type};
 use crate::session_time::SessionNs;
 
@@ -43,12 +44,15 @@ const HEADERS: [(&str, &str); 5] = [
 /// The largest number of characters of the page's description of a profile.
 const MOST_WORDS: usize = 200;
 
+/// The path of the flame graph.
+const FLAME: &str = "flame.json";
+
 /// The service of the live page. See the head of this file.
 pub(super) struct Routes {
     pub(super) token: String,
     pub(super) hosts: Hosts,
     pub(super) snapshots: SnapshotCache,
-    pub(super) flame: FlameGraph,
+    pub(super) flame: Arc<FlameGraph>,
     pub(super) alerts: Arc<AlertLog>,
     pub(super) markers: Markers,
     pub(super) profiles: Profiles,
@@ -82,6 +86,12 @@ impl HttpService for Routes {
         let place = self.place(request);
         let has_token = place.is_ok();
         let mut response = match place {
+            Ok(LiveResource::Page(FLAME)) if is_reading(request.method()) => {
+                return Answered {
+                    reply: Reply::Work(self.flame(request)),
+                    has_token,
+                };
+            }
             Ok(LiveResource::Page(place)) => self.serve(place, request),
             Ok(LiveResource::Profile(file)) => for_any_page(file, request),
             Err(refusal) => status(refusal),
@@ -115,13 +125,27 @@ impl Routes {
     }
 
     fn serve(&self, place: &str, request: &RequestHead) -> Response<Answer> {
-        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let query = query_of(request);
         match (request.method(), place) {
             (&Method::POST, "capture") => self.capture(&query),
             (_, "capture") => method_not_allowed("POST"),
-            (&Method::GET | &Method::HEAD, _) => self.get(place, &query),
+            (method, _) if is_reading(method) => self.get(place, &query),
             _ => method_not_allowed("GET, HEAD"),
         }
+    }
+
+    /// Computes the flame graph.
+    fn flame(&self, request: &RequestHead) -> Work {
+        let flame = Arc::clone(&self.flame);
+        let query = query_of(request);
+        Box::new(move || {
+            let mut response = match flame.view(&query) {
+                Ok(view) => json(&view),
+                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
+            };
+            put(&mut response, &HEADERS);
+            response
+        })
     }
 
     fn get(&self, place: &str, query: &Query) -> Response<Answer> {
@@ -140,10 +164,6 @@ impl Routes {
             "counters.json" => json(&self.snapshots.latest().counters),
             "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
             "profiles.json" => json(&self.profiles.all()),
-            "flame.json" => match self.flame.view(query) {
-                Ok(view) => json(&view),
-                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
-            },
             "markers.json" => match self.markers.view(query, self.snapshots.now()) {
                 Ok(view) => json(&view),
                 Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
@@ -231,6 +251,15 @@ impl Routes {
             _ => Wanted::All,
         })
     }
+}
+
+fn query_of(request: &RequestHead) -> Query {
+    Query::parse(request.uri().query().unwrap_or_default())
+}
+
+/// Whether a request only reads.
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// A profile as a file to download.

@@ -91,12 +91,6 @@ impl<T> PoolList<T> {
         self.open.values_mut()
     }
 
-    /// The identities of the followed processes.
-    #[cfg(feature = "live")]
-    pub(crate) fn keys(&self) -> Vec<PoolId> {
-        self.open.keys().copied().collect()
-    }
-
     /// A followed process, to be read.
     #[cfg(feature = "live")]
     pub(crate) fn get_mut(&mut self, key: PoolId) -> Option<&mut FollowedPool<T>> {

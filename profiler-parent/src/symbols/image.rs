@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+#[cfg(feature = "view")]
+use object::ReadRef;
 use object::read::elf::Sym;
 use object::{
     CompressedData, CompressionFormat, Endianness, Object, ObjectSection, ObjectSegment,
     SectionFlags, SegmentFlags, elf, pod,
 };
-#[cfg(feature = "view")]
-use object::ReadRef;
 
 use ruzstd::decoding::FrameDecoder;
 

@@ -7,10 +7,10 @@
 //! only while that part of the page is open; `live_flame` measures the flame graph.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use profiler_core::groups::{Group, GroupKind};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
@@ -151,21 +151,59 @@ pub(crate) fn thread_cpu_ns<const N: usize>(names: [&str; N]) -> Result<[f64; N]
 
 /// Requests a path below the token.
 pub(crate) fn ask(live: &LiveServer, request: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(live.address())?;
-    let url = live.url();
-    let path = url
-        .split_once("//")
-        .and_then(|(_, rest)| rest.split_once('/'))
-        .context("no path")?
-        .1;
-    let request = format!(
-        "GET /{path}{request} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        live.address()
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-    ensure!(head.contains(" 200 "), "{head}");
-    Ok(body.to_owned())
+    PageAddress::of(live)?.ask(request)
+}
+
+/// The address of a live page, for clients on several threads.
+#[derive(Clone, Debug)]
+pub(crate) struct PageAddress {
+    address: SocketAddr,
+    /// The token and a slash.
+    path: String,
+}
+
+impl PageAddress {
+    pub(crate) fn of(live: &LiveServer) -> Result<Self> {
+        let url = live.url();
+        let path = url
+            .split_once("//")
+            .and_then(|(_, rest)| rest.split_once('/'))
+            .context("no path")?
+            .1;
+        Ok(Self {
+            address: live.address(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Requests a path below the token.
+    pub(crate) fn ask(&self, request: &str) -> Result<String> {
+        let Self { address, path } = self;
+        let mut stream = TcpStream::connect(address)?;
+        let request = format!(
+            "GET /{path}{request} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+        ensure!(head.contains(" 200 "), "{head}");
+        Ok(body.to_owned())
+    }
+
+    /// Requests several paths at the same time.
+    pub(crate) fn ask_at_once<const N: usize>(&self, requests: [&str; N]) -> Result<[String; N]> {
+        std::thread::scope(|scope| {
+            let answers = requests.map(|request| scope.spawn(move || self.ask(request)));
+            let answers = answers.map(|answer| match answer.join() {
+                Ok(answer) => answer,
+                Err(_) => bail!("a client panicked"),
+            });
+            let answers: Vec<String> = answers.into_iter().collect::<Result<_>>()?;
+            answers
+                .try_into()
+                .ok()
+                .context("as many answers as requests")
+        })
+    }
 }

@@ -2,28 +2,34 @@
 //! page that asks once a second. Called by the group `live`.
 //!
 //! The samples are written, not taken, because 200 busy processes need 200 processors. Each process
-//! has 48 different stacks of 24 frames. The figure is the processor time of the thread that reads
-//! the pools and of the server's thread, for each refresh. The look-up of names, which takes place
-//! once for each address, is not included.
+//! has 48 different stacks of 24 frames, in a second session 400. The figure is the processor time
+//! of the thread that reads the pools, and of the server's thread and its workers, for each
+//! refresh. The look-up of names, which takes place once for each address, is included only in the
+//! cost of a page whose processes are stopped.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::own::state_of;
+use integration_tests::patience::until;
 use profiler_core::ids::ByteLimit;
 use profiler_core::sampler::{Frame, ModuleDefinition, Sample, SampleWriter, define_module};
 use profiler_core::time::Timestamp;
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live::{ask, thread_cpu_ns};
+use crate::live::{PageAddress, ask, thread_cpu_ns};
 use crate::workers::{self, Worker};
 
 const PROCESSES: u64 = 200;
 const SAMPLES_PER_SECOND: u64 = 1000;
 /// Samples that a child writes at once.
 const BATCH: u64 = 50;
-const STACKS: u64 = 48;
+/// Different stacks of a process, and of a process with many.
+pub(crate) const STACKS: u64 = 48;
+pub(crate) const MANY_STACKS: u64 = 400;
 const DEPTH: usize = 24;
 /// Frames at the outer end that all stacks have.
 const COMMON: usize = 12;
@@ -34,75 +40,162 @@ const REFRESHES: usize = 20;
 const PAGE: &str = "flame.json?window=10s&time=on-cpu&sort=self&order=desc&rows=30";
 const COMPARED: &str = "flame.json?window=60s&time=all&compare=1&rows=30";
 const INVERTED: &str = "flame.json?window=60s&time=on-cpu&inverted=1&rows=30";
+/// The threads that read the pools, that answer requests, and that look up names.
+const THREADS: [&str; 3] = ["profiler-flame", "profiler-live", "profiler-names"];
 
 /// Measures the flame graph.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(256 << 20))
-        .start()?;
-    let start =
-        |number| workers::start(&session, &format!("child {number}"), "live-samples", number);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let scene = Scene::start("live-samples")?;
     std::thread::sleep(Duration::from_secs(10));
-    let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
+    let live = scene.serve()?;
     first_numbers(&live, report)?;
     refresh(&live, PAGE, WARM_UP)?;
-    let ms = refresh(&live, PAGE, REFRESHES)?;
+    let [reader, server, _] = refresh(&live, PAGE, REFRESHES)?;
     let samples = refreshed_samples(&live)?;
-    report.put(Figure::new("live.flame_ms", ms[0] + ms[1], "ms").promised(Promise::AtMost(100.0)));
-    report.put(Figure::new("live.flame_ms.reader", ms[0], "ms"));
-    report.put(Figure::new("live.flame_ms.server", ms[1], "ms"));
+    let figure = Figure::new("live.flame_ms", reader + server, "ms");
+    report.put(figure.promised(Promise::AtMost(100.0)));
+    report.put(Figure::new("live.flame_ms.reader", reader, "ms"));
+    report.put(Figure::new("live.flame_ms.server", server, "ms"));
     report.put(Figure::new(
         "live.flame_samples_per_s",
         samples,
         "samples/s",
     ));
     for (name, request) in [("compared", COMPARED), ("inverted", INVERTED)] {
-        let ms = refresh(&live, request, REFRESHES / 2)?;
+        let [reader, server, _] = refresh(&live, request, REFRESHES / 2)?;
         let name = format!("live.flame_ms.{name}");
-        report.put(Figure::new(name, ms[0] + ms[1], "ms"));
+        report.put(Figure::new(name, reader + server, "ms"));
     }
     let body = ask(&live, PAGE)?;
     let kib = body.len() as f64 / 1024.0;
     report.put(Figure::new("live.flame_answer_kib", kib, "KiB"));
-    for worker in &mut workers {
-        worker.child.kill().context("cannot end a child")?;
-    }
+    rest(&scene, &live, report)?;
+    drop(live);
+    scene.end()?;
+    many_stacks(report)
+}
+
+/// Measures the cost of an open page whose processes record nothing, because they are stopped.
+fn rest(scene: &Scene, live: &LiveServer, report: &mut Report) -> Result<()> {
+    scene.stop()?;
+    refresh(live, PAGE, WARM_UP)?;
+    #[allow(clippy::disallowed_methods)] // the client's own time
+    let start = Instant::now();
+    let ms: f64 = refresh(live, PAGE, REFRESHES)?.iter().sum();
+    let seconds = start.elapsed().as_secs_f64();
+    let pct = ms * REFRESHES as f64 / 1e3 / seconds * 100.0;
+    let figure = Figure::new("live.flame_rest_pct", pct, "% of a CPU");
+    report.put(figure.promised(Promise::Below(1.0)));
     Ok(())
 }
 
-/// Measures how long a page that has just been opened waits for its first numbers.
+/// Measures a refresh if each process has many different stacks.
+fn many_stacks(report: &mut Report) -> Result<()> {
+    let scene = Scene::start("live-many-stacks")?;
+    let live = scene.serve()?;
+    refresh(&live, PAGE, WARM_UP)?;
+    let [reader, server, _] = refresh(&live, PAGE, REFRESHES / 2)?;
+    let figure = Figure::new("live.flame_ms.many_stacks", reader + server, "ms");
+    report.put(figure);
+    let answer: serde_json::Value = serde_json::from_str(&ask(&live, PAGE)?)?;
+    let functions = answer["table"]["total"].as_f64().context("no functions")?;
+    report.put(Figure::new(
+        "live.flame_functions.many_stacks",
+        functions,
+        "functions",
+    ));
+    drop(live);
+    scene.end()
+}
+
+/// A session with children that write samples.
+struct Scene {
+    session: Session,
+    workers: Vec<Worker>,
+}
+
+impl Scene {
+    fn start(mode: &str) -> Result<Self> {
+        let session = Session::builder()
+            .features(Features::NONE)
+            .memory_limit(ByteLimit::new(256 << 20))
+            .start()?;
+        let start = |number| workers::start(&session, &format!("child {number}"), mode, number);
+        let workers = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+        Ok(Self { session, workers })
+    }
+
+    fn serve(&self) -> Result<LiveServer> {
+        Ok(self.session.serve_live(([127, 0, 0, 1], 0).into())?)
+    }
+
+    /// Stops all children, as a debugger does.
+    fn stop(&self) -> Result<()> {
+        for worker in &self.workers {
+            let pid = worker.child.id().get();
+            let known = Pid::from_raw(pid.cast_signed()).context("no process")?;
+            kill_process(known, Signal::STOP)?;
+            ensure!(
+                until(|| state_of(pid) == Some('T')),
+                "a child does not stop"
+            );
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<()> {
+        for worker in &mut self.workers {
+            worker.child.kill().context("cannot end a child")?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures how long a page that has just been opened waits for its first numbers. The requests are
+/// those of a browser: what one file refers to is requested at the same time, and the page requests
+/// its numbers and its flame graph at the same time.
 fn first_numbers(live: &LiveServer, report: &mut Report) -> Result<()> {
+    let page = PageAddress::of(live)?;
     #[allow(clippy::disallowed_methods)] // the client's own time
     let start = Instant::now();
     let ms = || start.elapsed().as_secs_f64() * 1e3;
-    for path in ["", "live.css", "live.js", "flame.js", "live.json?psort=cpu"] {
-        ask(live, path)?;
-    }
-    report.put(Figure::new("live.first_numbers_ms", ms(), "ms").promised(Promise::AtMost(300.0)));
-    loop {
-        let answer: serde_json::Value = serde_json::from_str(&ask(live, PAGE)?)?;
-        if answer["total_ns"].as_u64() > Some(0) {
-            break;
+    page.ask("")?;
+    page.ask_at_once(["live.css", "live.js"])?;
+    page.ask("flame.js")?;
+    let first_flame = || -> Result<f64> {
+        loop {
+            let answer: serde_json::Value = serde_json::from_str(&page.ask(PAGE)?)?;
+            if answer["total_ns"].as_u64() > Some(0) {
+                return Ok(ms());
+            }
+            ensure!(ms() < 60_000.0, "no time is shown: {answer}");
+            std::thread::sleep(Duration::from_millis(100)); // as the page does
         }
-        ensure!(ms() < 60_000.0, "no time is shown: {answer}");
-        std::thread::sleep(Duration::from_millis(100)); // as the page does
+    };
+    let (numbers, flame) = std::thread::scope(|scope| {
+        let flame = scope.spawn(first_flame);
+        let numbers = page.ask("live.json?psort=cpu").map(|_| ms());
+        (numbers, flame.join())
+    });
+    let flame = flame.ok().context("a client panicked")?;
+    for (name, ms) in [
+        ("live.first_numbers_ms", numbers?),
+        ("live.first_flame_ms", flame?),
+    ] {
+        report.put(Figure::new(name, ms, "ms").promised(Promise::AtMost(300.0)));
     }
-    report.put(Figure::new("live.first_flame_ms", ms(), "ms").promised(Promise::AtMost(300.0)));
     Ok(())
 }
 
-/// Asks once a second. Returns the milliseconds of processor time per refresh of the reader and of
-/// the server.
-fn refresh(live: &LiveServer, request: &str, times: usize) -> Result<[f64; 2]> {
-    const NAMES: [&str; 2] = ["profiler-flame", "profiler-live"];
-    let before = thread_cpu_ns(NAMES)?;
+/// Asks once a second. Returns the milliseconds of processor time per refresh of each of
+/// [`THREADS`].
+fn refresh(live: &LiveServer, request: &str, times: usize) -> Result<[f64; 3]> {
+    let before = thread_cpu_ns(THREADS)?;
     for _ in 0..times {
         ask(live, request)?;
         std::thread::sleep(Duration::from_secs(1));
     }
-    let after = thread_cpu_ns(NAMES)?;
+    let after = thread_cpu_ns(THREADS)?;
     Ok(std::array::from_fn(|thread| {
         (after[thread] - before[thread]).max(0.0) / 1e6 / times as f64
     }))
@@ -121,8 +214,8 @@ fn refreshed_samples(live: &LiveServer) -> Result<f64> {
     Ok((after.0 - before.0) * 1e9 / (after.1 - before.1))
 }
 
-/// In a child: writes samples until standard input is closed.
-pub(crate) fn write_samples(child: u64) -> ! {
+/// In a child: writes samples with this number of different stacks until standard input is closed.
+pub(crate) fn write_samples(child: u64, count: u64) -> ! {
     let module = define_module(&ModuleDefinition {
         path: std::env::current_exe()
             .map(|path| path.to_string_lossy().into_owned())
@@ -132,7 +225,7 @@ pub(crate) fn write_samples(child: u64) -> ! {
         start: 0,
         end: 1 << 32,
     });
-    let stacks: Vec<Vec<Frame>> = (0..STACKS)
+    let stacks: Vec<Vec<Frame>> = (0..count)
         .map(|stack| frames(module, child, stack))
         .collect();
     let tid = profiler_core::thread::current();
@@ -148,7 +241,7 @@ pub(crate) fn write_samples(child: u64) -> ! {
             random ^= random >> 7;
             random ^= random << 17;
             // A stack often lasts for several samples.
-            let stack = usize::try_from(random % STACKS * (random >> 32 & 1)).unwrap_or(0);
+            let stack = usize::try_from(random % count * (random >> 32 & 1)).unwrap_or(0);
             writer.sample(
                 tid,
                 &Sample {
@@ -171,7 +264,7 @@ fn frames(module: Option<profiler_core::ids::DefinitionId>, child: u64, stack: u
     let frame = |depth: usize| {
         let own = if depth < COMMON { 0 } else { stack + 1 };
         let process = if depth % 8 == 7 { child % 20 } else { 0 };
-        let address = 0x10_0000 + (depth as u64 * 64 + own) * 512 + process * 16;
+        let address = 0x10_0000 + (depth as u64 * (MANY_STACKS + 1) + own) * 512 + process * 16;
         module.map_or(Frame::Unknown(address), |module| {
             Frame::Code(module, address)
         })

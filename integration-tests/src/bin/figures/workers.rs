@@ -15,6 +15,8 @@ use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};
 use profiler_parent::{ProfiledChild, Session};
 
+use crate::live_flame;
+
 /// The argument that makes this program a child.
 pub(crate) const CHILD: &str = "--child";
 
@@ -41,7 +43,8 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("open") => return Some(finish(crate::open::record(argument), true)),
         Some("groups") => crate::groups::enter_some(argument),
         Some("live-groups") => crate::live::enter_groups(argument),
-        Some("live-samples") => crate::live_flame::write_samples(argument),
+        Some("live-samples") => live_flame::write_samples(argument, live_flame::STACKS),
+        Some("live-many-stacks") => live_flame::write_samples(argument, live_flame::MANY_STACKS),
         Some("peer") => return Some(finish(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }

@@ -1,111 +1,148 @@
-//! Tests of the server with a service whose work takes long.
+//! Tests of the server: work that takes long does not delay other requests, and is bounded.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_channel::{Sender, bounded, never};
-use test_support::patience::LONG;
+use crossbeam_channel::{Sender, bounded};
+use test_support::patience::{LONG, until};
 
+use super::super::RequestHead;
+use super::super::answer::with_type;
+use super::super::workers::MOST_WAITING;
 use super::*;
-use crate::http::RequestHead;
 
-/// Connections with the token that the server keeps.
-const KEPT: usize = 64;
+mod bodies;
 
-/// Answers a POST when the test ends the work, and every other request at once, as to a client
-/// without the token.
-struct Slow {
-    begun: Sender<()>,
-    end: Receiver<()>,
+/// Answers `/slow` on a worker once the gate is open, and everything else at once. The work of
+/// `/panic` panics.
+struct TestService {
+    gate: Receiver<()>,
+    asked: AtomicUsize,
+    running: Arc<AtomicUsize>,
 }
 
-impl HttpService for Slow {
+impl HttpService for TestService {
     fn answer(&self, request: &RequestHead) -> Answered {
-        if request.method() != hyper::Method::POST {
-            return Answered {
-                reply: Reply::Now(status(StatusCode::NOT_FOUND)),
-                has_token: false,
-            };
-        }
-        let begun = self.begun.clone();
-        let end = self.end.clone();
-        let work = move |_: Vec<u8>| {
-            let _ = begun.send(());
-            let _ = end.recv_timeout(LONG);
-            status(StatusCode::OK)
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let text = |text: &'static str| with_type(Answer::from(text), "text/plain");
+        let reply = match request.uri().path() {
+            "/slow" => {
+                let (gate, running) = (self.gate.clone(), Arc::clone(&self.running));
+                Reply::Work(Box::new(move || {
+                    running.fetch_add(1, Ordering::Relaxed);
+                    let _ = gate.recv();
+                    text("slow")
+                }))
+            }
+            "/panic" => Reply::Work(Box::new(|| -> Response<Answer> { panic!("on purpose") })),
+            _ => Reply::Now(text("quick")),
         };
         Answered {
-            reply: Reply::AfterBody(BodyWork {
-                limit: 1,
-                work: Box::new(work),
-            }),
+            reply,
             has_token: true,
         }
     }
 }
 
-fn ask(address: SocketAddr, request: &str) -> std::net::TcpStream {
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
+struct Tester {
+    service: Arc<TestService>,
+    /// Dropping it opens the gate.
+    gate: Option<Sender<()>>,
+    address: SocketAddr,
+    _session: Sender<()>,
+    _server: HttpServer,
 }
 
-/// Returns after the server has handled everything that arrived before.
-fn round_trip(address: SocketAddr) {
-    let mut answer = String::new();
-    let mut stream = ask(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+impl Tester {
+    fn new() -> Self {
+        let (gate, closed) = bounded(0);
+        let (session, session_end) = bounded(0);
+        let service = Arc::new(TestService {
+            gate: closed,
+            asked: AtomicUsize::new(0),
+            running: Arc::default(),
+        });
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = ServerOptions {
+            thread_name: "test-http",
+            keep_alive: true,
+            session_end,
+        };
+        let server = HttpServer::start(listener, Arc::clone(&service), options).unwrap();
+        Self {
+            service,
+            gate: Some(gate),
+            address,
+            _session: session,
+            _server: server,
+        }
+    }
+
+    /// Sends a request.
+    fn send(&self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Sends requests for work that waits for the gate.
+    fn send_slow(&self, count: usize) -> Vec<TcpStream> {
+        (0..count).map(|_| self.send("/slow")).collect()
+    }
+
+    fn running(&self) -> usize {
+        self.service.running.load(Ordering::Relaxed)
+    }
+
+    fn asked(&self) -> usize {
+        self.service.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The status of the answer.
+fn answer(mut stream: TcpStream) -> u16 {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
-fn work_keeps_its_worker_after_its_connection_was_closed() {
-    let (begun, has_begun) = bounded(WORKERS);
-    let (ended, end) = bounded::<()>(0);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let options = ServerOptions {
-        thread_name: "test-server",
-        keep_alive: false,
-        session_end: never(),
-    };
-    let service = Arc::new(Slow { begun, end });
-    let server = HttpServer::start(listener, service, options).unwrap();
-    let post =
-        |length: usize| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-    let mut working: Vec<_> = (0..WORKERS)
-        .map(|_| ask(address, &(post(1) + "x")))
-        .collect();
-    for _ in 0..WORKERS {
-        has_begun.recv_timeout(LONG).unwrap();
+fn a_request_is_answered_while_work_for_another_request_runs() {
+    let mut tester = Tester::new();
+    let slow = tester.send("/slow");
+    assert!(until(|| tester.running() == 1), "the work does not begin");
+    assert_eq!(answer(tester.send("/quick")), 200);
+    tester.gate = None;
+    assert_eq!(answer(slow), 200);
+}
+
+#[test]
+fn work_beyond_the_limits_is_refused_and_all_other_work_is_done() {
+    let mut tester = Tester::new();
+    let mut slow = tester.send_slow(WORKERS);
+    assert!(until(|| tester.running() == WORKERS), "not all workers run");
+    slow.extend(tester.send_slow(MOST_WAITING));
+    assert!(until(|| tester.asked() == WORKERS + MOST_WAITING));
+    assert_eq!(answer(tester.send("/slow")), 503);
+    assert_eq!(tester.running(), WORKERS, "too many run at once");
+    assert_eq!(answer(tester.send("/quick")), 200);
+    tester.gate = None;
+    for stream in slow {
+        assert_eq!(answer(stream), 200);
     }
-    // With a worker, such a request is refused at once, because its body is too large.
-    let waiting: Vec<_> = (0..KEPT).map(|_| ask(address, &post(2))).collect();
-    // The server closes the oldest connections for the new ones. Their work goes on.
-    for stream in &mut working {
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer); // the server may reset it
-        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(answer(tester.send("/slow")), 200, "no room was given back");
+}
+
+#[test]
+fn work_that_panics_is_answered_and_ends_no_worker() {
+    let mut tester = Tester::new();
+    tester.gate = None;
+    for _ in 0..2 * WORKERS {
+        assert_eq!(answer(tester.send("/panic")), 500);
     }
-    for _ in 0..3 {
-        round_trip(address);
-    }
-    for stream in &waiting {
-        stream.set_nonblocking(true).unwrap();
-        let answered = stream.peek(&mut [0]);
-        assert_eq!(
-            answered.map_err(|error| error.kind()),
-            Err(ErrorKind::WouldBlock),
-            "a worker was free during the work"
-        );
-    }
-    drop(ended);
-    for mut stream in waiting {
-        stream.set_nonblocking(false).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    }
-    drop(server);
+    assert_eq!(answer(tester.send("/slow")), 200);
 }

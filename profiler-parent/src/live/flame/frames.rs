@@ -3,22 +3,25 @@
 //! Code is identified by its file and its address in the file, so processes that run the same
 //! program share frames. A frame stands for one function named like `libfoo.so+0x1f` until its
 //! names are looked up; afterwards, it stands for the function at its address and the functions
-//! that the compiler inlined there. Invariants: every frame stands for at least one function; all
-//! tables are bounded, and what does not fit becomes one frame or one function.
+//! that the compiler inlined there. A request refers to a function by its [`FunctionId`], which is
+//! the same as long as the session lasts; the id of an address remains valid when its names are
+//! known. Invariants: every frame stands for at least one function; all tables are bounded, and
+//! what does not fit becomes one frame or one function.
 
-use std::collections::HashMap;
+mod ids;
+mod process_frames;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use profiler_core::ids::DefinitionId;
-use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::profile::frame_names::{TRUNCATED_STACK, module_name};
 use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::reader::Definitions;
 use serde::Serialize;
 
-use super::stack_tree::{FramePlace, FrameSource};
-use super::weights::Room;
 use crate::symbols::{Place, without_name};
+pub(super) use ids::FunctionId;
+use ids::FunctionIds;
+pub(super) use process_frames::{KnownModules, ProcessFrames};
 
 /// Limits on the frames, functions and files of a session.
 const MOST_FRAMES: usize = 1 << 18;
@@ -106,9 +109,12 @@ pub(super) struct FrameTable {
     /// By frame: the functions that it stands for, outermost first.
     functions_of: Vec<Box<[FunctionNumber]>>,
     functions: Interner<Function>,
+    ids: FunctionIds,
+    /// By function that stands for an address: the frame of the address.
+    frame_of: HashMap<FunctionNumber, FrameNumber>,
     modules: Interner<Module>,
     /// By module: code without names that was not looked up.
-    unnamed: HashMap<ModuleNumber, Vec<(FrameNumber, u64)>>,
+    unnamed: BTreeMap<ModuleNumber, Vec<(FrameNumber, u64)>>,
     /// Number of frames that are looked up, or are to be.
     pending: usize,
     text: usize,
@@ -124,8 +130,10 @@ impl Default for FrameTable {
             frames: Interner::default(),
             functions_of: Vec::new(),
             functions: Interner::default(),
+            ids: FunctionIds::default(),
+            frame_of: HashMap::new(),
             modules: Interner::default(),
-            unnamed: HashMap::new(),
+            unnamed: BTreeMap::new(),
             pending: 0,
             text: 0,
             lost: 0,
@@ -170,6 +178,35 @@ impl FrameTable {
         self.functions.all().get(function.0 as usize)
     }
 
+    /// Identifies a function in requests.
+    pub(super) fn id(&self, function: FunctionNumber) -> Option<FunctionId> {
+        self.ids.of(function)
+    }
+
+    /// The functions on a path, as they are shown now: an address whose names were looked up since
+    /// the path was made is replaced by the functions that it stands for. `None` if a function of
+    /// the path has not occurred. The path of an inverted tree leads from a function to its
+    /// callers.
+    pub(super) fn resolve(
+        &self,
+        path: &[FunctionId],
+        is_inverted: bool,
+    ) -> Option<Vec<FunctionNumber>> {
+        let mut resolved = Vec::with_capacity(path.len());
+        for id in path {
+            let number = self.ids.function(*id)?;
+            let own = [number];
+            let frame = self.frame_of.get(&number);
+            let functions = frame.map_or(&own[..], |frame| self.functions_of(*frame));
+            if is_inverted {
+                resolved.extend(functions.iter().rev());
+            } else {
+                resolved.extend(functions);
+            }
+        }
+        Some(resolved)
+    }
+
     /// The file of a function; empty if it has none.
     pub(super) fn module_name(&self, function: &Function) -> &str {
         let module = function
@@ -193,7 +230,7 @@ impl FrameTable {
         &mut self,
         is_due: impl Fn(ModuleNumber) -> bool,
     ) -> Vec<UnnamedCode> {
-        let due = self.unnamed.extract_if(|module, _| is_due(*module));
+        let due = self.unnamed.extract_if(.., |module, _| is_due(*module));
         let due: Vec<_> = due.collect();
         let of = |(number, frames): (ModuleNumber, Vec<_>)| {
             let module = self.modules.all().get(number.0 as usize)?.clone();
@@ -240,11 +277,16 @@ impl FrameTable {
         };
         let before = self.functions.all().len();
         let number = self.functions.intern(Function { name, module, kind }, most);
-        if self.functions.all().len() > before {
+        let number = number.map(FunctionNumber);
+        if let Some(added) = number.filter(|_| self.functions.all().len() > before) {
             self.text += bytes;
+            if let Some(function) = self.functions.all().get(added.0 as usize) {
+                let module = module.and_then(|module| self.modules.all().get(module.0 as usize));
+                self.ids.add(added, function, module);
+            }
         }
         self.lost += u64::from(number.is_none());
-        number.map_or(self.too_many, FunctionNumber)
+        number.unwrap_or(self.too_many)
     }
 
     /// The number of a frame. A new one stands for the function that `shown` returns.
@@ -268,72 +310,10 @@ impl FrameTable {
                     .or_default()
                     .push((number, address));
                 self.pending += 1;
-            }
-        }
-        number
-    }
-}
-
-/// The frames of one process: its numbers of modules and labels, and the table that they go to.
-pub(super) struct ProcessFrames<'a> {
-    pub(super) table: &'a mut FrameTable,
-    pub(super) definitions: &'a Definitions,
-    pub(super) known: &'a mut KnownModules,
-    pub(super) room: &'a mut Room,
-}
-
-/// The files of one process by its own numbers. At most [`MOST_MODULES`].
-#[derive(Debug, Default)]
-pub(super) struct KnownModules(HashMap<DefinitionId, Option<ModuleNumber>>);
-
-impl FrameSource for ProcessFrames<'_> {
-    fn has_room(&mut self) -> bool {
-        self.room.take_node()
-    }
-
-    fn recorded(&mut self, frame: Frame, place: FramePlace) -> FrameNumber {
-        let nudge = u64::from(place == FramePlace::Caller);
-        match frame {
-            Frame::Code(module, address) => {
-                let address = address.saturating_sub(nudge);
-                match self.module(module) {
-                    Some(module) => self.table.code(module, address),
-                    None => self.table.unknown(address),
+                if function != self.too_many {
+                    self.frame_of.insert(function, number);
                 }
             }
-            Frame::Unknown(address) => self.table.unknown(address.saturating_sub(nudge)),
-            Frame::Label(id) => {
-                let label = self.definitions.label(id);
-                let name = label.map_or("(unknown label)", |label| {
-                    if label.name.is_empty() {
-                        "(unnamed)"
-                    } else {
-                        &label.name
-                    }
-                });
-                let function = self.table.function(name, None, FunctionKind::Label);
-                self.table
-                    .frame(SharedFrame::Function(function), |_| function)
-            }
-        }
-    }
-
-    fn truncated(&mut self) -> FrameNumber {
-        let function = self.table.truncated;
-        self.table
-            .frame(SharedFrame::Function(function), |_| function)
-    }
-}
-
-impl ProcessFrames<'_> {
-    fn module(&mut self, id: DefinitionId) -> Option<ModuleNumber> {
-        if let Some(known) = self.known.0.get(&id) {
-            return *known;
-        }
-        let definition = self.definitions.module(id)?;
-        let number = self.table.module(&definition.path, &definition.build_id);
-        if self.known.0.len() < MOST_MODULES {
-            self.known.0.insert(id, number);
         }
         number
     }
@@ -368,7 +348,7 @@ impl FrameTable {
 }
 
 /// The longest prefix of a text with at most `most` bytes, cut between characters.
-fn start_of(text: &str, most: usize) -> &str {
+pub(super) fn start_of(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most))
         .unwrap_or_default()
 }

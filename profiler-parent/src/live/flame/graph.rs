@@ -1,17 +1,21 @@
 //! The tree of functions that a flame graph shows, merged from the stacks of all processes.
 //!
-//! Made for each request. Pure: the input are trees of frames with the time of each node.
+//! Made for each request; [`columns`] chooses the nodes to show, and [`functions`] adds up the time
+//! of each function. Pure: the input are trees of frames with the time of each node.
 //! Invariants: the total of a node is its own time and the totals of its children; the total of the
 //! root is the time of all stacks; a node's caller has a smaller number. The size of a tree is
 //! bounded, because stacks are foreign data: the time of a function that does not fit stays with
 //! its caller.
 
-use std::collections::HashMap;
+mod columns;
+mod functions;
 
-use serde::Serialize;
+use std::collections::HashMap;
 
 use super::frames::{FrameTable, FunctionNumber};
 use super::stack_tree::{NodeNumber, StackTree};
+pub(super) use columns::{NodeColumns, Shown};
+pub(super) use functions::FunctionTotals;
 
 /// Time in the window, and in the window before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,31 +225,6 @@ impl FunctionTree {
         })
     }
 
-    /// The least time of a node, for at most `most` nodes below `start` and none without time.
-    pub(super) fn least_for(&self, start: u32, most: usize) -> u64 {
-        let mut is_below = vec![false; self.nodes.len()];
-        let mut totals = Vec::new();
-        for (number, node) in (0..).zip(&self.nodes) {
-            let below = number == start || is_below.get(node.caller as usize) == Some(&true);
-            if let Some(place) = is_below.get_mut(number as usize).filter(|_| below) {
-                *place = true;
-                totals.push(node.total.now_ns);
-            }
-        }
-        if totals.len() <= most {
-            return 1;
-        }
-        let (_, nth, _) = totals.select_nth_unstable_by(most, |one, other| other.cmp(one));
-        nth.saturating_add(1)
-    }
-
-    /// The functions of all nodes with at least this time. A function may occur several times.
-    pub(super) fn functions_with(&self, least_ns: u64) -> impl Iterator<Item = FunctionNumber> {
-        let large = self.nodes.iter().skip(1);
-        let large = large.filter(move |node| node.total.now_ns >= least_ns);
-        large.map(|node| node.function)
-    }
-
     fn node(&self, number: u32) -> FunctionNode {
         let known = self.nodes.get(number as usize);
         known.copied().unwrap_or(FunctionNode {
@@ -316,159 +295,6 @@ fn totals(tree: &StackTree, own: &[Values]) -> Vec<Values> {
         }
     }
     totals
-}
-
-/// The nodes to show, in the order of their drawing: each before its children. One column per
-/// property, because an answer has thousands of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct NodeColumns {
-    /// Distance from the first node.
-    pub(super) depth: Vec<u32>,
-    /// Index in the list of functions; `None` for the node that stands for all stacks.
-    pub(super) function: Vec<Option<usize>>,
-    pub(super) total_ns: Vec<u64>,
-    pub(super) self_ns: Vec<u64>,
-    pub(super) before_ns: Vec<u64>,
-    /// The process with the most time in the node, and its time.
-    pub(super) process: Vec<u32>,
-    pub(super) process_ns: Vec<u64>,
-    /// Number of nodes that are too small to be shown, or for which the tree has no room.
-    pub(super) left_out: usize,
-}
-
-/// What to show of a tree.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
-    /// The node to begin with.
-    pub(super) start: u32,
-    /// Smaller nodes are left out.
-    pub(super) least_ns: u64,
-    /// By function number: whether a search has found it.
-    pub(super) is_found: &'a [bool],
-}
-
-/// The time of a function over all its nodes. Recursive calls count once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FunctionTotals {
-    pub(super) function: FunctionNumber,
-    pub(super) own: Values,
-    pub(super) total: Values,
-}
-
-/// The children of all nodes, each list in a given order.
-struct Children {
-    /// Pairs of caller and child, ordered by caller.
-    all: Vec<(u32, u32)>,
-}
-
-impl Children {
-    fn of(tree: &FunctionTree, rank: impl Fn(FunctionNumber) -> u32) -> Self {
-        let numbered = (0..).zip(&tree.nodes).skip(1);
-        let mut all: Vec<(u32, u32)> = numbered
-            .map(|(number, node)| (node.caller, number))
-            .collect();
-        all.sort_by_cached_key(|(caller, child)| (*caller, rank(tree.node(*child).function)));
-        Self { all }
-    }
-
-    fn of_node(&self, caller: u32) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        let start = self.all.partition_point(|(known, _)| *known < caller);
-        let of = self.all.get(start..).unwrap_or_default();
-        let end = of.partition_point(|(known, _)| *known == caller);
-        of.get(..end)
-            .unwrap_or_default()
-            .iter()
-            .map(|(_, child)| *child)
-    }
-}
-
-impl FunctionTree {
-    /// The nodes to show. Children are ordered by `rank`. `index` returns the place of a function
-    /// in the answer's list. Returns also the time of the stacks in which a found function occurs.
-    pub(super) fn columns(
-        &self,
-        shown: Shown<'_>,
-        rank: impl Fn(FunctionNumber) -> u32,
-        mut index: impl FnMut(FunctionNumber) -> usize,
-    ) -> (NodeColumns, Values) {
-        let children = Children::of(self, rank);
-        let mut columns = NodeColumns {
-            left_out: self.left_out,
-            ..NodeColumns::default()
-        };
-        let mut found = Values::default();
-        let mut next = vec![(shown.start, 0_u32, false)];
-        while let Some((number, depth, is_inside)) = next.pop() {
-            let node = self.node(number);
-            let is_found = shown.is_found.get(node.function.0 as usize) == Some(&true);
-            if is_found && !is_inside {
-                found.add(node.total);
-            }
-            let is_inside = is_inside || is_found;
-            let below = children.of_node(number).rev();
-            next.extend(below.map(|child| (child, depth.saturating_add(1), is_inside)));
-            let is_start = number == shown.start;
-            if node.total.now_ns < shown.least_ns && !is_start {
-                columns.left_out += 1;
-                continue;
-            }
-            let function = (node.function != NO_FUNCTION).then(|| index(node.function));
-            columns.push(&node, depth, function);
-        }
-        (columns, found)
-    }
-
-    /// The time of every function below a node.
-    pub(super) fn functions(&self, start: u32, count: usize) -> Vec<FunctionTotals> {
-        enum Step {
-            Enter(u32),
-            Leave(FunctionNumber),
-        }
-        let children = Children::of(self, |_| 0);
-        let mut sums = vec![(Values::default(), Values::default(), 0_u32); count];
-        let mut steps = vec![Step::Enter(start)];
-        while let Some(step) = steps.pop() {
-            match step {
-                Step::Leave(function) => {
-                    if let Some((.., open)) = sums.get_mut(function.0 as usize) {
-                        *open = open.saturating_sub(1);
-                    }
-                }
-                Step::Enter(number) => {
-                    let node = self.node(number);
-                    if let Some((own, total, open)) = sums.get_mut(node.function.0 as usize) {
-                        own.add(node.own);
-                        if *open == 0 {
-                            total.add(node.total);
-                        }
-                        *open += 1;
-                        steps.push(Step::Leave(node.function));
-                    }
-                    steps.extend(children.of_node(number).map(Step::Enter));
-                }
-            }
-        }
-        let numbered = (0..).map(FunctionNumber).zip(sums);
-        let used = numbered.filter(|(_, (_, total, _))| !total.is_zero());
-        used.map(|(function, (own, total, _))| FunctionTotals {
-            function,
-            own,
-            total,
-        })
-        .collect()
-    }
-}
-
-impl NodeColumns {
-    fn push(&mut self, node: &FunctionNode, depth: u32, function: Option<usize>) {
-        self.depth.push(depth);
-        self.function.push(function);
-        self.total_ns.push(node.total.now_ns);
-        self.self_ns.push(node.own.now_ns);
-        self.before_ns.push(node.total.before_ns);
-        self.process.push(node.process.top);
-        self.process_ns.push(node.process.top_ns);
-    }
 }
 
 #[cfg(test)]

@@ -3,40 +3,45 @@
 //! Made from the samples in the pools, which are read by position; no process is asked. The first
 //! request starts a thread ([`store`]) that follows all pools and adds up the time of each stack of
 //! each thread, in periods ([`weights`], [`window`]); [`usage`] says how much time a sample stands
-//! for. The names of functions are looked up by a second thread ([`names`]), and addresses are
-//! shown meanwhile. Both threads end, and all samples are dropped, some seconds after the last
-//! request. Each request makes the tree that it wants to see ([`selection`], [`graph`],
-//! [`answer`]).
+//! for, and [`threads`] whose it is. [`catch_up`] divides the reader's time among the processes.
+//! The names of functions are looked up by a second thread ([`names`]), and addresses are shown
+//! meanwhile. Both threads end, and all samples are dropped, some seconds after the last request.
+//! Each request makes the tree that it wants to see ([`selection`], [`graph`], [`answer`]), on a
+//! worker of the server.
 //!
 //! ```text
-//! pools ──▶ Follower ──▶ process: stack_tree, usage ──▶ weights      frames ◀── names ◀── symbols
-//!                                                          └──▶ graph ◀──┘
-//! request ──▶ selection ──▶ answer ◀──────────────────────────────┘   runs of groups ──▶ answer
+//! pools ──▶ Follower ──▶ process: stack_tree, threads ──▶ weights, recent ──▶ answer: graph
+//! symbols ──▶ names ──▶ frames ─────────────────────────────────────────────────▲     ▲
+//! request ──▶ selection, runs of groups ──────────────────────────────────────────────┘
 //! ```
 //!
 //! Invariants: nothing is read and no thread runs unless a client looks; memory is bounded, and
-//! what does not fit is counted; pools are foreign data. The bounds, which only forged pools reach:
+//! what does not fit is counted; pools are foreign data; a thread that has stopped is reported, and
+//! numbers that would be out of date are not shown. The bounds, which only forged pools reach:
 //! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
 //! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
 //! it is answered.
 
 mod answer;
+mod catch_up;
+mod foreign;
 mod frames;
 mod graph;
 mod names;
 mod process;
+mod recent;
 mod runs;
 #[cfg(test)]
 mod sample_bytes;
 mod selection;
 mod stack_tree;
 mod store;
+mod threads;
 mod usage;
 mod weights;
 mod window;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,10 +53,11 @@ use crate::groups::SnapshotReader;
 use crate::process_table::ProcessTable;
 use crate::symbols::SymbolStore;
 use answer::FlameAnswer;
+pub use foreign::ForeignSamples;
 use names::NameLookup;
 use runs::RunRanges;
 use selection::Selection;
-use store::{FlameStore, SampledPools};
+use store::{FlameStore, FlameThread, SampledPools};
 
 /// Nanoseconds without a request after which the threads end.
 const PATIENCE: i64 = 10_000_000_000;
@@ -98,7 +104,8 @@ impl FlameGraph {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a request, and starts reading if nothing is read yet.
+    /// Answers a request, and starts reading if nothing is read yet. Takes long, so it is called on
+    /// a worker of the server.
     ///
     /// # Errors
     /// When the system cannot start a thread.
@@ -115,9 +122,10 @@ impl FlameGraph {
             None => self.start()?,
         };
         let running = reader.insert(running);
-        running.asked_ns = now_ns;
+        // Other workers answer at the same time.
+        running.asked_ns = running.asked_ns.max(now_ns);
         if runs.is_some() {
-            running.asked_runs_ns = Some(now_ns);
+            running.asked_runs_ns = running.asked_runs_ns.max(Some(now_ns));
         }
         running.keep_recent(now_ns);
         let store = Arc::clone(&running.store);
@@ -146,9 +154,8 @@ impl FlameGraph {
         let (stop, stopped) = bounded::<()>(0);
         let shared = Arc::clone(&store);
         spawn_quiet("profiler-flame", move || {
-            // A panic ends reading; the page shows the last samples.
             let run = || store::run(&pools, &shared, names, &stopped);
-            let _ = catch_unwind(AssertUnwindSafe(run));
+            shared.run_thread(FlameThread::Reader, run);
         })?;
         Ok(FlameReader {
             store,

@@ -3,28 +3,25 @@
 //! Owned by the reader's thread, under the lock of the store. Invariants: the process is not
 //! involved; everything is bounded; a process that has ended keeps its sums and no pool.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use profiler_core::ids::{PoolId, ProcessId, ThreadId};
+use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::reader::{Followed, Follower, Progress};
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::TimeConverter;
 
+use super::catch_up::CatchUp;
 use super::frames::{FrameTable, KnownModules, ProcessFrames};
+use super::recent::{RecentSample, RecentSamples};
 use super::stack_tree::{NodeNumber, RecorderPaths, StackTree};
-use super::usage::{SampleTimes, Spent, ThreadUsage};
+use super::threads::ThreadTable;
+use super::usage::{SampleTimes, Spent, WaitRange};
 use super::weights::{Room, ThreadNumber, Weight, Weights};
 use super::window::length_ns;
 use crate::process_table::Process;
 
-/// Limit on the threads of a process that are told apart.
-const MOST_THREADS: usize = 4096;
-/// The name of all other threads.
-const OTHER_THREADS: &str = "(other threads)";
 /// The interval of samples, if the pool does not say it.
 const TICK_NS: u64 = 1_000_000;
 /// An unfinished wait counts up to this long before now: the sampler looks at a waiting thread
@@ -32,27 +29,9 @@ const TICK_NS: u64 = 1_000_000;
 const LATE_NS: i64 = 500_000_000;
 /// How much later than the start of a pass a sample may be.
 const LATEST_NS: i64 = 10_000_000_000;
-/// How long samples are kept one by one for groups, and how many of a process.
-const RECENT_NS: i64 = 6_000_000_000;
-const MOST_RECENT: usize = 1 << 16;
-
-/// A thread whose samples were read. Threads are told apart by the system's number.
-#[derive(Debug)]
-pub(super) struct SampledThread {
-    pub(super) tid: ThreadId,
-    pub(super) name: String,
-    has_name: bool,
-    usage: ThreadUsage,
-}
-
-/// A sample that is kept for groups.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RecentSample {
-    pub(super) from_ns: i64,
-    pub(super) to_ns: i64,
-    pub(super) node: NodeNumber,
-    pub(super) weight: Weight,
-}
+/// Time between two looks at the table of threads while samples arrive. A thread that appears is
+/// looked up at once.
+const ROWS_NS: i64 = 900_000_000;
 
 /// What one pass needs of the session.
 pub(super) struct Pass<'a> {
@@ -85,10 +64,11 @@ pub(super) struct SampledProcess {
     paths: RecorderPaths,
     pub(super) tree: StackTree,
     pub(super) weights: Weights,
-    pub(super) threads: Vec<SampledThread>,
-    thread_numbers: HashMap<ThreadId, ThreadNumber>,
-    has_unnamed_threads: bool,
-    pub(super) recent: VecDeque<RecentSample>,
+    pub(super) threads: ThreadTable,
+    /// When the table of threads was read, and the number of samples at that time.
+    rows_read: Option<(i64, u64)>,
+    pub(super) recent: RecentSamples,
+    pub(super) catch_up: CatchUp,
     pub(super) progress: Progress,
     pub(super) is_unreadable: bool,
     pub(super) samples: u64,
@@ -118,10 +98,10 @@ impl SampledProcess {
             paths: RecorderPaths::default(),
             tree: StackTree::default(),
             weights: Weights::default(),
-            threads: Vec::new(),
-            thread_numbers: HashMap::new(),
-            has_unnamed_threads: false,
-            recent: VecDeque::new(),
+            threads: ThreadTable::default(),
+            rows_read: None,
+            recent: RecentSamples::default(),
+            catch_up: CatchUp::new(),
             progress: Progress::default(),
             samples: 0,
             first_ns: None,
@@ -132,34 +112,61 @@ impl SampledProcess {
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
         self.read(pass);
         if self.follower.is_some() && !self.progress.is_behind {
-            self.count_waits(pass.now_ns.saturating_sub(LATE_NS), pass.room);
+            self.count_waits(pass.now_ns.saturating_sub(LATE_NS), pass);
         }
-        self.forget_old_samples(pass);
+        if pass.keeps_recent {
+            self.recent.forget_old(pass.now_ns);
+        } else {
+            self.recent = RecentSamples::default();
+        }
     }
 
     fn read(&mut self, pass: &mut Pass<'_>) {
-        let Some(mut follower) = self.follower.take() else {
-            return;
-        };
+        if let Some(follower) = self.follower.take() {
+            self.follower = self.read_from(follower, pass);
+        }
+        self.catch_up.note(self.is_behind());
+    }
+
+    /// Reads the new entries; returns the follower unless the pool cannot be read any more.
+    fn read_from(
+        &mut self,
+        mut follower: Follower<Arc<OwnFile>>,
+        pass: &mut Pass<'_>,
+    ) -> Option<Follower<Arc<OwnFile>>> {
+        if self.is_table_due(pass.now_ns) {
+            self.read_threads(&follower, pass.now_ns);
+        }
         let advanced = follower.advance_within(pass.budget, |one| {
             if let Entry::Sample(sample) = &one.entry {
                 self.take(one, sample, pass);
             }
         });
-        match advanced {
-            Ok(progress) => {
-                self.progress = progress;
-                self.is_unreadable |= progress.damaged > 0;
-            }
-            Err(_) => {
-                self.is_unreadable = true;
-                return;
-            }
+        let Ok(progress) = advanced else {
+            self.is_unreadable = true;
+            return None;
+        };
+        self.progress = progress;
+        self.is_unreadable |= progress.damaged > 0;
+        if self.threads.has_unnamed() {
+            self.read_threads(&follower, pass.now_ns);
         }
-        if self.has_unnamed_threads {
-            self.name_threads(&follower);
-        }
-        self.follower = Some(follower);
+        Some(follower)
+    }
+
+    /// Whether the table of threads is read before the samples: a thread may have got the system's
+    /// number of an ended thread, or may have changed its name.
+    fn is_table_due(&self, now_ns: i64) -> bool {
+        self.rows_read.is_none_or(|(read_ns, samples)| {
+            let is_old = now_ns.saturating_sub(read_ns) >= ROWS_NS;
+            is_old && samples != self.samples
+        })
+    }
+
+    fn read_threads(&mut self, follower: &Follower<Arc<OwnFile>>, now_ns: i64) {
+        self.rows_read = Some((now_ns, self.samples));
+        let rows = follower.threads();
+        self.threads.take_rows(rows.unwrap_or_default());
     }
 
     /// Reads the process to its end, and frees all except its sums. It ended at `ended_ns`.
@@ -168,18 +175,23 @@ impl SampledProcess {
         if self.is_behind() {
             return;
         }
-        self.count_waits(ended_ns.min(pass.now_ns), pass.room);
+        self.count_waits(ended_ns.min(pass.now_ns), pass);
         self.follower = None;
         self.paths = RecorderPaths::default();
         self.known_modules = KnownModules::default();
-        self.thread_numbers = HashMap::new();
-        self.recent = VecDeque::new();
+        self.threads.finish();
+        self.recent = RecentSamples::default();
         self.weights.finish();
     }
 
     /// Whether entries remain to be read at once.
     pub(super) const fn is_behind(&self) -> bool {
         self.progress.is_behind && self.follower.is_some()
+    }
+
+    /// Whether the process records faster than it is read.
+    pub(super) const fn is_too_fast(&self) -> bool {
+        self.is_behind() && self.catch_up.is_over()
     }
 
     fn take(&mut self, one: &Followed<'_>, sample: &SampleEntry<'_>, pass: &mut Pass<'_>) {
@@ -193,17 +205,19 @@ impl SampledProcess {
         let node = self
             .paths
             .node(recorder, one.chunk, sample, &mut self.tree, &mut frames);
-        let number = self.thread(sample.foreign.unwrap_or(one.thread.tid), pass.room);
+        let tid = sample.foreign.unwrap_or(one.thread.tid);
+        let known = self.threads.all().len();
+        let number = self.threads.number(tid, sample.at);
+        if self.threads.all().len() > known {
+            self.weights.reserve(number, pass.room);
+        }
         // A sample is not later than its reading, unless its time is forged.
         let latest_ns = pass.now_ns.saturating_add(LATEST_NS);
         let at_ns = pass.converter.since_start_ns(sample.at).min(latest_ns);
         self.samples += 1;
         self.first_ns = Some(self.first_ns.map_or(at_ns, |first| first.min(at_ns)));
         let times = SampleTimes::of(sample, at_ns, self.tick_ns);
-        let Some(thread) = self.threads.get_mut(number.0 as usize) else {
-            return;
-        };
-        let spent = thread.usage.next(&times, node);
+        let spent = self.threads.spent(number, tid, &times, node);
         self.add(number, node, &times, spent, pass);
     }
 
@@ -218,84 +232,55 @@ impl SampledProcess {
         let at_ns = times.at_ns;
         if !spent.on.is_zero() {
             self.weights.add(thread, node, at_ns, spent.on, pass.room);
-            if pass.keeps_recent {
-                let on_ns = i64::try_from(spent.on.on_ns).unwrap_or(i64::MAX);
-                self.keep(node, (at_ns.saturating_sub(on_ns), at_ns), spent.on);
-            }
+            let on_ns = i64::try_from(spent.on.on_ns).unwrap_or(i64::MAX);
+            let range = (at_ns.saturating_sub(on_ns), at_ns);
+            self.keep(thread, node, range, spent.on, pass);
         }
         if let Some(range) = spent.wait {
-            self.weights.add_wait(thread, node, range, pass.room);
-            if pass.keeps_recent {
-                self.keep(node, range, Weight::off(length_ns(range)));
-            }
+            self.add_wait(thread, node, range, pass);
         }
     }
 
-    fn keep(&mut self, node: NodeNumber, (from_ns, to_ns): (i64, i64), weight: Weight) {
-        if self.recent.len() >= MOST_RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(RecentSample {
-            from_ns,
-            to_ns,
-            node,
-            weight,
-        });
+    fn add_wait(
+        &mut self,
+        thread: ThreadNumber,
+        node: NodeNumber,
+        range: WaitRange,
+        pass: &mut Pass<'_>,
+    ) {
+        self.weights.add_wait(thread, node, range, pass.room);
+        self.keep(thread, node, range, Weight::off(length_ns(range)), pass);
     }
 
-    fn forget_old_samples(&mut self, pass: &Pass<'_>) {
-        let oldest = pass.now_ns.saturating_sub(RECENT_NS);
-        let is_old = |sample: &RecentSample| sample.to_ns < oldest || !pass.keeps_recent;
-        while self.recent.front().is_some_and(is_old) {
-            self.recent.pop_front();
-        }
-    }
-
-    /// The number of the thread that has this number in the system.
-    fn thread(&mut self, tid: ThreadId, room: &mut Room) -> ThreadNumber {
-        if let Some(known) = self.thread_numbers.get(&tid) {
-            return *known;
-        }
-        let is_last = self.threads.len() + 1 >= MOST_THREADS;
-        if self.threads.len() >= MOST_THREADS {
-            return ThreadNumber(MOST_THREADS as u32 - 1);
-        }
-        let number = ThreadNumber(u32::try_from(self.threads.len()).unwrap_or(0));
-        self.threads.push(SampledThread {
-            tid,
-            name: if is_last {
-                OTHER_THREADS.to_owned()
-            } else {
-                thread_without_row(tid)
-            },
-            has_name: is_last,
-            usage: ThreadUsage::default(),
-        });
-        self.thread_numbers.insert(tid, number);
-        self.weights.reserve(number, room);
-        self.has_unnamed_threads |= !is_last;
-        number
-    }
-
-    /// Looks up the names of threads that have none. Called when a new thread has appeared. A
-    /// thread that never registers keeps its number as its name.
-    fn name_threads(&mut self, follower: &Follower<Arc<OwnFile>>) {
-        self.has_unnamed_threads = false;
-        let Ok(rows) = follower.threads() else { return };
-        for row in rows {
-            let number = self.thread_numbers.get(&row.tid);
-            let thread = number.and_then(|number| self.threads.get_mut(number.0 as usize));
-            if let Some(thread) = thread.filter(|thread| !thread.has_name) {
-                (thread.name, thread.has_name) = (row.name, true);
-            }
+    fn keep(
+        &mut self,
+        thread: ThreadNumber,
+        node: NodeNumber,
+        (from_ns, to_ns): (i64, i64),
+        weight: Weight,
+        pass: &Pass<'_>,
+    ) {
+        if pass.keeps_recent {
+            let sample = RecentSample {
+                from_ns,
+                to_ns,
+                thread,
+                node,
+                weight,
+            };
+            self.recent.keep(sample, pass.now_ns);
         }
     }
 
-    fn count_waits(&mut self, until_ns: i64, room: &mut Room) {
-        for (number, thread) in (0..).map(ThreadNumber).zip(&mut self.threads) {
-            if let Some((node, range)) = thread.usage.advance(until_ns) {
-                self.weights.add_wait(number, node, range, room);
-            }
+    fn count_waits(&mut self, until_ns: i64, pass: &mut Pass<'_>) {
+        let waits: Vec<_> = self.threads.waits(until_ns).collect();
+        for (thread, node, range) in waits {
+            self.add_wait(thread, node, range, pass);
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod test_process;
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
 
-use super::process::RecentSample;
+use super::recent::RecentSample;
 use super::selection::WantedGroup;
 use super::weights::Weight;
 use super::window::length_ns;
@@ -39,6 +39,14 @@ impl RunRanges {
             }
         }
         ranges.of_processes.values_mut().for_each(merge);
+        ranges
+    }
+
+    /// One run in one process.
+    #[cfg(test)]
+    pub(super) fn of_one(process: PoolId, range: (i64, i64)) -> Self {
+        let mut ranges = Self::default();
+        ranges.add(process, range);
         ranges
     }
 
@@ -107,6 +115,7 @@ fn merge(ranges: &mut Vec<(i64, i64)>) {
 #[cfg(test)]
 mod tests {
     use super::super::stack_tree::NodeNumber;
+    use super::super::weights::ThreadNumber;
     use super::*;
 
     #[test]
@@ -123,6 +132,7 @@ mod tests {
             let sample = RecentSample {
                 from_ns,
                 to_ns,
+                thread: ThreadNumber(0),
                 node: NodeNumber(0),
                 weight: Weight {
                     on_ns: 1000,
@@ -140,6 +150,7 @@ mod tests {
         let other = RecentSample {
             from_ns: 150,
             to_ns: 160,
+            thread: ThreadNumber(0),
             node: NodeNumber(0),
             weight: Weight::on(7),
         };

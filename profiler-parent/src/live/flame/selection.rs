@@ -7,7 +7,7 @@ use profiler_core::groups::GroupKind;
 use profiler_core::ids::ThreadId;
 
 use super::super::query::Query;
-use super::frames::FunctionNumber;
+use super::frames::FunctionId;
 use super::weights::Weight;
 use super::window::Window;
 
@@ -125,7 +125,7 @@ pub(super) struct Selection {
     /// Whether the window before is compared.
     pub(super) compares: bool,
     /// The functions from the root to the node that is shown.
-    pub(super) path: Vec<FunctionNumber>,
+    pub(super) path: Vec<FunctionId>,
     /// A part of the names of functions, in lower case; empty for all.
     pub(super) find: String,
     pub(super) nodes: usize,
@@ -138,8 +138,8 @@ impl Selection {
     /// Parses a request.
     pub(super) fn parse(query: &Query) -> Self {
         let is_set = |key: &str| query.get(key) == Some("1");
-        let numbers = query.get("path").unwrap_or_default().split('.');
-        let path = numbers.map_while(|number| number.parse().ok().map(FunctionNumber));
+        let ids = query.get("path").unwrap_or_default().split('.');
+        let path = ids.map_while(FunctionId::parse);
         let sort = FunctionColumn::named(query.get("sort").unwrap_or_default());
         Self {
             window: Window::named(query.get("window").unwrap_or_default()),
@@ -194,15 +194,16 @@ mod tests {
     fn a_request_is_parsed_and_invalid_values_count_as_missing() {
         let parse = |text: &str| Selection::parse(&Query::parse(text));
         let all = parse(
-            "window=60s&time=all&thread=7&group=tenant:a:b&inverted=1&path=3.4&find=Ab&nodes=all",
+            "window=60s&time=all&thread=7&group=tenant:a:b&inverted=1&path=3.f4&find=Ab&nodes=all",
         );
         assert_eq!((all.window, all.time), (Window::Minute, TimeKind::All));
         assert_eq!(all.thread, Some(ThreadId::new(7)));
         assert!(all.runs_of().is_some_and(|group| group.name == "a:b"));
-        assert_eq!(all.path, [FunctionNumber(3), FunctionNumber(4)]);
+        let path: Vec<_> = all.path.iter().map(|id| id.to_string()).collect();
+        assert_eq!(path, ["0000000000000003", "00000000000000f4"]);
         assert_eq!((all.find.as_str(), all.nodes), ("ab", MOST_NODES));
         assert!(all.is_inverted && !all.compares);
-        let wrong = parse("window=x&time=&thread=-1&group=nothing:a&path=a.2&nodes=-1&sort=?");
+        let wrong = parse("window=x&time=&thread=-1&group=nothing:a&path=x.2&nodes=-1&sort=?");
         assert_eq!(wrong, parse(""));
     }
 

@@ -23,6 +23,8 @@ const MOST_NODES: usize = 1 << 17;
 const MOST_REMEMBERED: usize = 1 << 20;
 /// Limit on the recording threads of one process whose stacks are remembered.
 const MOST_RECORDERS: usize = 256;
+/// Limit on the threads of one recorder whose places are reused from chunk to chunk.
+const MOST_KEPT: usize = 1024;
 
 /// Number of a node of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,11 +180,6 @@ impl Default for LatestStack {
 }
 
 impl LatestStack {
-    /// Forgets the frames at the start of a chunk, which no sample of the chunk can share.
-    fn begin_chunk(&mut self) {
-        *self = Self::default();
-    }
-
     /// The node of the thread's next sample.
     fn next(
         &mut self,
@@ -230,11 +227,30 @@ impl LatestStack {
     }
 }
 
-/// The latest stacks that one thread has recorded.
+/// The latest stacks that one thread has recorded in its present chunk.
 #[derive(Debug, Default)]
 struct RecorderPath {
     chunk: Option<ChunkIdentity>,
     of_threads: HashMap<Option<ThreadId>, LatestStack>,
+    /// Frames in `of_threads`, and one for each thread.
+    remembered: usize,
+    /// When it was last used: the number of the use.
+    used: u64,
+}
+
+impl RecorderPath {
+    /// Forgets the stacks of the previous chunk, which no sample of this chunk can share. Takes as
+    /// many steps as threads were sampled in the previous chunk, and a bounded number if a pool
+    /// claims very many.
+    fn begin_chunk(&mut self, chunk: ChunkIdentity) {
+        self.chunk = Some(chunk);
+        self.remembered = 0;
+        if self.of_threads.len() > MOST_KEPT {
+            self.of_threads = HashMap::new();
+        } else {
+            self.of_threads.clear();
+        }
+    }
 }
 
 /// The latest stacks that all threads of a process have recorded.
@@ -242,6 +258,7 @@ struct RecorderPath {
 pub(super) struct RecorderPaths {
     of_recorders: HashMap<ThreadIndex, RecorderPath>,
     remembered: usize,
+    uses: u64,
 }
 
 impl RecorderPaths {
@@ -254,33 +271,42 @@ impl RecorderPaths {
         tree: &mut StackTree,
         frames: &mut impl FrameSource,
     ) -> NodeNumber {
-        self.make_room();
+        self.make_room(recorder);
+        self.uses += 1;
         let path = self.of_recorders.entry(recorder).or_default();
+        path.used = self.uses;
+        let remembered = path.remembered;
         if path.chunk != Some(chunk) {
-            path.chunk = Some(chunk);
-            let known = path.of_threads.values().map(|stack| stack.words.len() + 1);
-            self.remembered = self.remembered.saturating_sub(known.sum());
-            path.of_threads
-                .values_mut()
-                .for_each(LatestStack::begin_chunk);
-            self.remembered += path.of_threads.len();
+            path.begin_chunk(chunk);
         }
         if !path.of_threads.contains_key(&sample.foreign) {
-            self.remembered += 1;
+            path.remembered += 1;
         }
         let stack = path.of_threads.entry(sample.foreign).or_default();
         let before = stack.words.len();
         let node = stack.next(sample, tree, frames);
-        self.remembered = (self.remembered + stack.words.len()).saturating_sub(before);
+        path.remembered = (path.remembered + stack.words.len()).saturating_sub(before);
+        self.remembered = (self.remembered + path.remembered).saturating_sub(remembered);
         node
     }
 
-    /// Forgets everything if too much is remembered, which only forged pools need. The next samples
-    /// then lack the frames that they share.
-    fn make_room(&mut self) {
-        if self.remembered > MOST_REMEMBERED || self.of_recorders.len() > MOST_RECORDERS {
+    /// Makes room for one more stack. A recorder that needs a place takes that of the recorder
+    /// which was not used for the longest time. If too much is remembered, which only forged pools
+    /// need, everything is forgotten. The next samples of what was forgotten then lack the frames
+    /// that they share.
+    fn make_room(&mut self, recorder: ThreadIndex) {
+        if self.remembered > MOST_REMEMBERED {
             *self = Self::default();
         }
+        let is_full = self.of_recorders.len() >= MOST_RECORDERS;
+        if !is_full || self.of_recorders.contains_key(&recorder) {
+            return;
+        }
+        let oldest = self.of_recorders.iter().min_by_key(|(_, path)| path.used);
+        let oldest = oldest.map(|(recorder, _)| *recorder);
+        let gone = oldest.and_then(|oldest| self.of_recorders.remove(&oldest));
+        let gone = gone.map_or(0, |path| path.remembered);
+        self.remembered = self.remembered.saturating_sub(gone);
     }
 }
 

@@ -1,11 +1,13 @@
 //! The samples of all processes, and the thread that reads them.
 //!
 //! The thread reads the new entries of all pools about once a second, one process at a time under
-//! the lock. The first passes read what the pools hold already, without a pause; meanwhile requests
-//! are answered with what has been read. Invariants: the lock is held for the time that one budget
-//! of one process takes, some milliseconds, and never while symbols are looked up; a request that
-//! waits for it is next.
+//! the lock. What the pools hold already at the first look is read without a pause
+//! ([`super::catch_up`]); meanwhile requests are answered with what has been read. Invariants: the
+//! lock is held for the time that one budget of one process takes, some milliseconds, and never
+//! while symbols are looked up; a request that waits for it is next; a thread that panics says so
+//! in all answers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,23 +16,20 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use profiler_core::ids::PoolId;
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::frames::FrameTable;
+use super::catch_up::in_rounds;
+use super::frames::{FrameTable, start_of};
 use super::names::NameLookup;
 use super::process::{Pass, SampledProcess};
 use super::weights::{Room, Weight};
-use crate::process_table::pool_list::PoolList;
+use crate::process_table::pool_list::{FollowedPool, PoolList};
 use crate::process_table::{ProcessTable, Remains};
 use crate::session_time::SessionTime;
 
-/// Time between two passes.
+/// Time between two regular passes.
 const EVERY: Duration = Duration::from_millis(950);
-/// Bytes that are read of one process under the lock while the recorded entries are read.
+const EVERY_NS: i64 = 950_000_000;
+/// Bytes that are read of one process under the lock.
 const BUDGET: u64 = 1 << 20;
-/// Passes in which the recorded entries are read: enough for 4 GiB of each process. A process that
-/// is behind after them records faster than it is read, or changes its pool all the time. From then
-/// on, each pass reads up to this number of budgets of each process.
-const CATCH_UP_PASSES: u64 = 4096;
-const LATER_BUDGETS: usize = 16;
 /// Passes between two searches for data that no window contains any more.
 const TIDY_PASSES: u64 = 16;
 /// Limits on the distinct pairs of thread and stack, and on the distinct pairs of frame and caller,
@@ -42,11 +41,30 @@ const LEAST_SHARE: usize = 1 << 12;
 /// Limit on the ended processes whose samples are kept: those that ended last.
 const MOST_ENDED: usize = 2048;
 
+/// The longest text of a panic that is shown, in bytes.
+const LONGEST_PANIC: usize = 200;
+
 /// Where the samples come from.
 #[derive(Clone, Debug)]
 pub(super) struct SampledPools {
     pub(super) processes: Arc<ProcessTable>,
     pub(super) time: SessionTime,
+}
+
+/// A thread of the flame graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlameThread {
+    Reader,
+    Names,
+}
+
+/// Why threads have stopped, as sentences. They stop by a panic only.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoppedThreads {
+    /// The samples are not read any more.
+    pub(super) reader: Option<String>,
+    /// Names are not looked up any more.
+    pub(super) names: Option<String>,
 }
 
 /// The samples that were read.
@@ -60,10 +78,11 @@ pub(super) struct Samples {
     room: Room,
     /// Finished passes.
     pub(super) passes: u64,
-    /// Whether the last pass left entries unread.
+    /// Whether what the pools held at the first look is still being read.
     pub(super) is_behind: bool,
     /// When the last pass began, in session time.
     pub(super) read_ns: i64,
+    pub(super) stopped: StoppedThreads,
 }
 
 impl Samples {
@@ -77,6 +96,19 @@ impl Samples {
             passes: 0,
             is_behind: false,
             read_ns: 0,
+            stopped: StoppedThreads::default(),
+        }
+    }
+
+    /// The samples of one process that has ended.
+    #[cfg(test)]
+    pub(super) fn of_one(process: SampledProcess, frames: FrameTable, read_ns: i64) -> Self {
+        Self {
+            ended: vec![process],
+            frames,
+            passes: 1,
+            read_ns,
+            ..Self::new()
         }
     }
 
@@ -118,6 +150,23 @@ impl FlameStore {
     pub(super) fn keep_recent(&self, is_needed: bool) {
         self.keeps_recent.store(is_needed, Ordering::Relaxed);
     }
+
+    /// Runs the body of a thread. If it panics, all answers say so from then on.
+    pub(super) fn run_thread(&self, thread: FlameThread, body: impl FnOnce()) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(body)) else {
+            return;
+        };
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_default();
+        let text = start_of(&text, LONGEST_PANIC);
+        let mut samples = self.lock();
+        let (place, what) = match thread {
+            FlameThread::Reader => (&mut samples.stopped.reader, "the reader"),
+            FlameThread::Names => (&mut samples.stopped.names, "the look-up of names"),
+        };
+        *place = Some(format!("{what} has stopped: {text}"));
+    }
 }
 
 /// Reads until the channel is disconnected.
@@ -127,10 +176,17 @@ pub(super) fn run(
     mut names: NameLookup,
     stop: &Receiver<()>,
 ) {
+    let mut has_more = false;
+    let mut regular_ns = i64::MIN;
     loop {
-        let reads_on = pass(pools, store);
+        let times = PassTimes::now(pools, store);
+        let is_regular = !has_more || times.now_ns.saturating_sub(regular_ns) >= EVERY_NS;
+        if is_regular {
+            regular_ns = times.now_ns;
+        }
+        has_more = pass(pools, store, times, is_regular);
         names.ask(store);
-        let pause = if reads_on { Duration::ZERO } else { EVERY };
+        let pause = if has_more { Duration::ZERO } else { EVERY };
         match stop.recv_timeout(pause) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -138,28 +194,21 @@ pub(super) fn run(
     }
 }
 
-/// Reads the new entries of all processes; returns whether the next pass follows at once.
-fn pass(pools: &SampledPools, store: &FlameStore) -> bool {
-    let converter = pools.time.converter();
-    let times = PassTimes {
-        converter,
-        now_ns: converter.since_start_ns(Timestamp::now()),
-        keeps_recent: store.keeps_recent.load(Ordering::Relaxed),
-    };
+/// Reads the new entries of all processes; if the pass is not regular, only of those that are read
+/// without a pause. Returns whether the next pass follows at once.
+fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: bool) -> bool {
     let mut samples = store.lock();
     samples.update(&pools.processes);
-    let catches_up = samples.passes < CATCH_UP_PASSES;
-    let budgets = if catches_up { 1 } else { LATER_BUDGETS };
-    let keys = samples.open.keys();
+    let turns = samples.turns(is_regular);
     drop(samples);
-    let mut is_behind = false;
-    for key in keys {
-        // The lock is free between two budgets.
-        let mut left = (0..budgets).map(|_| store.lock().read(key, times));
-        is_behind |= left.all(|is_left| is_left);
-    }
-    store.lock().end_pass(times.now_ns, is_behind);
-    is_behind && catches_up
+    // The lock is free between two budgets.
+    in_rounds(turns, |key| store.lock().read(*key, times));
+    store.lock().end_pass(times.now_ns)
+}
+
+/// Reads all pools once; returns whether the next pass follows at once.
+pub(super) fn read_once(pools: &SampledPools, store: &FlameStore) -> bool {
+    pass(pools, store, PassTimes::now(pools, store), true)
 }
 
 /// What all reads of one pass have in common.
@@ -168,6 +217,17 @@ struct PassTimes {
     converter: TimeConverter,
     now_ns: i64,
     keeps_recent: bool,
+}
+
+impl PassTimes {
+    fn now(pools: &SampledPools, store: &FlameStore) -> Self {
+        let converter = pools.time.converter();
+        Self {
+            converter,
+            now_ns: converter.since_start_ns(Timestamp::now()),
+            keeps_recent: store.keeps_recent.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Samples {
@@ -179,6 +239,17 @@ impl Samples {
             });
         let sharers = self.open.iter().count() + 1;
         self.room.set_share((MOST_CELLS / sharers).max(LEAST_SHARE));
+    }
+
+    /// The most budgets of each process in this pass. An ended process is read in every pass, until
+    /// all of it is read.
+    fn turns(&mut self, is_regular: bool) -> Vec<(PoolId, usize)> {
+        let turn = |pool: &mut FollowedPool<SampledProcess>| {
+            let budgets = pool.reader.catch_up.budgets(is_regular);
+            let least = usize::from(pool.is_over);
+            (pool.reader.identity.key, budgets.max(least))
+        };
+        self.open.iter_mut().map(turn).collect()
     }
 
     /// Reads one budget of a process; returns whether entries remain to be read.
@@ -204,7 +275,8 @@ impl Samples {
         pool.reader.is_behind()
     }
 
-    fn end_pass(&mut self, now_ns: i64, is_behind: bool) {
+    /// Returns whether the next pass follows at once.
+    fn end_pass(&mut self, now_ns: i64) -> bool {
         let ended = self.open.take_ended(|process| !process.is_behind());
         self.ended
             .extend(ended.into_iter().filter(|process| process.samples > 0));
@@ -215,7 +287,8 @@ impl Samples {
             self.room
                 .give_back(process.weights.len(), process.tree.len());
         }
-        (self.read_ns, self.is_behind) = (now_ns, is_behind);
+        self.is_behind = self.open.iter().any(|one| !one.catch_up.is_over());
+        self.read_ns = now_ns;
         self.passes += 1;
         if self.passes.is_multiple_of(TIDY_PASSES) {
             let open = self.open.iter_mut().map(|pool| &mut pool.reader);
@@ -223,5 +296,9 @@ impl Samples {
                 process.weights.forget_before(now_ns);
             }
         }
+        self.is_behind
     }
 }
+
+#[cfg(test)]
+mod tests;

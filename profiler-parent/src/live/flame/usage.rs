@@ -92,6 +92,11 @@ impl ThreadUsage {
         spent
     }
 
+    /// Whether the thread waits since its latest sample.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// The part of an unfinished wait, up to `now_ns`, that is not counted yet. Counts it.
     pub(super) fn advance(&mut self, now_ns: i64) -> Option<(NodeNumber, WaitRange)> {
         let open = self.open.as_mut()?;

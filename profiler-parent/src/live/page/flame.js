@@ -39,6 +39,8 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   let colours = "function";
   let asking = false;
   let askAgain = false;
+  /** The state that a screen reader was told last. */
+  let told = "";
 
   const isOpen = () => by("flame").open;
 
@@ -53,6 +55,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
       if (latest.passes === 0 || latest.is_behind) setTimeout(readOn, 100);
     } catch (error) {
       by("flame-note").textContent = `No flame graph: ${error.message}.`;
+      tell("There is no flame graph.");
     }
     asking = false;
     if (askAgain) { askAgain = false; refresh(); }
@@ -61,6 +64,18 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   /** Asks again while recorded samples are being read, unless the page is paused or hidden. */
   function readOn() {
     if (!isPaused() && !document.hidden) refresh();
+  }
+
+  /** Tells a screen reader the state of the flame graph when it changes, and not at each refresh. */
+  function tell(state) {
+    if (told === state) return;
+    told = state;
+    say(state);
+  }
+
+  /** Lets a screen reader say a text. */
+  function say(text) {
+    by("flame-status").textContent = text;
   }
 
   // ---- what the answer says ----
@@ -82,6 +97,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     showTable(answer);
     lay();
     showNotes();
+    tell(stateOf(answer));
     focused = Math.max(0, boxes.indexOf(boxOf(kept)));
     pointed = pointer ? boxAt(pointer) : null;
     if (pointed || document.activeElement === canvas) by("flame-about").textContent = describe(pointed ?? boxes[focused]);
@@ -94,9 +110,18 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     by("flame-note").textContent = found.join(" ");
   }
 
+  /** The state in a few words without numbers, which change all the time. */
+  function stateOf(answer) {
+    if (answer.trouble.length > 0) return `${answer.trouble.join("; ")}.`;
+    if (answer.passes === 0 || answer.is_behind) return "The recorded samples are being read.";
+    if (answer.is_path_empty) return "The function that is zoomed to has no time.";
+    return answer.total_ns > 0 ? "The flame graph is shown." : "The flame graph has no time in this selection.";
+  }
+
   function notes(answer) {
     const { missing } = answer;
-    const found = [];
+    const found = answer.trouble.map((text) => `${text[0].toUpperCase()}${text.slice(1)}.`);
+    if (found.length > 0 && answer.total_ns === 0) return found;
     if (answer.passes === 0 || answer.is_behind) found.push("The recorded samples are still being read.");
     else if (answer.total_ns === 0) found.push(answer.samples === 0 ? "No samples are recorded." : "No time in this selection.");
     if (answer.is_path_empty) found.push("The function that is zoomed to has no time in this window.");
@@ -109,6 +134,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     if (want.window === "start" && missing.evicted_before > 0) found.push(`Since the oldest entry that was left: ${whole(missing.evicted_before)} older entries had been evicted.`);
     if (missing.evicted_since > 0) found.push(`${whole(missing.evicted_since)} entries were evicted before they were read.`);
     if (missing.unreadable > 0) found.push(`${whole(missing.unreadable)} processes could not be read.`);
+    if (missing.behind > 0) found.push(`${whole(missing.behind)} processes record faster than they are read.`);
     if (missing.left_out_ns > 0) found.push(`${time(missing.left_out_ns)} did not fit.`);
     if (missing.frames > 0) found.push(`${whole(missing.frames)} frames did not fit.`);
     return found;
@@ -144,9 +170,10 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     if (path.dataset.key === key) return;
     path.dataset.key = key;
     path.hidden = want.path === "";
-    const numbers = want.path.split(".");
+    // Not the parts of want.path: an address in it may have got several names.
+    const ids = latest.path.map((place) => latest.functions[place].id);
     const steps = latest.path.map((place, index) => make("button", {
-      type: "button", class: "small", onclick: () => zoom(numbers.slice(0, index + 1).join(".")),
+      type: "button", class: "small", onclick: () => zoom(ids.slice(0, index + 1).join(".")),
     }, latest.functions[place].name));
     path.replaceChildren(make("button", { type: "button", class: "small", onclick: () => zoom("") }, "all"), ...steps);
   }
@@ -168,9 +195,9 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   function showTable({ table, functions, total_ns, before }) {
     const most = Math.max(1, ...table.rows.map((row) => row.self_ns));
     const rows = table.rows.map((row) => {
-      const { number, name, module, kind } = functions[row.function];
+      const { id, name, module, kind } = functions[row.function];
       return {
-        key: String(number),
+        key: id,
         cells: [
           { className: "text name", title: name, button: { text: name, className: "plain", label: `Search for ${name}`, press: () => search(name) } },
           { className: "text name", title: module, text: module || (kind === "label" ? "label" : "") },
@@ -311,7 +338,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     refresh();
   }
 
-  /** The path of a box: the numbers of its functions from the root. */
+  /** The path of a box: the ids of its functions from the root. */
   function pathOf(box) {
     const { nodes, functions, path } = latest;
     const chain = [];
@@ -319,24 +346,25 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     for (let place = box.place; place >= 0 && depth >= 0; place -= 1) {
       if (nodes.depth[place] !== depth) continue;
       const index = nodes.function[place];
-      if (index !== null) chain.unshift(functions[index].number);
+      if (index !== null) chain.unshift(functions[index].id);
       depth -= 1;
     }
-    return [...path.map((place) => functions[place].number), ...chain].join(".");
+    return [...path.map((place) => functions[place].id), ...chain].join(".");
   }
 
-  /** The box at a path; undefined if there is none. */
+  /** The box at a path; undefined if there is none. The boxes below a box follow it. */
   function boxOf(path) {
     const { functions, nodes } = latest;
-    const numbers = path === "" ? [] : path.split(".").map(Number).slice(latest.path.length);
+    const ids = path === "" ? [] : path.split(".").slice(latest.path.length);
     const isZoomed = nodes.function[0] !== null;
-    let found = boxes[0];
-    for (const number of isZoomed ? numbers.slice(1) : numbers) {
-      const { x, wide, depth } = found ?? {};
-      found = boxes.find((box) => box.depth === depth + 1 && box.x >= x - 0.01 && box.x < x + wide
-        && functions[nodes.function[box.place]].number === number);
+    let at = 0;
+    for (const id of isZoomed ? ids.slice(1) : ids) {
+      const depth = boxes[at]?.depth;
+      const isIt = (box) => box.depth === depth + 1 && functions[nodes.function[box.place]].id === id;
+      do at += 1; while (boxes[at]?.depth > depth && !isIt(boxes[at]));
+      if (!(boxes[at]?.depth > depth)) return undefined;
     }
-    return found;
+    return boxes[at];
   }
 
   function search(text) {
@@ -375,6 +403,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     }[key]();
     if (next) focused = boxes.indexOf(next);
     by("flame-about").textContent = describe(boxes[focused]);
+    say(describe(boxes[focused]));
     draw();
   }
 

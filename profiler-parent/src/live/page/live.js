@@ -99,6 +99,11 @@ async function refreshMarkers() {
   }
 }
 
+/** Tells a screen reader the state of the session when it changes, and not at each refresh. */
+function tell(state) {
+  if (by("status").textContent !== state) by("status").textContent = state;
+}
+
 function say(trouble) {
   by("trouble").hidden = trouble === "";
   if (by("trouble").textContent !== trouble) by("trouble").textContent = trouble;
@@ -194,6 +199,7 @@ function show({ session, groups, processes, counters, alerts, profiles }) {
     `${session.running} of ${session.processes + session.earlier_processes} processes running, ` +
     `${bytes(session.held_bytes)} of ${bytes(session.memory_limit)} recorded, ` +
     `for ${time(session.at_ns)}`;
+  tell(session.running > 0 ? "Processes are running." : "No process is running.");
   showGroups(groups);
   showProcesses(processes);
   showCounters(counters);

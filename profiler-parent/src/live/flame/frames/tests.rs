@@ -64,6 +64,52 @@ fn code_without_a_name_keeps_its_address() {
 }
 
 #[test]
+fn a_path_leads_to_the_same_code_before_and_after_its_names_are_known() {
+    let mut table = FrameTable::default();
+    let lib = module(&mut table, "/lib/libfoo.so");
+    let frames = [table.code(lib, 0x1f), table.code(lib, 0x2f)];
+    let path = frames.map(|frame| table.id(table.functions_of(frame)[0]).unwrap());
+    let all = |table: &FrameTable| -> Vec<FunctionNumber> {
+        let functions = frames.iter().flat_map(|frame| table.functions_of(*frame));
+        functions.copied().collect()
+    };
+    assert_eq!(table.resolve(&path, false).unwrap(), all(&table));
+    table.name(lib, frames[1], &place(&["inlined", "outer"]));
+    let known = table.resolve(&path, false).unwrap();
+    assert_eq!((known.len(), &known), (3, &all(&table)));
+    // The path of an inverted tree begins with the inner function.
+    let inverted = [path[1], path[0]];
+    let mut reversed = all(&table);
+    reversed.reverse();
+    assert_eq!(table.resolve(&inverted, true).unwrap(), reversed);
+    let named: Vec<_> = known
+        .iter()
+        .map(|number| table.id(*number).unwrap())
+        .collect();
+    assert_eq!(table.resolve(&named, false).unwrap(), known);
+    assert_eq!(table.resolve(&[FunctionId(7)], false), None);
+}
+
+#[test]
+fn the_id_of_a_function_does_not_depend_on_the_order_in_which_functions_are_found() {
+    let ids = |order: [&'static str; 2]| {
+        let mut table = FrameTable::default();
+        let mut ids = order.map(|path| {
+            let lib = module(&mut table, path);
+            let frame = table.code(lib, 1);
+            table.name(lib, frame, &place(&["main"]));
+            let id = table.id(table.functions_of(frame)[0]).unwrap();
+            (path, FunctionId::parse(&id.to_string()).unwrap().0)
+        });
+        ids.sort_unstable();
+        ids
+    };
+    let found = ids(["/a", "/b"]);
+    assert_eq!(found, ids(["/b", "/a"]));
+    assert_ne!(found[0].1, found[1].1, "two functions of the same name");
+}
+
+#[test]
 fn functions_of_the_same_name_in_two_files_are_different() {
     let mut table = FrameTable::default();
     let (one, other) = (module(&mut table, "/a"), module(&mut table, "/b"));

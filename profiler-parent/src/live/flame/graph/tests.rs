@@ -6,6 +6,7 @@ use super::super::frames::{KnownModules, ProcessFrames};
 use super::super::sample_bytes::TestSample;
 use super::super::stack_tree::RecorderPaths;
 use super::super::weights::Room;
+use super::columns::LeastNode;
 use super::*;
 use profiler_core::ids::{ChunkIndex, ThreadIndex};
 use profiler_core::internal::entry::stack::Frame;
@@ -82,10 +83,14 @@ impl Tester {
 
     /// The nodes as lines: indentation, name, total, own time.
     fn lines(&self, tree: &FunctionTree, start: u32, least_ns: u64) -> Vec<String> {
+        self.lines_from(tree, start, LeastNode::with_time(least_ns))
+    }
+
+    fn lines_from(&self, tree: &FunctionTree, start: u32, least: LeastNode) -> Vec<String> {
         let mut functions = Vec::new();
         let shown = Shown {
             start,
-            least_ns,
+            least,
             is_found: &[],
         };
         let place = |function| {
@@ -128,7 +133,8 @@ fn stacks_of_several_processes_are_merged_by_function() {
         ["all 16 0", " 0x1 16 0", "  0x2 15 5", "   0x3 10 10"],
         "small nodes are left out"
     );
-    let node = tree.find(&tree.functions_with(15).take(2).collect::<Vec<_>>());
+    let functions = tree.functions_with(LeastNode::with_time(15));
+    let node = tree.find(&functions.take(2).collect::<Vec<_>>());
     assert_eq!(
         tester.lines(&tree, node.unwrap(), 1),
         ["0x2 15 5", " 0x3 10 10"]
@@ -182,7 +188,7 @@ fn a_node_names_the_process_with_the_most_time() {
     let tree = tester.tree();
     let shown = Shown {
         start: 0,
-        least_ns: 1,
+        least: LeastNode::with_time(1),
         is_found: &[],
     };
     let (columns, _) = tree.columns(shown, |function| function.0, |_| 0);
@@ -201,7 +207,7 @@ fn an_inverted_tree_adds_up_the_time_of_each_process() {
     let inverted = tester.tree().inverted();
     let shown = Shown {
         start: 0,
-        least_ns: 1,
+        least: LeastNode::with_time(1),
         is_found: &[],
     };
     let mut functions = Vec::new();
@@ -290,7 +296,7 @@ fn found_functions_count_once_per_stack() {
         .collect();
     let shown = Shown {
         start: 0,
-        least_ns: 100,
+        least: LeastNode::with_time(100),
         is_found: &two,
     };
     let (columns, found) = tree.columns(shown, |_| 0, |_| 0);
@@ -312,10 +318,61 @@ fn the_number_of_nodes_is_limited_to_the_largest() {
         tester.add(0, &[1, 1000 + number], number, 0);
     }
     let tree = tester.tree();
-    let least_ns = tree.least_for(0, 12);
-    let lines = tester.lines(&tree, 0, least_ns);
-    assert_eq!((lines.len(), least_ns), (12, 91));
-    assert_eq!(tree.least_for(0, 1000), 1);
+    let lines = tester.lines_from(&tree, 0, tree.least_for(0, 12));
+    assert_eq!(lines.len(), 12);
+    for time in 91..=100 {
+        let end = format!(" {time} {time}");
+        assert!(lines.iter().any(|line| line.ends_with(&end)), "{lines:?}");
+    }
+    assert_eq!(tree.least_for(0, 1000), LeastNode::with_time(1));
+}
+
+#[test]
+fn of_a_deep_stack_the_outer_functions_are_shown() {
+    // All functions have the same time.
+    let mut tester = Tester::default();
+    let deep: Vec<u64> = (1..=900).collect();
+    tester.add(0, &deep, 7, 0);
+    let tree = tester.tree();
+    let lines = tester.lines_from(&tree, 0, tree.least_for(0, 12));
+    assert_eq!(lines.len(), 12);
+    assert_eq!(lines[11].trim(), "0xb 7 0");
+    let functions = tree.functions_with(LeastNode::with_time(1));
+    let path: Vec<_> = functions.take(800).collect();
+    let zoomed = tree.find(&path).unwrap();
+    let lines = tester.lines_from(&tree, zoomed, tree.least_for(zoomed, 5));
+    let names: Vec<_> = lines.iter().map(|line| line.trim()).collect();
+    assert_eq!(
+        names,
+        [
+            "0x320 7 0",
+            "0x321 7 0",
+            "0x322 7 0",
+            "0x323 7 0",
+            "0x324 7 0"
+        ]
+    );
+}
+
+proptest! {
+    #[test]
+    fn the_requested_number_of_nodes_is_shown_each_with_its_caller(
+        stacks in prop::collection::vec(
+            (prop::collection::vec(1..5_u64, 1..9), 0..3_u64), 1..40),
+        most in 1..30_usize,
+    ) {
+        let mut tester = Tester::default();
+        for (stack, now_ns) in &stacks {
+            tester.add(0, stack, *now_ns, 0);
+        }
+        let tree = tester.tree();
+        let lines = tester.lines_from(&tree, 0, tree.least_for(0, most));
+        let with_time = tree.nodes.iter().filter(|node| node.total.now_ns > 0).count();
+        prop_assert_eq!(lines.len(), with_time.min(most).max(1));
+        let depth = |line: &String| line.len() - line.trim_start().len();
+        let has_caller = |pair: &[String]| depth(&pair[1]) <= depth(&pair[0]) + 1;
+        prop_assert!(lines.windows(2).all(has_caller), "{:?}", lines);
+    }
 }
 
 proptest! {

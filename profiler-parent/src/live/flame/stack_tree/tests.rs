@@ -65,11 +65,16 @@ impl Tester {
     }
 
     fn take(&mut self, sample: &TestSample) -> NodeNumber {
+        self.take_from(3, sample)
+    }
+
+    /// Takes a sample that this thread has recorded.
+    fn take_from(&mut self, recorder: u32, sample: &TestSample) -> NodeNumber {
         let chunk = ChunkIdentity {
             slot: ChunkIndex::new(0),
             generation: self.generation,
         };
-        let recorder = ThreadIndex::new(3);
+        let recorder = ThreadIndex::new(recorder);
         sample.with(|sample| {
             self.paths
                 .node(recorder, chunk, sample, &mut self.tree, &mut self.frames)
@@ -168,10 +173,67 @@ fn remembered_stacks_are_bounded() {
         let limit = MOST_REMEMBERED + MAX_FRAMES + 1;
         assert!(tester.paths.remembered <= limit);
     }
-    let remembered = tester.paths.of_recorders.values();
-    let words = remembered.flat_map(|path| path.of_threads.values());
-    let words: usize = words.map(|stack| stack.words.len() + 1).sum();
-    assert_eq!(words, tester.paths.remembered, "the count is wrong");
+    assert_eq!(
+        counted(&tester),
+        tester.paths.remembered,
+        "the count is wrong"
+    );
+}
+
+/// What is remembered, counted again.
+fn counted(tester: &Tester) -> usize {
+    let paths = tester.paths.of_recorders.values();
+    let stacks = paths.flat_map(|path| path.of_threads.values());
+    stacks.map(|stack| stack.words.len() + 1).sum()
+}
+
+#[test]
+fn a_recorder_without_a_place_takes_that_of_one_other_recorder() {
+    let mut tester = Tester::new();
+    let most = u32::try_from(MOST_RECORDERS).unwrap();
+    for recorder in 0..most {
+        tester.take_from(recorder, &sample(1, 0, &[1, 2, 3]));
+    }
+    // All are used again except for one.
+    let is_whole = |tester: &mut Tester, recorder| {
+        let node = tester.take_from(recorder, &sample(1, 3, &[]));
+        tester.stack(node) == [1, 2, 3]
+    };
+    assert!(
+        (0..most)
+            .filter(|number| *number != 9)
+            .all(|number| is_whole(&mut tester, number))
+    );
+    tester.take_from(most, &sample(1, 0, &[1, 2, 3]));
+    assert_eq!(tester.paths.of_recorders.len(), MOST_RECORDERS);
+    assert_eq!(counted(&tester), tester.paths.remembered);
+    let left = |number: &u32| *number != 9;
+    assert!(
+        (0..=most)
+            .filter(left)
+            .all(|number| is_whole(&mut tester, number))
+    );
+    assert!(
+        !is_whole(&mut tester, 9),
+        "it has kept its stack without a place"
+    );
+}
+
+#[test]
+fn the_start_of_a_chunk_forgets_all_threads_of_the_previous_chunk() {
+    let mut tester = Tester::new();
+    for thread in 0..20 * MOST_KEPT as u64 {
+        tester.take(&sample(thread, 0, &[1]));
+    }
+    tester.generation += 1;
+    tester.take(&sample(1, 0, &[1]));
+    let path = tester.paths.of_recorders.values().next().unwrap();
+    assert_eq!((path.of_threads.len(), path.remembered), (1, 2));
+    assert!(
+        path.of_threads.capacity() <= MOST_KEPT,
+        "the next start takes long"
+    );
+    assert_eq!(tester.paths.remembered, 2);
 }
 
 proptest! {

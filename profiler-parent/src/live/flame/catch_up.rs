@@ -1,0 +1,109 @@
+//! How much of each process is read in a pass, and in which order.
+//!
+//! Used by the reader's thread ([`super::store`]). What a pool holds at the first look is read
+//! without a pause. Each process has its own bound on that: a process that records faster than it
+//! is read reaches its bound, and from then on takes a bounded part of a pass. Invariants: in each
+//! round, every process is read once, so a process with many entries does not keep the others
+//! waiting; pure.
+
+/// Budgets of a process that are read without a pause: enough for 4 GiB.
+const CATCH_UP_BUDGETS: u32 = 4096;
+/// Budgets of a process in one pass, once it has caught up or has reached its bound.
+const LATER_BUDGETS: usize = 16;
+
+/// Whether what a process had recorded before the first look is still being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CatchUp {
+    /// Budgets that may still be read without a pause.
+    left: u32,
+}
+
+impl CatchUp {
+    /// A process of which nothing was read.
+    pub(super) const fn new() -> Self {
+        Self {
+            left: CATCH_UP_BUDGETS,
+        }
+    }
+
+    /// Notes that one budget was read, after which entries remain or not.
+    pub(super) const fn note(&mut self, is_behind: bool) {
+        self.left = if is_behind {
+            self.left.saturating_sub(1)
+        } else {
+            0
+        };
+    }
+
+    /// Whether the process is not read without a pause any more.
+    pub(super) const fn is_over(self) -> bool {
+        self.left == 0
+    }
+
+    /// The most budgets in the next pass. A pass that follows another without a pause is not
+    /// regular; it reads only what is read without a pause.
+    pub(super) const fn budgets(self, is_regular: bool) -> usize {
+        match (self.is_over(), is_regular) {
+            (false, _) => 1,
+            (true, true) => LATER_BUDGETS,
+            (true, false) => 0,
+        }
+    }
+}
+
+/// Calls `read` for one process after the other, in rounds, up to the given number of times for
+/// each. `read` returns whether entries of the process remain.
+pub(super) fn in_rounds<K>(mut turns: Vec<(K, usize)>, mut read: impl FnMut(&K) -> bool) {
+    turns.retain(|(_, budgets)| *budgets > 0);
+    while !turns.is_empty() {
+        turns.retain_mut(|(process, budgets)| {
+            *budgets = budgets.saturating_sub(1);
+            read(process) && *budgets > 0
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_many_entries_does_not_keep_others_waiting() {
+        let mut left = [100, 1, 3];
+        let mut order = Vec::new();
+        in_rounds(vec![(0_usize, 16), (1, 16), (2, 16)], |process| {
+            order.push(*process);
+            left[*process] -= 1;
+            left[*process] > 0
+        });
+        assert_eq!(order[..6], [0, 1, 2, 0, 2, 0]);
+        let of = |wanted| order.iter().filter(|process| **process == wanted).count();
+        assert_eq!([of(0), of(1), of(2)], [16, 1, 3]);
+        in_rounds(vec![(0, 0)], |_| panic!("it has no turn"));
+    }
+
+    #[test]
+    fn each_process_has_its_own_bound_on_what_is_read_without_a_pause() {
+        let mut busy = CatchUp::new();
+        let mut budgets = 0;
+        while !busy.is_over() {
+            assert_eq!((busy.budgets(true), busy.budgets(false)), (1, 1));
+            busy.note(true);
+            budgets += 1;
+        }
+        assert_eq!(budgets, CATCH_UP_BUDGETS);
+        let later = (busy.budgets(true), busy.budgets(false));
+        assert_eq!(later, (LATER_BUDGETS, 0));
+        let late = CatchUp::new();
+        assert!(!late.is_over(), "a process that starts later has no turn");
+    }
+
+    #[test]
+    fn a_process_that_has_caught_up_is_read_in_regular_passes_only() {
+        let mut process = CatchUp::new();
+        process.note(true);
+        process.note(false);
+        process.note(true);
+        assert_eq!(process.budgets(false), 0);
+    }
+}

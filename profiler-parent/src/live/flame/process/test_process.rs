@@ -1,0 +1,114 @@
+//! A process for tests, with samples as if they had been read from its pool. Used by the tests of
+//! the process and of answers. Session time and timestamps are equal.
+
+use profiler_core::ids::{ChunkIndex, ThreadId, ThreadIndex};
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
+use profiler_core::internal::reader::{ChunkIdentity, Definitions, ThreadInfo};
+use profiler_core::time::{Anchor, ClockKind, MonotonicNs, Timestamp};
+
+use super::super::sample_bytes::TestSample;
+use super::super::store::Samples;
+use super::*;
+use crate::process_table::{ProcessState, Remains};
+
+/// The process, and what it is read with.
+pub(in crate::live::flame) struct TestProcess {
+    pub(in crate::live::flame) process: SampledProcess,
+    frames: FrameTable,
+    room: Room,
+    /// The time of the pass.
+    pub(in crate::live::flame) now_ns: i64,
+}
+
+/// A sample of a thread whose stack has these frames, each of which is a function named by its
+/// number. It used the processor for this time.
+pub(in crate::live::flame) fn sample(thread: u64, stack: &[u64], cpu_ns: u64) -> TestSample {
+    let last = stack.len().saturating_sub(1);
+    // A return address is one behind its call.
+    let word =
+        |(place, number): (usize, &u64)| Frame::Unknown(number + u64::from(place < last)).encode();
+    TestSample {
+        thread,
+        own: stack.iter().enumerate().map(word).collect(),
+        cpu_ns,
+        ..TestSample::default()
+    }
+}
+
+impl TestProcess {
+    /// A process without samples.
+    pub(in crate::live::flame) fn new(key: PoolId) -> Self {
+        let remains = Remains::Expired(EntryCounts::default());
+        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
+        // An empty file is no pool, so nothing is read from it.
+        let pool = Arc::new(OwnFile::from(tempfile::tempfile().unwrap()));
+        Self {
+            process: SampledProcess::new(key, &process, &pool),
+            frames: FrameTable::default(),
+            room: Room::of(1000, 1000),
+            now_ns: 0,
+        }
+    }
+
+    /// Calls `then` with the process and a pass that keeps the latest samples.
+    fn pass<T>(&mut self, then: impl FnOnce(&mut SampledProcess, &mut Pass<'_>) -> T) -> T {
+        let start = Anchor {
+            ticks: Timestamp::ZERO,
+            monotonic: MonotonicNs(0),
+        };
+        let mut pass = Pass {
+            converter: TimeConverter::new(ClockKind::Monotonic, start, start),
+            now_ns: self.now_ns,
+            budget: 0,
+            keeps_recent: true,
+            frames: &mut self.frames,
+            room: &mut self.room,
+        };
+        then(&mut self.process, &mut pass)
+    }
+
+    /// Takes a sample.
+    pub(in crate::live::flame) fn take(&mut self, at_ns: u64, sample: TestSample) {
+        let thread = ThreadInfo {
+            index: ThreadIndex::new(1),
+            tid: ThreadId::new(1),
+            name: String::new(),
+            is_main: true,
+            registered: Timestamp::ZERO,
+            ended: None,
+            dropped: Drops::new([0; DropReason::COUNT]),
+            evicted: 0,
+            sealed: 0,
+            chunks: Vec::new(),
+        };
+        let definitions = Definitions::default();
+        let chunk = ChunkIdentity {
+            slot: ChunkIndex::new(0),
+            generation: 1,
+        };
+        let sample = TestSample {
+            at: at_ns,
+            ..sample
+        };
+        sample.with(|sample| {
+            let one = Followed {
+                thread: &thread,
+                chunk,
+                entry: Entry::Sample(*sample),
+                definitions: &definitions,
+            };
+            self.pass(|process, pass| process.take(&one, sample, pass));
+        });
+    }
+
+    /// Counts unfinished waits.
+    pub(in crate::live::flame) fn count_waits(&mut self, until_ns: i64) {
+        self.pass(|process, pass| process.count_waits(until_ns, pass));
+    }
+
+    /// The samples of a session with this process only, read at the time of the pass.
+    pub(in crate::live::flame) fn into_samples(self) -> Samples {
+        Samples::of_one(self.process, self.frames, self.now_ns)
+    }
+}

@@ -1,0 +1,131 @@
+//! The latest samples of one process, kept one by one while a request needs them: the samples of a
+//! group are selected by the time of its runs.
+//!
+//! Filled while a pool is read ([`super::process`]), read for a request. Invariants: at most
+//! [`MOST_RECENT`] samples are kept; the time of a sample that does not fit is counted as long as
+//! the sample would be kept.
+
+use std::collections::VecDeque;
+
+use super::stack_tree::NodeNumber;
+use super::weights::{ThreadNumber, Weight};
+
+/// How long samples are kept: longer than the pools remember the runs of a group.
+const RECENT_NS: i64 = 6_000_000_000;
+/// Limit on the samples of one process.
+const MOST_RECENT: usize = 1 << 16;
+
+/// A sample, or a part of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecentSample {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+    pub(super) thread: ThreadNumber,
+    pub(super) node: NodeNumber,
+    pub(super) weight: Weight,
+}
+
+/// The latest samples of one process, in the order in which they were read.
+#[derive(Debug, Default)]
+pub(super) struct RecentSamples {
+    all: VecDeque<RecentSample>,
+    left_out: Weight,
+    /// The end of the latest sample that was left out.
+    left_out_ns: i64,
+}
+
+impl RecentSamples {
+    /// Keeps a sample, unless it is too old. If there is no room, the oldest sample is left out.
+    pub(super) fn keep(&mut self, sample: RecentSample, now_ns: i64) {
+        self.keep_within(MOST_RECENT, sample, now_ns);
+    }
+
+    fn keep_within(&mut self, most: usize, sample: RecentSample, now_ns: i64) {
+        if is_old(&sample, now_ns) {
+            return;
+        }
+        if self.all.len() >= most
+            && let Some(oldest) = self.all.pop_front()
+            && !is_old(&oldest, now_ns)
+        {
+            self.left_out = self.left_out.plus(oldest.weight);
+            self.left_out_ns = self.left_out_ns.max(oldest.to_ns);
+        }
+        self.all.push_back(sample);
+    }
+
+    /// Drops the samples that are too old.
+    pub(super) fn forget_old(&mut self, now_ns: i64) {
+        while self.all.front().is_some_and(|one| is_old(one, now_ns)) {
+            self.all.pop_front();
+        }
+        if is_before(self.left_out_ns, now_ns) {
+            self.left_out = Weight::default();
+        }
+    }
+
+    /// The samples that are kept.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RecentSample> {
+        self.all.iter()
+    }
+
+    /// The time of the samples of the last seconds for which there was no room.
+    pub(super) const fn left_out(&self) -> Weight {
+        self.left_out
+    }
+}
+
+fn is_old(sample: &RecentSample, now_ns: i64) -> bool {
+    is_before(sample.to_ns, now_ns)
+}
+
+/// Whether a time is too long ago.
+const fn is_before(at_ns: i64, now_ns: i64) -> bool {
+    at_ns < now_ns.saturating_sub(RECENT_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn sample(to_ns: i64, on_ns: u64) -> RecentSample {
+        RecentSample {
+            from_ns: to_ns - 1,
+            to_ns,
+            thread: ThreadNumber(0),
+            node: NodeNumber(0),
+            weight: Weight::on(on_ns),
+        }
+    }
+
+    #[test]
+    fn samples_without_room_are_counted_until_they_would_be_forgotten() {
+        let mut recent = RecentSamples::default();
+        for at in 1..=5 {
+            recent.keep_within(3, sample(at * SECOND, 10), 5 * SECOND);
+        }
+        let kept = |recent: &RecentSamples| recent.iter().map(|one| one.to_ns).collect::<Vec<_>>();
+        assert_eq!(kept(&recent), [3 * SECOND, 4 * SECOND, 5 * SECOND]);
+        assert_eq!(recent.left_out(), Weight::on(20));
+        recent.forget_old(8 * SECOND);
+        assert_eq!(recent.left_out(), Weight::on(20));
+        recent.forget_old(9 * SECOND);
+        assert_eq!(recent.left_out(), Weight::default());
+        assert_eq!(kept(&recent), [3 * SECOND, 4 * SECOND, 5 * SECOND]);
+    }
+
+    #[test]
+    fn old_samples_take_no_room_and_are_not_counted() {
+        let mut recent = RecentSamples::default();
+        recent.keep_within(1, sample(100 * SECOND, 10), 100 * SECOND);
+        recent.keep_within(1, sample(SECOND, 10), 100 * SECOND);
+        assert_eq!(recent.iter().count(), 1);
+        recent.keep_within(1, sample(200 * SECOND, 10), 200 * SECOND);
+        assert_eq!(
+            (recent.iter().count(), recent.left_out()),
+            (1, Weight::default())
+        );
+    }
+}

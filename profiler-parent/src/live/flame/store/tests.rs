@@ -1,0 +1,110 @@
+//! Tests of the store and of the passes over the pools.
+
+use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys::OwnFile;
+use profiler_core::session::SessionParams;
+
+use super::*;
+use crate::process_table::{Process, ProcessState};
+
+/// A session with pools that contain nothing.
+struct Tester {
+    pools: SampledPools,
+    store: FlameStore,
+}
+
+impl Tester {
+    fn new() -> Self {
+        Self {
+            pools: SampledPools {
+                processes: Arc::default(),
+                time: SessionTime::start_now(),
+            },
+            store: FlameStore::new(),
+        }
+    }
+
+    /// Adds a process.
+    fn start(&self) -> PoolId {
+        let id = pool::new_id().unwrap();
+        let limit = ByteLimit::new(64 * 1024);
+        let spec = PoolSpec {
+            id,
+            limit,
+            allowance: limit,
+            clock: self.pools.time.clock(),
+            params: SessionParams::default(),
+            name: String::new(),
+        };
+        let pool = OwnFile::from(pool::create(&spec).unwrap());
+        let remains = Remains::Pool(Arc::new(pool));
+        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
+        self.pools.processes.add(id, process);
+        id
+    }
+
+    /// The processes that are read in a pass, and how often.
+    fn turns(&self, is_regular: bool) -> Vec<(PoolId, usize)> {
+        let mut samples = self.store.lock();
+        samples.update(&self.pools.processes);
+        let mut turns = samples.turns(is_regular);
+        turns.retain(|(_, budgets)| *budgets > 0);
+        turns
+    }
+}
+
+#[test]
+fn what_a_new_process_has_recorded_is_read_without_a_pause_beside_processes_that_are_known() {
+    let tester = Tester::new();
+    let first = tester.start();
+    assert_eq!(tester.turns(true), [(first, 1)]);
+    let has_more = read_once(&tester.pools, &tester.store);
+    assert!(!has_more, "the pool is empty");
+    assert!(!tester.store.lock().is_behind);
+    let second = tester.start();
+    assert_eq!(tester.turns(false), [(second, 1)]);
+    let turns = tester.turns(true);
+    let of = |key| turns.iter().find(|(known, _)| *known == key).unwrap().1;
+    assert!(of(first) > of(second));
+    read_once(&tester.pools, &tester.store);
+    assert!(tester.turns(false).is_empty());
+}
+
+#[test]
+fn an_ended_process_is_read_to_its_end_in_any_pass() {
+    let tester = Tester::new();
+    let key = tester.start();
+    read_once(&tester.pools, &tester.store);
+    let exited = ProcessState::Exited(None);
+    tester
+        .pools
+        .processes
+        .change(key, |process| process.state = exited);
+    assert_eq!(tester.turns(false), [(key, 1)]);
+    read_once(&tester.pools, &tester.store);
+    assert!(tester.turns(true).is_empty());
+}
+
+#[test]
+fn a_thread_that_panics_is_named_with_the_text_of_its_panic() {
+    let store = FlameStore::new();
+    store.run_thread(FlameThread::Reader, || ());
+    assert!(store.lock().stopped.reader.is_none());
+    store.run_thread(FlameThread::Reader, || {
+        let _samples = store.lock();
+        panic!("no more")
+    });
+    let number = store.lock().passes;
+    store.run_thread(FlameThread::Names, || {
+        panic!("{number} {}", "é".repeat(1000))
+    });
+    let StoppedThreads { reader, names } = store.lock().stopped.clone();
+    assert_eq!(reader.unwrap(), "the reader has stopped: no more");
+    let names = names.unwrap();
+    assert!(
+        names.starts_with("the look-up of names has stopped: 0 é"),
+        "{names}"
+    );
+    assert!(names.len() < LONGEST_PANIC + 50);
+}

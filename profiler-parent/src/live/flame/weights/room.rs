@@ -1,0 +1,51 @@
+//! What may still be added to the sums and trees of all processes.
+//!
+//! Used by [`super::Weights`], and by the trees of stacks. Invariant: what was taken and not given
+//! back is never more than the room there was.
+
+/// What may still be added, for all processes together.
+#[derive(Debug)]
+pub(in crate::live::flame) struct Room {
+    pub(super) cells: usize,
+    pub(super) nodes: usize,
+    /// Limit on the cells of one process, so that one process cannot take all.
+    pub(super) share: usize,
+}
+
+impl Room {
+    /// Room for this number of cells and of nodes of trees.
+    pub(in crate::live::flame) const fn of(cells: usize, nodes: usize) -> Self {
+        Self {
+            cells,
+            nodes,
+            share: usize::MAX,
+        }
+    }
+
+    /// Limits the cells of each process from now on.
+    pub(in crate::live::flame) const fn set_share(&mut self, cells: usize) {
+        self.share = cells;
+    }
+
+    /// Gives back what a process took that is dropped.
+    pub(in crate::live::flame) const fn give_back(&mut self, cells: usize, nodes: usize) {
+        self.cells = self.cells.saturating_add(cells);
+        self.nodes = self.nodes.saturating_add(nodes);
+    }
+
+    /// Takes the room of a cell, if there is some.
+    pub(super) fn take_cell(&mut self) -> bool {
+        take_one(&mut self.cells)
+    }
+
+    /// Takes the room of a node, if there is some.
+    pub(in crate::live::flame) fn take_node(&mut self) -> bool {
+        take_one(&mut self.nodes)
+    }
+}
+
+fn take_one(count: &mut usize) -> bool {
+    let left = count.checked_sub(1);
+    *count = left.unwrap_or(0);
+    left.is_some()
+}
