@@ -33,7 +33,10 @@ pub enum WorkEvent<'a> {
 
 /// Receives the events of some work. The default one ignores them.
 #[derive(Clone, Default)]
-pub struct WorkListener(Option<Arc<dyn Fn(WorkEvent<'_>) + Send + Sync>>);
+pub struct WorkListener(Option<Arc<Listen>>);
+
+/// The function of a listener.
+type Listen = dyn Fn(WorkEvent<'_>) + Send + Sync;
 
 impl WorkListener {
     /// Calls `listen` for each event, on the thread that does this part of the work. It is called

@@ -8,7 +8,7 @@
 #[path = "../../profiler-core/tests/hostile/changing.rs"]
 mod changing;
 #[path = "../../profiler-core/tests/hostile/recorded.rs"]
-mod recorded;
+pub(crate) mod recorded;
 #[path = "hostile/told.rs"]
 mod told;
 

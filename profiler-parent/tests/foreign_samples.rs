@@ -6,12 +6,12 @@
 
 #![cfg(feature = "live")]
 
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
-mod recorded;
 #[path = "hostile/sampled.rs"]
 mod sampled;
 
 use std::path::Path;
+
+use crate::foreign_pools::recorded;
 
 use recorded::recorded;
 use test_support::own_process;

@@ -209,7 +209,10 @@ mod tests {
         assert!(answer.is_final());
         let text = answer.shown(false, None);
         let line = text.lines().nth(1).unwrap();
-        assert!(line.starts_with("the reader has stopped: \u{fffd}[2J; "), "{text}");
+        assert!(
+            line.starts_with("the reader has stopped: \u{fffd}[2J; "),
+            "{text}"
+        );
         assert!(
             line.ends_with("1 processes record faster than they are read"),
             "{text}"
