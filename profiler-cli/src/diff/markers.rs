@@ -1,6 +1,6 @@
 //! The markers of a run: their number and their durations, by name.
 //!
-//! Collected by [`super::run`], compared by [`mod@super::compare`].
+//! Collected by [`super::run()`], compared by [`mod@super::compare`].
 
 use std::collections::{BTreeMap, HashMap};
 
