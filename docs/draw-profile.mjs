@@ -1,5 +1,5 @@
-// Draws a profile as a picture: a lane per thread with a bar per interval, coloured by category, and
-// below the lanes a flame graph of all processes, in which callees are below their callers.
+// Draws a profile as a picture: a lane per thread with a bar per interval, coloured by category,
+// and below the lanes a flame graph of all processes, in which callees are below their callers.
 //
 //   node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg [OPTION...]
 //

@@ -7,10 +7,11 @@
 //! target/release/examples/find_it --shops 3 --out shops.json.gz
 //! ```
 //!
-//! The first form serves requests in this process, which `profiler record` profiles. The second form
-//! has a session of its own and starts several such processes. The faults: a function that uses most
-//! of the processor time (`catalogue`), a lock for which all threads wait (`audit_log`), memory that
-//! is never freed (`pages`), and a plugin that is slow from time to time (`plugins`).
+//! The second command serves requests in one process, which `profiler record` profiles. The third
+//! command has a session of its own and starts several such processes. The faults are a function
+//! that uses most of the processor time (`catalogue`), a lock for which all threads wait
+//! (`audit_log`), memory that is never freed (`pages`), and a plugin that is slow from time to time
+//! (`plugins`).
 
 mod audit_log;
 mod catalogue;
