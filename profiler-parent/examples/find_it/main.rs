@@ -32,7 +32,7 @@ static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new();
 /// Serves the requests of a shop's visitors, with four faults to find.
 #[derive(Debug, Parser)]
 #[command(name = "find_it")]
-struct Options {
+struct ShopOptions {
     /// How many requests a process serves; 200 take about one second
     #[arg(long, value_name = "N", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     requests: u64,
@@ -50,7 +50,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = ShopOptions::parse();
     let ended = match options.shops {
         Some(how_many) => chain::run(how_many, options.requests, &options.out),
         None => shop::run(options.requests),

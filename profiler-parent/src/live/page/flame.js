@@ -32,7 +32,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   let pointed = null;
   let pointer = null;
   let focused = 0;
-  /** The maximum number of rows since the selection changed: the page must not move while data arrives. */
+  /** The largest number of rows since the selection changed: the page must not move meanwhile. */
   let rows = 3;
   /** Levels below the canvas. */
   let deeper = 0;
