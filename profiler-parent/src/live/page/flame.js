@@ -1,10 +1,10 @@
 // The flame graph of the live page: requests flame.json once a second while the section is open,
 // and draws it on a canvas.
 //
-// Used by live.js. The drawing is our own code: a library for flame graphs would bring its own
-// styles, which the page's content security policy forbids, and draws one element per function,
-// which is too slow for thousands of functions that change every second. A canvas cannot be read
-// by a screen reader, so the same functions are in a table below it; the canvas itself can be used
+// Used by live.js. Draws the graph without a library: a library for flame graphs would bring its
+// own styles, which the page's content security policy forbids, and draws one element per function,
+// which is too slow for thousands of functions that change every second. A canvas cannot be read by
+// a screen reader, so the same functions are in a table below it; the canvas itself can be used
 // with the arrow keys.
 //
 // Names come from the observed programs, so they are never inserted as HTML.
