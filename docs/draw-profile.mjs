@@ -1,17 +1,18 @@
-// Draws a profile as a picture: a lane per thread, a bar per interval, coloured by category; below them where the
-// processor time of all processes went, a bar per function, the called below the caller.
+// Draws a profile as a picture: a lane per thread with a bar per interval, coloured by category,
+// and below the lanes a flame graph of all processes, in which callees are below their callers.
 //
 //   node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg [OPTION...]
 //
-//   --flame WHAT      what the functions are drawn by: "cpu", processor time (the default); "wait", the time that
-//                     threads wait; "retained", the bytes that are allocated and not freed
+//   --flame WHAT      the measure of the flame graph: "cpu", processor time (the default); "wait",
+//                     waiting time; "retained", the bytes that are allocated and not freed
 //   --thread TEXT     draws only threads whose name contains TEXT
-//   --counter NAME    also draws the counter with this name, in every process that has it; may be repeated
+//   --counter NAME    also draws the counter with this name, in every process that has it; may be
+//                     repeated
 //   --from MS, --to MS   draws the lanes of this time only
 //   --no-lanes        draws only the functions
 //
-// The picture in the README is made with it from a profile of the example `index_tree`, those in docs/find-it.md from
-// one of `find_it`.
+// It drew the picture in the README from a profile of the example `index_tree`, and the pictures in
+// docs/find-it.md from a profile of `find_it`.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -86,7 +87,7 @@ function counterLine({ name, samples }) {
   return { name, points, most: Math.max(...points.map((point) => point.value)) };
 }
 
-/** What a flame graph can show: the stacks of a thread with their weights, and the text above it. */
+/** The measures of a flame graph: how to weigh the stacks of a thread, and the text above it. */
 const FLAMES = {
   cpu: {
     text: (sum) => `Processor time: ${Math.round(sum / 1e6)} ms, by function`,
@@ -205,13 +206,13 @@ function drawCounter({ points, most }, top, x, [from, to], out) {
   out.push(`<path fill="${COLORS.orange}" fill-opacity=".6" d="M${rounded(x(seen[0].time))} ${bottom}${line}V${bottom}z"/>`);
 }
 
-/** How many rows are drawn below this function: those that are at least a pixel wide. */
+/** The number of rows below this function. Boxes of less than a pixel are not drawn. */
 function rowsOf(node, all = node.weight) {
   const wide = [...node.below.values()].filter((child) => (child.weight / all) * WIDTH >= 1);
   return Math.min(FLAME_ROWS, Math.max(0, ...wide.map((child) => 1 + rowsOf(child, all))));
 }
 
-/** The tree of functions, as wide as their weight. */
+/** Draws the tree of functions; the width of a box is its weight. */
 function flames(tree, top, flame = "cpu") {
   const out = [`<text x="8" y="${top - 7}" class="process">${FLAMES[flame].text(tree.weight)}</text>`];
   const drawNode = (node, left, width, row) => {

@@ -1,5 +1,5 @@
-//! Fuzzes the parser of profiles: it reads what serde_json reads, with the same values, and refuses
-//! what serde_json refuses, in pieces of any length.
+//! Fuzzes the parser of profiles: it accepts and refuses the same texts as serde_json, and returns
+//! the same values, also if the text arrives in pieces.
 //!
 //! The checks are shared with `profiler-parent/tests/foreign_files.rs`.
 

@@ -1,4 +1,4 @@
-//! A pseudoterminal: what a program writes to it, and whether it wrote anything.
+//! A pseudoterminal that collects what programs write to it.
 //!
 //! Used by the tests of the progress line. Invariant: a thread reads the terminal until every
 //! program has closed it, so no program waits for a reader.
@@ -24,7 +24,7 @@ impl Terminal {
     /// Opens a terminal.
     ///
     /// # Errors
-    /// When the system has none left.
+    /// When the system cannot create a pseudoterminal.
     pub fn open() -> anyhow::Result<Self> {
         let (mut own, mut programs) = (-1, -1);
         let size = libc::winsize {

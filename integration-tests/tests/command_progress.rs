@@ -1,5 +1,5 @@
-//! Long work of the command: a progress line on a terminal and nothing elsewhere, and no half file
-//! after Ctrl-C.
+//! Tests of long work of the command: it shows a progress line on a terminal and nothing elsewhere,
+//! and leaves no partial file after Ctrl-C.
 //!
 //! The tests run the built command, on real terminals and with real signals. A command is
 //! interrupted while its temporary file exists and it is stopped, so it is known to be in the
@@ -278,8 +278,8 @@ fn interrupt(
     Ok(Some(status).filter(|_| is_writing))
 }
 
-/// Interrupts commands, which `start` starts with larger and larger inputs, until one of them was in
-/// the middle and was ended by the signal. Every one of them must leave a whole file or none.
+/// Interrupts commands, which `start` starts with larger and larger inputs, until the signal ends a
+/// command in the middle of its work. Each command must leave a complete file or no file.
 fn leaves_no_half_file(
     directory: &Path,
     inputs: &[&str],

@@ -120,7 +120,7 @@ impl Recording {
             stdout,
             directory,
         } = self;
-        // Kept open, because the helper ends at the end of its input.
+        // The input stays open, because the helper ends at the end of its input.
         let stdin = command.stdin.take();
         if !until(|| command.try_wait().is_ok_and(|status| status.is_some())) {
             let group = Pid::from_raw(command.id().cast_signed()).context("no process")?;

@@ -5,8 +5,8 @@
 //
 // With PROFILER, the `profiler` command, the names come from the symbol server of `profiler view
 // PROFILE`, as for any file in the Gecko format, and the checks include what the viewer shows on a
-// double-click: the text of the lines and the assembly code. Prints one line per check, `ok ...` or `FAIL ...`.
-// The exit codes are those of check.mjs.
+// double-click: the text of the lines and the assembly code. Prints one line per check, `ok ...` or
+// `FAIL ...`. The exit codes are those of check.mjs.
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";

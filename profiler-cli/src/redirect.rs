@@ -1,4 +1,4 @@
-//! A page that leads the browser to a secret link.
+//! A page that redirects the browser to a secret link.
 //!
 //! Used by `profiler view`. Every user of the machine can read the arguments of a process, so the
 //! link is not an argument of the program that opens the browser: the argument is the path of this

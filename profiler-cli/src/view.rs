@@ -26,9 +26,8 @@ const VIEWER_VARIABLE: &str = "PROFILER_URL";
 /// Serves the file on this machine (only on 127.0.0.1, below a random path that cannot be guessed),
 /// prints a link with which the viewer's page reads the file, and opens the link in the browser.
 /// The page runs in the browser, so the profile does not leave this machine. A double-click on a
-/// function shows its source file and its assembly code, if they are on this machine. The browser
-/// lets no page of another address read them. Stops on Ctrl-C; a page that has loaded the profile
-/// keeps it.
+/// function shows its source file and its assembly code, if they are on this machine. Pages of
+/// other addresses cannot read them. Stops on Ctrl-C; a page that has loaded the profile keeps it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Environment:\n  PROFILER_URL  The viewer's address, as the browser shows it [default: https://profiler.firefox.com]"

@@ -98,7 +98,7 @@ impl ProfileFile {
         })
     }
 
-    /// Creates a temporary file like [`Self::create`], and writes it with another thread, so that the
+    /// Creates a temporary file like [`Self::create`], and writes it on another thread, so that the
     /// caller does not wait for compression.
     pub(crate) fn create_behind(target: &Path) -> Result<WriteBehind<Self>, OutputError> {
         Ok(WriteBehind::new(Self::create(target)?))

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `/rustc/REVISION/library/x.rs` | `git:github.com/rust-lang/rust:library/x.rs:REVISION` |
 //! | `…/registry/src/REGISTRY/name-1.2.3/x.rs` | `cargo:REGISTRY:name-1.2.3:x.rs` |
-//! | `/rust/deps/name-1.2.3/x.rs`, a package in the standard library | `cargo:deps:name-1.2.3:x.rs` |
+//! | `/rust/deps/name-1.2.3/x.rs`, a package in Rust's library | `cargo:deps:name-1.2.3:x.rs` |
 //!
 //! Used by the writer of the processed format, by the answers to the viewer's requests, and by the
 //! reader of profiles, which returns plain paths for the formats of other tools. Invariants: a path

@@ -83,11 +83,11 @@ pub(super) struct ShareChange {
     /// functions; `None` if both shares are too small, or if there are too few samples or runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interval_points: Option<(f64, f64)>,
-    /// The probability of so large a change if there is none, corrected for the number of functions
-    /// that were tested, see [`super::many_tests`]. `None` if there is no interval.
+    /// The p-value of the change, corrected for the number of functions that were tested (see
+    /// [`super::many_tests`]). `None` if there is no interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) adjusted_probability: Option<f64>,
-    /// Whether this probability is at most 1 %.
+    /// Whether the corrected p-value is at most 1 %.
     pub(super) is_more_than_noise: bool,
     /// Whether the time grew, too, by more than noise. A share also grows if other functions take
     /// less time.

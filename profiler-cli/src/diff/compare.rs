@@ -10,7 +10,7 @@ use super::changes::{
     Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange,
     ShareChanges, Sides,
 };
-use super::many_tests::{FALSE_PART, adjusted};
+use super::many_tests::{FALSE_DISCOVERY_RATE, adjusted};
 use super::markers::MarkerTimes;
 use super::noise::{Resampling, Series};
 use super::run::{FunctionTimes, ProcessRun, Run, Times};
@@ -79,8 +79,8 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
     }
 }
 
-/// Corrects the probabilities of one kind of time for the number of tests, and finds the changes
-/// that are more than noise.
+/// Corrects the p-values of one kind of time for the number of tests, and finds the changes that
+/// are more than noise.
 fn correct(processes: &mut [ProcessChange], time: Time) {
     let functions = processes
         .iter_mut()
@@ -93,7 +93,7 @@ fn correct(processes: &mut [ProcessChange], time: Time) {
     let probabilities: Vec<f64> = tested.iter().map(|(_, probability)| *probability).collect();
     for ((share, _), adjusted) in tested.iter_mut().zip(adjusted(&probabilities)) {
         share.adjusted_probability = Some(adjusted);
-        share.is_more_than_noise = adjusted <= FALSE_PART;
+        share.is_more_than_noise = adjusted <= FALSE_DISCOVERY_RATE;
     }
 }
 
@@ -294,8 +294,8 @@ impl Comparer {
         is_kept.then_some(change)
     }
 
-    /// Whether a change of the smallest size that is shown is possible. The choice does not depend
-    /// on the change, so it does not prefer those that are large by chance.
+    /// Whether the larger share is at least the smallest change that is shown. The condition does
+    /// not depend on the change, so it does not prefer changes that are large by chance.
     const fn is_tested(&self, before_percent: f64, after_percent: f64) -> bool {
         before_percent.max(after_percent) >= self.smallest
     }

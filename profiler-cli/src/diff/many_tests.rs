@@ -1,17 +1,17 @@
 //! The correction for the number of functions that are tested.
 //!
-//! Used by [`mod@super::compare`]. Of a hundred functions that did not change, one has a change
-//! outside of its 99 % interval. So the changes that are marked are chosen by the procedure of
+//! Used by [`mod@super::compare`]. On average, one of a hundred unchanged functions has a change
+//! outside its 99 % interval. The marked changes are therefore chosen by the procedure of
 //! Y. Benjamini and Y. Hochberg ("Controlling the False Discovery Rate: A Practical and Powerful
 //! Approach to Multiple Testing", 1995): among the marked changes, at most one in a hundred is
-//! expected to be noise. It also holds for tests that depend positively on each other
-//! (Y. Benjamini and D. Yekutieli, 2001), as the shares of a function and its callers do.
+//! expected to be noise. This also holds for tests that depend positively on each other
+//! (Y. Benjamini and D. Yekutieli, 2001), such as those of a function and its callers.
 
-/// The part of the marked changes that may be noise.
-pub(super) const FALSE_PART: f64 = 0.01;
+/// The limit on the false discovery rate: the expected part of the marked changes that is noise.
+pub(super) const FALSE_DISCOVERY_RATE: f64 = 0.01;
 
-/// The adjusted probabilities: a change counts as more than noise if this is at most
-/// [`FALSE_PART`]. The order is that of `probabilities`.
+/// The adjusted p-values, in the order of `probabilities`. A change is more than noise if its
+/// adjusted p-value is at most [`FALSE_DISCOVERY_RATE`].
 pub(super) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     let of = |test: usize| probabilities.get(test).copied().unwrap_or(1.0);
@@ -59,7 +59,7 @@ mod tests {
             let probabilities: Vec<f64> = (0..500).map(|_| random.f64()).collect();
             adjusted(&probabilities)
                 .iter()
-                .any(|one| *one <= FALSE_PART)
+                .any(|one| *one <= FALSE_DISCOVERY_RATE)
         };
         // 4 of 400 are expected; without the correction, nearly all have a mark.
         assert!((0..400).filter(has_mark).count() <= 12);

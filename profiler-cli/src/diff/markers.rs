@@ -39,10 +39,9 @@ impl MarkersByName {
         self.0.get(name)
     }
 
-    /// Adds the markers of a thread. The start and the end of a span belong together by its number,
-    /// on any threads of the process, whose spans are `spans`. Without a number, they belong
-    /// together if they have the same name and all intervals of this thread with this name between
-    /// them have ended.
+    /// Adds the markers of a thread. The start and the end of a span are paired by its number, also
+    /// on different threads of the process, whose spans are `spans`. Without a number, an end is
+    /// paired with the latest start of the same name on this thread that has no end yet.
     pub(super) fn add(&mut self, thread: &Thread<'_>, spans: &mut OpenSpans) {
         let mut open: HashMap<&str, Vec<f64>> = HashMap::new();
         for marker in thread.markers() {

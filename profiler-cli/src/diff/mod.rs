@@ -44,10 +44,10 @@ use table::TableParams;
 ///
 /// A change of a share is marked with * if it is more than noise. The marks are corrected for the
 /// number of functions (Benjamini and Hochberg): of all marked changes, at most 1 % are expected to
-/// be noise. With several runs on both sides, noise is the differences between the runs. Otherwise
-/// it is the differences between short slices of time in each run; these do not contain the
-/// differences between one run and the next, so record at least three runs of each side before you
-/// trust a small change.
+/// be noise. With several runs on both sides, noise is the variation between the runs. Otherwise it
+/// is the variation between short slices of time within each run, which does not include the
+/// variation between runs. So record at least three runs of each side before you trust a small
+/// change.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// A profile (.json or .json.gz), or a directory with profiles of the same program
@@ -74,8 +74,8 @@ pub(crate) struct DiffArgs {
     /// runs on each side, all of which do the same work
     #[arg(long, value_name = "POINTS", value_parser = points)]
     fail_above: Option<f64>,
-    /// Takes processes together whose names differ only in a number at the end: `worker 1` and
-    /// `worker 2` are compared as `worker #`
+    /// Merges processes whose names differ only in a number at the end: `worker 1` and `worker 2`
+    /// are compared as `worker #`
     #[arg(long)]
     merge_numbered: bool,
     /// Keeps addresses without names, and reads no debug information

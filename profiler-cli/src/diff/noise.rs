@@ -1,5 +1,6 @@
 //! How much a share varies by chance: the interval that contains its change with a probability of
-//! about 99 %, and the probability of so large a change if there is none.
+//! about 99 %, and the p-value of the change, which is the probability of a change that is at least
+//! as large if the share is the same on both sides.
 //!
 //! Used by [`mod@super::compare`]. Each side consists of units: its runs, or blocks of slices of
 //! time if a side has only one run. The interval is that of the percentile bootstrap (B. Efron,
@@ -11,12 +12,12 @@
 //! deviations of each side are multiplied by the inverse of that factor, and by the ratio of the
 //! quantiles for this side.
 //!
-//! The probability is that of the two-sided test of B. L. Welch ("The Generalization of Student's
+//! The p-value is that of the two-sided test of B. L. Welch ("The Generalization of Student's
 //! Problem when Several Different Population Variances are Involved", 1947), with the variances of
-//! the same draws. It is needed for the correction in [`super::many_tests`], because a thousand
-//! draws show no probability below a thousandth. If one side has few units and the other many, the
-//! few may be close to each other by chance, and Welch's degrees of freedom are then too many. So
-//! there are at most as many as between two sides with the smaller number of units.
+//! the same draws. The correction in [`super::many_tests`] needs it, because a thousand draws
+//! cannot resolve probabilities below a thousandth. If one side has few units and the other many,
+//! the few may be close to each other by chance, and Welch's degrees of freedom are then too many.
+//! They are therefore limited to those of two sides with the smaller number of units.
 //!
 //! Invariant: the draws depend only on the numbers of units, so the same input gives the same
 //! result.
@@ -50,7 +51,7 @@ fn student(degrees: usize) -> f64 {
     })
 }
 
-/// The probability that a variable with Student's t distribution is farther from 0 than this.
+/// The probability that a variable with Student's t distribution is farther from 0 than `distance`.
 fn beyond(distance: f64, degrees: f64) -> f64 {
     let distribution = StudentsT::new(0.0, 1.0, degrees);
     distribution.map_or(1.0, |distribution| 2.0 * distribution.sf(distance.abs()))
@@ -146,7 +147,7 @@ impl Resampling {
         }
     }
 
-    /// How much the change of a share varies; `None` if a side has too few units. The time of all
+    /// Tests the change of a share; `None` if a side has too few units. The time of all
     /// functions must be positive in each unit.
     pub(super) fn test(&self, before: Series<'_>, after: Series<'_>) -> Option<Test> {
         let draws = Sides {
@@ -170,12 +171,12 @@ impl Resampling {
     }
 }
 
-/// How much the change of a share varies.
+/// The interval and the p-value of the change of a share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Test {
     /// The ends of the interval of the change, in percentage points.
     pub(super) interval: (f64, f64),
-    /// The probability of a change that is at least as large, if there is none.
+    /// The p-value.
     pub(super) probability: f64,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn print(comparison: &Comparison, params: TableParams) {
     ));
     if has_lone_numbers(comparison) {
         say(
-            "processes that differ in a number at the end of their name: --merge-numbered takes them together",
+            "processes whose names differ only in a number at the end: --merge-numbered merges them",
         );
     }
 }

@@ -1,13 +1,14 @@
 //! Blocks of samples: short slices of time, which are assigned to the blocks in turn.
 //!
 //! Used by [`super::functions`]. Samples that are close to each other are similar, so they belong
-//! to the same slice. A sample that lasts longer than a slice is divided: otherwise one long wait
-//! would be in a single block, and all shares of the wall time would seem to vary a lot. Invariant:
-//! the parts of a sample add up to its cost.
+//! to the same slice. A sample that is longer than a slice is divided: otherwise a long wait would
+//! be in a single block, and all shares of the wall time would seem to vary. Invariant: the parts
+//! of a sample add up to its cost.
 
 use super::functions::Cost;
 
-/// Samples that are farther from the session's start, or longer, are not divided: 31,000 years.
+/// Limit on the length of a divided sample, and on its distance from the session's start: 31,000
+/// years.
 const FARTHEST_MS: f64 = 1e15;
 
 /// How the samples of a profile are divided into blocks.

@@ -129,9 +129,9 @@ type StackInBlock = (usize, Option<NodeId>);
 #[derive(Debug, Default)]
 struct StackCosts {
     costs: Vec<StackCost>,
-    /// The last of the costs of each stack of the tables.
+    /// By stack of the tables: the index of its latest cost.
     last: Vec<Option<u32>>,
-    /// The last of the costs of samples whose stack is not in the tables.
+    /// The index of the latest cost of samples whose stack is not in the tables.
     last_without_stack: Option<u32>,
 }
 
@@ -140,7 +140,7 @@ struct StackCosts {
 struct StackCost {
     place: StackInBlock,
     cost: Cost,
-    /// The cost of the same stack in another block.
+    /// The index of the cost of the same stack in another block.
     other: Option<u32>,
 }
 

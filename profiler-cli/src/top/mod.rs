@@ -3,8 +3,8 @@
 //! ```text
 //! $ PROFILER_LIVE_URL=http://127.0.0.1:41229/5a…/ profiler top
 //! 3 processes running, 12.1 MiB of 128.0 MiB recorded; 1 of 1 groups, last 10.0 s, by wall
-//! GROUP          KIND    TIME    ON CPU  OFF CPU  BLOCKING  ENTRIES  P50      P99      LONGEST  >64MS  PROCESSES
-//! spell checker  plugin  2.31 s  2.30 s  10.0 ms  –         412      5.12 ms  21.9 ms  64.2 ms  1      3
+//! GROUP          KIND    TIME    ON CPU  OFF CPU  BLOCKING  ENTRIES  P50      P99      LONGEST  …
+//! spell checker  plugin  2.31 s  2.30 s  10.0 ms  –         412      5.12 ms  21.9 ms  64.2 ms  …
 //!
 //! $ PROFILER_LIVE_URL=http://127.0.0.1:41229/5a…/ profiler top --functions
 //! 3 processes: 9.80 s on CPU, 52.1 s off CPU in 9.98 s; 1 of 311 functions by self (on-cpu)
@@ -38,7 +38,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const ROWS: usize = 20;
 /// The number of lines that are not groups.
 const OTHER_LINES: usize = 6;
-/// The most requests before the only answer that is shown.
+/// Maximum number of requests before the answer that `--once` shows.
 const WARM_UP: usize = 50;
 /// Moves to the first place and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -46,7 +46,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Shows the slowest groups or functions of a program that is being recorded
 ///
 /// URL is the address of a live page, as `profiler record --live` prints it. The table shows the
-/// groups of all processes, the slowest first, and is renewed every second. With `--functions`, it
+/// groups of all processes, the slowest first, and is updated every second. With `--functions`, it
 /// shows the functions of all processes by the time that their threads spend in them. Stops on
 /// Ctrl-C, or when the session ends.
 ///
@@ -70,7 +70,7 @@ pub(crate) struct TopArgs {
     /// The period that the numbers cover [default: start; with --functions, 10s]
     #[arg(long, value_enum, value_name = "TIME")]
     window: Option<Window>,
-    /// Of functions, the time that is shown
+    /// The kind of time that functions are shown by
     #[arg(
         long,
         value_enum,
@@ -150,9 +150,9 @@ impl Sort {
 /// A range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Window {
-    /// Since the session's start; for functions, as far back as samples are kept
+    /// Since the session's start; for functions, since the oldest sample that is kept
     Start,
-    /// The last ten seconds; for groups, as far as the live page was in use
+    /// The last ten seconds; for groups, only the time in which the live page was in use
     #[value(name = "10s")]
     TenSeconds,
     /// The last minute, for functions
@@ -244,8 +244,8 @@ impl TopArgs {
         Ok(())
     }
 
-    /// Asks before the only answer that is shown: recent changes and rates of groups need an
-    /// earlier snapshot, and functions need the recorded samples and their names.
+    /// Sends requests before the one that `--once` shows: recent changes and rates of groups need
+    /// an earlier snapshot, and functions need the recorded samples and their names.
     fn warm_up(&self, page: &LivePage) {
         if !self.functions {
             if self.window == Some(Window::TenSeconds) || self.processes {

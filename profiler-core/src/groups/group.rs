@@ -1,9 +1,9 @@
-//! The handle [`Group`]: from a static, or from a name at run time, to the registered group.
+//! The handle [`Group`], which refers to a registered group by kind, name and labels.
 //!
-//! Applications make handles; `groups::local` and `groups::future` ask a handle for its registered
-//! group. A handle looks its group up once. Invariants: an entry never waits for the registry: if
-//! the registry cannot be locked, the handle keeps the entry, and the thread that registers the
-//! group hands it over.
+//! Applications create handles; `groups::local` and `groups::future` ask a handle for its
+//! registered group. A handle looks up its group once. Invariant: an entry never waits for the
+//! registry: if the registry cannot be locked, the handle keeps the entry, and the thread that
+//! registers the group adds it to the group.
 
 use std::sync::OnceLock;
 

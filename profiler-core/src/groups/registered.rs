@@ -1,4 +1,4 @@
-//! A group of the process: its identity, and its way from there to a cell in the pool.
+//! A registered group: its identity, and its cell in the pool.
 //!
 //! `groups::registry` makes one [`Registered`] for each identity, and guards commit their runs to
 //! it through `groups::local` and `groups::stopwatch`. A group gets a cell, and if possible a track

@@ -35,11 +35,11 @@ const TRIES: usize = 32;
 const PATIENCE_MS: u32 = 20;
 
 /// The registry while it is locked.
-pub(super) type Locked = MutexGuard<'static, Option<Known>>;
+pub(super) type Locked = MutexGuard<'static, Option<GroupRegistry>>;
 
 /// All groups of the process.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct GroupRegistry {
     groups: HashMap<Identity, &'static Registered>,
     /// Number of groups of threads.
     threads: usize,
@@ -48,7 +48,7 @@ pub(super) struct Known {
     refused_in: u64,
 }
 
-impl Known {
+impl GroupRegistry {
     fn has_room_for(&self, identity: &Identity) -> bool {
         let used = self.groups.len() as u64;
         used < MAX_GROUPS - RESERVED || used < MAX_GROUPS && is_reserved(identity)
@@ -84,7 +84,7 @@ fn is_reserved(identity: &Identity) -> bool {
     is_implied && !identity.has_labels() && !identity.is_fine
 }
 
-static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
+static REGISTRY: Mutex<Option<GroupRegistry>> = Mutex::new(None);
 /// Set when a forked child has waited for the registry without getting its lock.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
@@ -153,8 +153,11 @@ pub(super) fn try_lock() -> Option<Locked> {
 }
 
 /// The group with this identity, registered if it is new; `None` if there are too many.
-pub(super) fn find(known: &mut Option<Known>, identity: Identity) -> Option<&'static Registered> {
-    let known = known.get_or_insert_with(Known::default);
+pub(super) fn find(
+    known: &mut Option<GroupRegistry>,
+    identity: Identity,
+) -> Option<&'static Registered> {
+    let known = known.get_or_insert_with(GroupRegistry::default);
     if let Some(found) = known.groups.get(&identity) {
         return Some(found);
     }
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn implied_groups_have_room_when_all_others_are_refused() {
-        let mut known = Some(Known::default());
+        let mut known = Some(GroupRegistry::default());
         let of = |kind, name: &str| Identity::new(kind, name, &[], false);
         let tenants = (0..MAX_GROUPS + 10).map(|number| of(GroupKind::Tenant, &number.to_string()));
         let found = tenants

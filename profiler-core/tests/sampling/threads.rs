@@ -104,8 +104,9 @@ fn the_samples_of_an_ended_thread_stay_in_its_own_row() {
     });
 }
 
-/// Every pass of the sampler lists the threads, because most programs have threads with short lives:
-/// a thread that began before a pass has a trigger after it, and a sample after some processor time.
+/// Every pass of the sampler lists the threads, because many programs have threads that live for a
+/// short time: a thread that began before a pass has a trigger after it, and a sample after some
+/// processor time.
 #[test]
 fn a_thread_is_found_by_the_next_pass_of_the_sampler() {
     own_process!();

@@ -1,7 +1,7 @@
 //! The log of all requests, which another machine keeps.
 //!
-//! **The lock.** A handler keeps the lock while it waits until the log's server has confirmed the
-//! line. So only one handler works at a time, and all others wait for the lock.
+//! **The lock.** A handler holds the lock until the log's server has confirmed the line. So only
+//! one handler works at a time, and all others wait for the lock.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};

@@ -31,7 +31,7 @@ pub(crate) struct Product {
 pub(crate) struct Catalogue(Vec<Product>);
 
 impl Catalogue {
-    /// The products, as a shop would read them from its database.
+    /// Makes the products that a shop would read from its database.
     pub(crate) fn load() -> Self {
         let product = |number: usize| Product {
             name: format!(

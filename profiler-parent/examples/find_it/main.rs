@@ -7,10 +7,11 @@
 //! target/release/examples/find_it --shops 3 --out shops.json.gz
 //! ```
 //!
-//! The first form serves requests in this process, which `profiler record` profiles. The second form
-//! has a session of its own and starts several such processes. The faults: a function that uses most
-//! of the processor time (`catalogue`), a lock for which all threads wait (`audit_log`), memory that
-//! is never freed (`pages`), and a plugin that is slow from time to time (`plugins`).
+//! The second command serves requests in one process, which `profiler record` profiles. The third
+//! command has a session of its own and starts several such processes. The faults are a function
+//! that uses most of the processor time (`catalogue`), a lock for which all threads wait
+//! (`audit_log`), memory that is never freed (`pages`), and a plugin that is slow from time to time
+//! (`plugins`).
 
 mod audit_log;
 mod catalogue;
@@ -31,7 +32,7 @@ static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new();
 /// Serves the requests of a shop's visitors, with four faults to find.
 #[derive(Debug, Parser)]
 #[command(name = "find_it")]
-struct Options {
+struct ShopOptions {
     /// How many requests a process serves; 200 take about one second
     #[arg(long, value_name = "N", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     requests: u64,
@@ -49,7 +50,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = ShopOptions::parse();
     let ended = match options.shops {
         Some(how_many) => chain::run(how_many, options.requests, &options.out),
         None => shop::run(options.requests),

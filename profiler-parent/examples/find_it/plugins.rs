@@ -1,7 +1,7 @@
 //! The plugins, each with a performance group and a marker per call.
 //!
-//! **The slow plugin.** From time to time, the ad server does not answer. The ads then wait until the
-//! time-out has passed.
+//! **The slow plugin.** From time to time, the ad server does not answer. The plugin `ads` then
+//! waits until the time-out has passed.
 
 use std::thread;
 use std::time::Duration;

@@ -114,7 +114,7 @@ pub struct SuppressedAlerts {
 
 /// The known state of a group.
 #[derive(Clone, Debug)]
-struct Known<P> {
+struct KnownGroup<P> {
     process: P,
     runs: Vec<Run>,
     /// Its total waiting time at the previous alert.
@@ -148,7 +148,7 @@ pub(super) struct Machine<K, P> {
     rules: AlertRules,
     /// Runs that ended earlier raise no alert.
     since: SessionNs,
-    groups: BTreeMap<K, Known<P>>,
+    groups: BTreeMap<K, KnownGroup<P>>,
     processes: BTreeMap<P, Presence>,
     pending: BTreeMap<K, (Draft<K>, u64)>,
     /// The number of pending groups per process.
@@ -269,7 +269,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         // was forgotten because its process was away for long.
         let is_older = now <= self.since || process.away_since.is_some();
         let blocking_ns = if is_older { peaks.blocking_ns } else { 0 };
-        let known = Known {
+        let known = KnownGroup {
             process: peaks.process.clone(),
             runs,
             blocking_ns,

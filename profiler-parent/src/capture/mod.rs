@@ -94,8 +94,8 @@ pub enum CaptureEvent {
     },
 }
 
-/// The events of a capture or a recovery, as an iterator that waits for the next event and ends with
-/// the capture.
+/// The events of a capture or a recovery, as an iterator that waits for the next event. It ends
+/// when the capture or the recovery ends.
 ///
 /// At most 1024 events wait; further events are dropped. Each event reaches only one of several
 /// clones.

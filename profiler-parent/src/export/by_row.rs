@@ -64,7 +64,7 @@ impl<T> ByRow<T> {
         Some(place.get_or_insert_with(make))
     }
 
-    /// Sets the value of a row; a row that the table does not have keeps none.
+    /// Sets the value of a row. Does nothing if the table has no such row.
     #[inline]
     pub(super) fn insert(&mut self, row: u32, value: T) {
         if let Some(place) = self.values.get_mut(row as usize) {

@@ -8,9 +8,9 @@
 //! - The number of connections, the memory of each and its time are bounded. A body is read only if
 //!   the service asks for it, up to the limit that the service names.
 //! - There is one thread. Work that takes long runs on at most [`workers::WORKERS`] more threads,
-//!   which end when they are idle; a bounded number of requests waits for them. At most as many
-//!   bodies are in memory, also if clients disconnect during the work. The server does not use a
-//!   runtime of the application.
+//!   which end when they are idle; a bounded number of requests waits for them. At most
+//!   [`workers::WORKERS`] bodies are in memory, also if clients disconnect during the work. The
+//!   server does not use a runtime of the application.
 //!
 //! ```text
 //! accept ─▶ admission ─▶ hyper ─▶ HttpService::answer ─┬─▶ Reply::Now ───────────────┬─▶ client

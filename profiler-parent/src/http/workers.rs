@@ -1,10 +1,9 @@
-//! The threads that compute answers which take long, while the server's thread answers other
-//! requests.
+//! The threads that compute slow answers while the server's thread answers other requests.
 //!
-//! Used by [`super::server`]. A thread starts when there is work for it, and ends when it has had
-//! none for a while. Invariants: at most [`WORKERS`] threads run, and at most [`MOST_WAITING`]
-//! pieces of work wait; further work is refused. Work whose client has gone is not begun. A panic
-//! of the work ends neither its thread nor the server.
+//! Used by [`super::server`]. A thread starts when there is work for it, and ends when it has been
+//! idle for [`IDLE_TIME`]. Invariants: at most [`WORKERS`] threads run, and at most
+//! [`MOST_WAITING`] jobs wait; further jobs are refused. A job whose client has disconnected is not
+//! started. A panic of a job ends neither its thread nor the server.
 
 use std::collections::VecDeque;
 use std::io;

@@ -61,7 +61,7 @@ pub(super) struct ProcessRow {
 
 /// Data of a process from earlier snapshots.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownProcess {
     usage: Option<(i64, Usage)>,
     cpu_pct: Option<f64>,
     counts: Option<(i64, EntryCounts)>,
@@ -69,7 +69,7 @@ struct Known {
     counters: Vec<CounterInfo>,
 }
 
-impl Known {
+impl KnownProcess {
     fn note_usage(&mut self, at: i64, usage: Usage) {
         if let Some((before, earlier)) = self.usage {
             let used = usage.cpu_ns.saturating_sub(earlier.cpu_ns);
@@ -153,7 +153,7 @@ impl Listed {
 
 /// Data of all processes from earlier snapshots.
 #[derive(Debug, Default)]
-pub(super) struct ProcessHistory(HashMap<PoolId, Known>);
+pub(super) struct ProcessHistory(HashMap<PoolId, KnownProcess>);
 
 impl ProcessHistory {
     /// Reads all processes. `groups` is the snapshot that was just taken.
@@ -186,7 +186,7 @@ impl ProcessHistory {
 
     fn note_usages(&mut self, at: i64, listed: &[Listed]) {
         let running = listed.iter().filter(|one| one.runs());
-        let when = |known: &Known| known.usage.map(|(at, _)| at);
+        let when = |known: &KnownProcess| known.usage.map(|(at, _)| at);
         for one in self.longest_ago(running, when, USAGES_AT_ONCE) {
             if let (Some(known), Some(usage)) =
                 (self.0.get_mut(&one.key), sys::usage(one.report.pid))
@@ -222,7 +222,7 @@ impl ProcessHistory {
     fn longest_ago<'a>(
         &self,
         listed: impl Iterator<Item = &'a Listed>,
-        when: impl Fn(&Known) -> Option<i64>,
+        when: impl Fn(&KnownProcess) -> Option<i64>,
         most: usize,
     ) -> Vec<&'a Listed> {
         let mut listed: Vec<&Listed> = listed.collect();
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn rates_are_over_the_time_between_two_readings() {
-        let mut known = Known::default();
+        let mut known = KnownProcess::default();
         let usage = |cpu_ns| Usage {
             cpu_ns,
             resident_bytes: 7,

@@ -2,9 +2,9 @@
 //!
 //! Called by the server's thread for each request. The flame graph is computed on a worker thread,
 //! because it takes long; everything else is answered at once. Invariants: a client without the
-//! token gets the same empty answer for every path; a request with a foreign host name in its `Host`
-//! header is refused; pages of other sites can read only profiles, each by a path with its own
-//! secret, which reveals nothing about the token.
+//! token gets the same empty answer for every path; a request whose `Host` header contains a
+//! foreign host name is refused; pages of other sites can read only profiles, each by a path with
+//! its own secret, which reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;

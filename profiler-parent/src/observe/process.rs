@@ -47,14 +47,14 @@ pub(super) struct Watched {
     follower: Option<Follower<Arc<OwnFile>>>,
     names: Names,
     spans: Spans,
-    threads: HashMap<ThreadId, Known>,
+    threads: HashMap<ThreadId, KnownThread>,
     progress: Progress,
     is_unreadable: bool,
 }
 
 /// A thread that has recorded something.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownThread {
     name: SharedText,
     index: ThreadIndex,
     registered: Timestamp,
@@ -191,7 +191,11 @@ impl Watched {
 }
 
 /// Remembers the name of a thread. If an earlier thread had the same id, drops its open spans.
-fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
+fn note_thread(
+    thread: &ThreadInfo,
+    threads: &mut HashMap<ThreadId, KnownThread>,
+    spans: &mut Spans,
+) {
     let known = threads.get(&thread.tid);
     let is_same = known.is_some_and(|known| known.registered == thread.registered);
     if is_same && known.is_some_and(|known| *known.name == *thread.name) {
@@ -207,7 +211,7 @@ fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, span
         let name = thread.name.as_str().into();
         threads.insert(
             thread.tid,
-            Known {
+            KnownThread {
                 name,
                 index,
                 registered,
@@ -243,7 +247,7 @@ fn deliver(
 struct Taking<'a, 'p> {
     identity: &'a Identity,
     spans: &'a mut Spans,
-    threads: &'a HashMap<ThreadId, Known>,
+    threads: &'a HashMap<ThreadId, KnownThread>,
     pass: &'a mut Pass<'p>,
     site: &'a SiteInfo,
 }

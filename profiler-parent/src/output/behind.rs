@@ -1,9 +1,9 @@
 //! A writer whose output is written, and compressed, by another thread.
 //!
-//! Used by the exports, so that converting data does not wait for compression
-//! and for the system's copies. Memory is bounded by [`WAITING`] pieces. Invariants: the bytes
-//! arrive in order; after an error nothing more is written, and [`WriteBehind::finish`] returns the
-//! error; the thread has ended when the writer is dropped. Without a thread, it writes itself.
+//! Used by the exports, so that converting data does not wait for compression and for the system.
+//! Memory is bounded by [`WAITING`] pieces. Invariants: the bytes arrive in order; after an error
+//! nothing more is written, and [`WriteBehind::finish`] returns the error; the thread has ended
+//! when the writer is dropped. If the system cannot start a thread, the calling thread writes.
 
 use std::io::{self, Write};
 use std::thread::JoinHandle;

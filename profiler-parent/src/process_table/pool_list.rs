@@ -1,8 +1,9 @@
-//! The pools that a reader follows: it meets every process once, and reads an ended process to its
+//! The pools that a reader follows. Each process is added once, and an ended process is read to its
 //! end.
 //!
-//! Used by the readers of observers and of the live flame graph; `T` is what such a reader keeps
-//! for a process. Invariant: a process is met at most once, also when its pool has been given up.
+//! Used by the readers of observers and of the live flame graph; `T` is the data that such a reader
+//! keeps for a process. Invariant: a process is added at most once, also when its pool has been
+//! given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,12 +41,12 @@ impl<T> PoolList<T> {
         }
     }
 
-    /// Finds new processes and ended processes. `meet` is called once for each new process; if it
+    /// Finds new processes and ended processes. `begin` is called once for each new process; if it
     /// returns `None`, the process is not followed.
     pub(crate) fn update(
         &mut self,
         table: &ProcessTable,
-        mut meet: impl FnMut(PoolId, &Process) -> Option<T>,
+        mut begin: impl FnMut(PoolId, &Process) -> Option<T>,
     ) {
         let all = table.lock();
         for (key, process) in all.iter() {
@@ -57,7 +58,7 @@ impl<T> PoolList<T> {
                     known.died = process.died;
                 }
             } else if !self.done.contains(key) {
-                match meet(*key, process) {
+                match begin(*key, process) {
                     Some(reader) => {
                         let pool = FollowedPool {
                             reader,
@@ -146,7 +147,7 @@ mod tests {
             "it has no pool, so it is over"
         );
         list.update(&table, |_, _| Some(9));
-        assert_eq!(list.iter().count(), 0, "it is met again after its end");
+        assert_eq!(list.iter().count(), 0, "it is added again after its end");
         table.remove(key);
         list.update(&table, |_, _| None);
         assert!(

@@ -28,7 +28,7 @@ use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
-use super::frames::{Frames, Known, Translation};
+use super::frames::{Frames, KnownDefinitions, Translation};
 use super::libs::Libs;
 use super::reassigned_markers::ReassignedMarkers;
 use super::rows::Rows;
@@ -201,7 +201,7 @@ pub(super) fn sort_process<S: ByteSource>(
     let threads = std::mem::take(&mut sorted.snapshot.threads);
     let mut buffer = ChunkBuffer::default();
     let mut frames = SharedFrames::default();
-    let mut known = Known::default();
+    let mut known = KnownDefinitions::default();
     let mut paths = Paths::default();
     for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
@@ -287,7 +287,7 @@ struct Pass<'a, 't> {
     at: (Place, usize),
     /// The encoded entry.
     bytes: &'a [u8],
-    known: &'a mut Known,
+    known: &'a mut KnownDefinitions,
     paths: &'a mut Paths,
 }
 

@@ -179,12 +179,12 @@ pub(super) struct Translation<'a> {
     pub(super) categories: &'a [CategoryRow],
     pub(super) libs: &'a mut Libs,
     pub(super) strings: &'a mut ProfileStrings,
-    pub(super) known: &'a mut Known,
+    pub(super) known: &'a mut KnownDefinitions,
 }
 
 /// The cached conversions of one process.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownDefinitions {
     modules: HashMap<DefinitionId, Option<LibId>>,
     labels: HashMap<DefinitionId, Option<LabelId>>,
 }

@@ -15,7 +15,7 @@ use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolRe
 use profiler_core::time::Timestamp;
 
 use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
-use super::frames::{Known, Translation};
+use super::frames::{KnownDefinitions, Translation};
 use super::markers::MarkerColumns;
 use super::samples::Ledger;
 use super::slow_runs::PlacedRuns;
@@ -96,7 +96,7 @@ impl Process<'_> {
             process: self,
             reader,
             sites: MarkerSites::new(&plans),
-            known: Known::default(),
+            known: KnownDefinitions::default(),
             path: PathCache::default(),
         };
         let deliveries = self
@@ -223,7 +223,7 @@ struct Fill<'a, S> {
     process: &'a Process<'a>,
     reader: &'a PoolReader<S>,
     sites: MarkerSites<'a>,
-    known: Known,
+    known: KnownDefinitions,
     path: PathCache,
 }
 

@@ -112,7 +112,7 @@ struct JobAnswer<'r> {
 }
 
 /// All stacks of a job, computed during serialization.
-struct Stacks<'r>(&'r Job, &'r Known<'r>);
+struct Stacks<'r>(&'r Job, &'r KnownPlaces<'r>);
 
 /// One stack.
 struct Stack<'r>(&'r Stacks<'r>, &'r [(i64, u64)]);
@@ -169,7 +169,7 @@ struct InlineAnswer<'r> {
 }
 
 /// The results by debug name, breakpad id and address.
-type Known<'r> = HashMap<(&'r str, &'r str), HashMap<u64, Arc<Place>>>;
+type KnownPlaces<'r> = HashMap<(&'r str, &'r str), HashMap<u64, Arc<Place>>>;
 
 /// Answers a request with JSON. `resolve` looks up addresses, as
 /// [`Symbols::resolve_all`](super::Symbols::resolve_all) does. It is called once.
@@ -202,7 +202,7 @@ fn look_up<'r>(
     jobs: &'r [Job],
     libraries: &[Library],
     resolve: impl FnOnce(&[Wanted<'_>]) -> Vec<Vec<Arc<Place>>>,
-) -> Result<Known<'r>, RequestError> {
+) -> Result<KnownPlaces<'r>, RequestError> {
     let mut asked: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
     let mut count = 0_usize;
     for job in jobs {
@@ -257,7 +257,7 @@ fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
     Some((name, id))
 }
 
-fn answer_job<'r>(job: &'r Job, known: &'r Known<'r>) -> JobAnswer<'r> {
+fn answer_job<'r>(job: &'r Job, known: &'r KnownPlaces<'r>) -> JobAnswer<'r> {
     let found = job.memory_map.iter().map(|(name, id)| {
         let places = known.get(&(name.as_str(), id.as_str()));
         let any =

@@ -283,8 +283,8 @@ impl FoundFile {
         Ok(Some(file.into()))
     }
 
-    /// Whether the kernel makes the content of the file. No if a filter of system calls hides the
-    /// type of the file system.
+    /// Whether the kernel generates the content of the file. False if a system call filter hides
+    /// the type of the file system.
     fn is_of_kernel(&self) -> bool {
         let system = rustix::fs::fstatfs(&self.0);
         system.is_ok_and(|system| KERNEL_FILE_SYSTEMS.contains(&(system.f_type as u32)))

@@ -117,7 +117,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     FoundFile::at(path)?.open()
 }
 
-/// A file to which a path led. It is another one if the path without links later leads to another.
+/// A file to which a path led. If another file replaces it at this path, the value refers to the
+/// other file.
 #[derive(Debug)]
 pub(crate) struct FoundFile(PathBuf);
 

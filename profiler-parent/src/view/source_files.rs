@@ -70,7 +70,7 @@ pub(super) enum SourceFileError {
     Name(#[from] SourceNameError),
 }
 
-/// What names a file.
+/// The source of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedBy {
     /// The debug information of a library on this machine.

@@ -1,5 +1,5 @@
-//! Group `export`: how fast a profile is written as another tool's file, and how fast
-//! `profiler info` reads it, in megabytes of the profile's text per second (1 MB = 1,000,000 bytes).
+//! Group `export`: how fast a profile is written as another tool's file, and how fast `profiler
+//! info` reads it, in megabytes of the profile's text per second (1 MB = 1,000,000 bytes).
 //!
 //! The profile is in the processed format, not compressed: it has samples of eight threads that
 //! share a tree of calls, with files, lines and processor times, and markers. It contains

@@ -1,7 +1,7 @@
 //! The data of the page, as JSON: the object that `page/page.js` reads.
 //!
-//! Created and written by [`super::write`]. Numbers are rounded to microseconds and to hundredths of
-//! percentage points, so the file is small.
+//! Created and written by [`super::write`]. Numbers are rounded to microseconds, and to hundredths
+//! of percentage points, so the file is small.
 
 use std::collections::BTreeMap;
 

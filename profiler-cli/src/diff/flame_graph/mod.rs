@@ -4,12 +4,13 @@
 //! runs ─▶ tree (merges the call trees, leaves out small parts) ─▶ data (JSON) ─▶ page/
 //! ```
 //!
-//! Called by [`super::run()`]. A profile cannot contain this picture: the Firefox Profiler shows
-//! a comparison only as a call tree, its flame graph draws differences without their signs, and its
+//! Called by [`super::run()`]. A profile cannot contain this picture: the Firefox Profiler shows a
+//! comparison only as a call tree, its flame graph draws differences without their signs, and its
 //! colours are those of categories.
+//!
 //! Invariants: the file has a bounded size ([`tree::MOST_NODES`]) and says how much is left out; it
-//! loads nothing, and forbids the browser to load anything; names are foreign texts, which reach the
-//! page only as JSON in which no `<` occurs.
+//! loads nothing, and forbids the browser to load anything; names are foreign text, which reaches
+//! the page only as JSON that contains no `<`.
 
 mod data;
 mod tree;

@@ -1,9 +1,10 @@
 //! The call trees of all runs of both sides, merged into one for each process name. Pure.
 //!
-//! Used by [`super::data`]. A node is a function on a path of functions with these names; its times
-//! are the means over the runs of each side. Nodes with small shares are left out: their time is
-//! that of a node [`LEFT_OUT`] of their caller, so all times add up. Invariants: a node comes after
-//! its caller; there are at most [`MOST_NODES`] nodes of functions, and as many for left-out ones.
+//! Used by [`super::data`]. A node stands for a path of functions with the same names; its times
+//! are the means over the runs of each side. Nodes with small shares are left out: a node
+//! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariants: a node comes
+//! after its caller; there are at most [`MOST_NODES`] nodes of functions, and as many for left-out
+//! ones.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ pub(super) const MOST_NODES: usize = 20_000;
 /// Nodes with smaller shares of both sides are left out: a twentieth of a pixel.
 const SMALLEST_SHARE: f64 = 2e-5;
 
-/// Nodes that are called through more functions are left out.
+/// The maximum depth of a node; deeper nodes are left out.
 const MOST_DEPTH: usize = 500;
 
 /// The longest name, in characters.
@@ -227,7 +228,7 @@ pub(super) fn leave_out_small(trees: &mut [DiffTree]) -> usize {
     });
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_unstable_by(|one, other| other.total_cmp(one));
-    // The shares from this place on are too many; equal ones before it are left out, too.
+    // Keeps the nodes with larger shares than the first one that does not fit.
     let least = shares.get(MOST_NODES).map(|share| share.next_up());
     let least = least.unwrap_or(SMALLEST_SHARE);
     trees.iter_mut().map(|tree| tree.leave_out(least)).sum()

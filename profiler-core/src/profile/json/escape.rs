@@ -1,8 +1,8 @@
 //! Finds and escapes the bytes that JSON forbids inside a string.
 //!
 //! Used by [`super::JsonWriter`]. Almost no string in a profile needs escaping, so the whole string
-//! is checked first, eight bytes at a time. The parent's reader of profiles looks for the same bytes
-//! to find the end of a string.
+//! is checked first, eight bytes at a time. The parent's reader of profiles searches for the same
+//! bytes to find the end of a string.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;

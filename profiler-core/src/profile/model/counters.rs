@@ -51,8 +51,8 @@ pub fn resident_memory(process: &ProcessModel<'_>) -> Option<CounterInfo> {
 }
 
 /// Whether a profile shows a counter. The time of a group is left out if it is always zero, which
-/// is the case if no time of groups was measured. This time never shrinks, so its present value is
-/// enough to know.
+/// is the case if no time of groups was measured. This time never decreases, so its latest value
+/// decides.
 pub fn is_counter_shown(counter: &CounterInfo) -> bool {
     CounterKind::of(&counter.definition) != CounterKind::GroupTime || counter.value != 0
 }

@@ -1,5 +1,5 @@
-//! Answers a request: sums up the selected samples, makes the tree of functions, and cuts it to
-//! what can be seen.
+//! Answers a request: sums up the selected samples, makes the tree of functions, and selects the
+//! nodes that are large enough to be seen.
 //!
 //! Called on a worker of the server, under the lock of the samples. [`selected`] sums up the
 //! samples, [`listed`] lists processes and threads, [`functions`] lists functions, [`table`] sorts
@@ -52,7 +52,7 @@ struct RunsInfo {
 pub(in crate::live) struct FlameAnswer {
     /// The number of the pass over the pools; 0 before the first.
     passes: u64,
-    /// Whether entries that were recorded before the first look are still being read.
+    /// Whether entries that were recorded before the first read are still being read.
     is_behind: bool,
     /// Which threads of the flame graph have stopped, and why. If the reader has stopped, the
     /// answer has no numbers, because they would be out of date.
@@ -180,7 +180,7 @@ impl FlameAnswer {
             self.show_nodes(tree, path, selection.nodes, &is_found, &mut list);
         }
         if selection.rows > 0 {
-            // The path of an inverted tree is none of the upright tree.
+            // The path of an inverted tree is not a path of the upright tree.
             let path = path.filter(|_| !selection.is_inverted);
             let start = upright.find(path.unwrap_or_default()).unwrap_or(0);
             let rows = upright.functions(start, frames.function_count());

@@ -1,17 +1,17 @@
 //! How much of each process is read in a pass, and in which order.
 //!
-//! Used by the reader's thread ([`super::store`]). What a pool holds at the first look is read
-//! without a pause. Each process has its own bound on that: a process that records faster than it
-//! is read reaches its bound, and from then on takes a bounded part of a pass. Invariants: in each
-//! round, every process is read once, so a process with many entries does not keep the others
-//! waiting; pure.
+//! Used by the reader's thread ([`super::store`]). The entries that a pool holds at the first read
+//! are read without a pause, up to a bound for each process. A process that records faster than it
+//! is read reaches its bound, and from then on takes a bounded part of a pass. Pure. Invariant: in
+//! each round, every process is read once, so a process with many entries does not delay the
+//! others.
 
 /// Budgets of a process that are read without a pause: enough for 4 GiB.
 const CATCH_UP_BUDGETS: u32 = 4096;
 /// Budgets of a process in one pass, once it has caught up or has reached its bound.
 const LATER_BUDGETS: usize = 16;
 
-/// Whether what a process had recorded before the first look is still being read.
+/// Whether the entries that a process recorded before the first read are still being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CatchUp {
     /// Budgets that may still be read without a pause.
@@ -35,13 +35,13 @@ impl CatchUp {
         };
     }
 
-    /// Whether the process is not read without a pause any more.
+    /// Whether the process has caught up or has reached its bound.
     pub(super) const fn is_over(self) -> bool {
         self.left == 0
     }
 
-    /// The most budgets in the next pass. A pass that follows another without a pause is not
-    /// regular; it reads only what is read without a pause.
+    /// The maximum number of budgets in the next pass. A pass that follows another without a pause
+    /// is not regular; it reads only the processes that have not caught up.
     pub(super) const fn budgets(self, is_regular: bool) -> usize {
         match (self.is_over(), is_regular) {
             (false, _) => 1,

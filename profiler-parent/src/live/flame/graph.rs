@@ -172,7 +172,7 @@ impl FunctionTree {
         self.inverted_within(MOST_STEPS)
     }
 
-    /// Inverts in at most this many steps; the time of what remains stays where it is then.
+    /// Inverts in at most this many steps. Without a step left, time stays at the callee reached.
     fn inverted_within(&self, most_steps: usize) -> Self {
         let mut inverted = Self::with_most(self.most_nodes);
         inverted.left_out = self.left_out;

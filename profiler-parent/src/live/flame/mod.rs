@@ -2,8 +2,8 @@
 //!
 //! Made from the samples in the pools, which are read by position; no process is asked. The first
 //! request starts a thread ([`store`]) that follows all pools and adds up the time of each stack of
-//! each thread, in periods ([`weights`], [`window`]); [`usage`] says how much time a sample stands
-//! for, and [`threads`] whose it is. [`catch_up`] divides the reader's time among the processes.
+//! each thread, in periods ([`weights`], [`window`]). [`usage`] computes the time of a sample, and
+//! [`threads`] finds its thread. [`catch_up`] divides the reader's time among the processes.
 //! The names of functions are looked up by a second thread ([`names`]), and addresses are shown
 //! meanwhile. Both threads end, and all samples are dropped, some seconds after the last request.
 //! Each request makes the tree that it wants to see ([`selection`], [`graph`], [`answer`]), on a
@@ -15,9 +15,9 @@
 //! request ──▶ selection, runs of groups ──────────────────────────────────────────────┘
 //! ```
 //!
-//! Invariants: nothing is read and no thread runs unless a client looks; memory is bounded, and
-//! what does not fit is counted; pools are foreign data; a thread that has stopped is reported, and
-//! numbers that would be out of date are not shown. The bounds, which only forged pools reach:
+//! Invariants: nothing is read and no thread runs unless a client requests the flame graph; memory
+//! is bounded, and what does not fit is counted; pools are foreign data; a thread that has stopped
+//! is reported, and outdated numbers are not shown. The bounds, which only forged pools reach, are
 //! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
 //! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
 //! it is answered.

@@ -27,10 +27,10 @@ const TICK_NS: u64 = 1_000_000;
 /// An unfinished wait counts up to this long before now: the sampler looks at a waiting thread
 /// every 0.4 s, so the end of a wait may be recorded that late.
 const LATE_NS: i64 = 500_000_000;
-/// How much later than the start of a pass a sample may be.
+/// The time by which a sample may be later than the start of its pass.
 const LATEST_NS: i64 = 10_000_000_000;
-/// Time between two looks at the table of threads while samples arrive. A thread that appears is
-/// looked up at once.
+/// Time between two reads of the thread table while samples arrive. For an unknown thread, the
+/// table is read at once.
 const ROWS_NS: i64 = 900_000_000;
 
 /// What one pass needs of the session.

@@ -26,7 +26,7 @@ pub(super) struct RunRanges {
 }
 
 impl RunRanges {
-    /// The latest longest runs of a group.
+    /// The longest run of each recorded half second of a group.
     pub(super) fn of(group: &WantedGroup, snapshot: &GroupsSnapshot) -> Self {
         let mut ranges = Self::default();
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);

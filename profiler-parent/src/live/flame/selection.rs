@@ -1,5 +1,5 @@
-//! What a request wants to see of the samples: a window, a process, a thread or a group, time on or
-//! off the processor, and the form of the answer.
+//! The samples that a request selects: by window, process, thread or group, and by time on or off
+//! the processor; and the form of the answer.
 //!
 //! Invariant: parsing never fails. An invalid value is treated as missing.
 

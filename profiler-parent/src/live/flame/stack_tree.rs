@@ -290,10 +290,10 @@ impl RecorderPaths {
         node
     }
 
-    /// Makes room for one more stack. A recorder that needs a place takes that of the recorder
-    /// which was not used for the longest time. If too much is remembered, which only forged pools
-    /// need, everything is forgotten. The next samples of what was forgotten then lack the frames
-    /// that they share.
+    /// Makes room for one more stack. A recorder that needs a place takes that of the least
+    /// recently used recorder. If too many frames are remembered, which only forged pools cause,
+    /// all of them are forgotten. The next samples of these threads then lack the frames that they
+    /// share.
     fn make_room(&mut self, recorder: ThreadIndex) {
         if self.remembered > MOST_REMEMBERED {
             *self = Self::default();

@@ -1,11 +1,11 @@
 //! The samples of all processes, and the thread that reads them.
 //!
 //! The thread reads the new entries of all pools about once a second, one process at a time under
-//! the lock. What the pools hold already at the first look is read without a pause
-//! ([`super::catch_up`]); meanwhile requests are answered with what has been read. Invariants: the
-//! lock is held for the time that one budget of one process takes, some milliseconds, and never
-//! while symbols are looked up; a request that waits for it is next; a thread that panics says so
-//! in all answers.
+//! the lock. The entries that the pools hold at the first read are read without a pause
+//! ([`super::catch_up`]); meanwhile, requests are answered with the entries that have been read.
+//! Invariants: the lock is held for the time that one budget of one process takes, some
+//! milliseconds, and never while symbols are looked up; a request that waits for the lock is the
+//! next to get it; if a thread panics, all answers say so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ pub(super) struct Samples {
     room: Room,
     /// Finished passes.
     pub(super) passes: u64,
-    /// Whether what the pools held at the first look is still being read.
+    /// Whether the entries that the pools held at the first read are still being read.
     pub(super) is_behind: bool,
     /// When the last pass began, in session time.
     pub(super) read_ns: i64,

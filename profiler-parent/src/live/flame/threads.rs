@@ -2,9 +2,9 @@
 //!
 //! Used while the samples of the process are read ([`super::process`]). A sample contains the
 //! system's number of its thread, and the system gives the number of an ended thread to a new
-//! thread. The rows of the pool's thread table contain when each thread registered. So a sample is
-//! one of the thread that was the last to register under this number before the sample was taken.
-//! Invariants: memory is bounded; threads that do not fit have one number and one name together,
+//! thread. The rows of the pool's thread table contain the time at which each thread registered. So
+//! a sample belongs to the thread that was the last to register under this number before the sample
+//! was taken. Invariants: memory is bounded; threads that do not fit share one number and one name,
 //! but each has its own usage.
 
 use std::collections::{BTreeMap, HashMap};

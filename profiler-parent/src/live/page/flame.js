@@ -1,10 +1,10 @@
 // The flame graph of the live page: requests flame.json once a second while the section is open,
 // and draws it on a canvas.
 //
-// Used by live.js. The drawing is our own code: a library for flame graphs would bring its own
-// styles, which the page's content security policy forbids, and draws one element per function,
-// which is too slow for thousands of functions that change every second. A canvas cannot be read
-// by a screen reader, so the same functions are in a table below it; the canvas itself can be used
+// Used by live.js. Draws the graph without a library: a library for flame graphs would bring its
+// own styles, which the page's content security policy forbids, and draws one element per function,
+// which is too slow for thousands of functions that change every second. A canvas cannot be read by
+// a screen reader, so the same functions are in a table below it; the canvas itself can be used
 // with the arrow keys.
 //
 // Names come from the observed programs, so they are never inserted as HTML.
@@ -17,7 +17,8 @@ const HIGHEST = 16000;
 
 /**
  * Starts the flame graph. `tools` are functions of the page: `by`, `make`, `ask`, `time`, `whole`,
- * `digits`, `fill`, `mark`, `isPaused`. Returns `refresh`, `choose` (shows a process or a group) and `isOpen`.
+ * `digits`, `fill`, `mark`, `isPaused`. Returns `refresh`, `choose` (shows a process or a group)
+ * and `isOpen`.
  */
 export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isPaused }) {
   const want = {
@@ -31,7 +32,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   let pointed = null;
   let pointer = null;
   let focused = 0;
-  /** The most rows since the selection changed: the page must not move while data arrives. */
+  /** The largest number of rows since the selection changed: the page must not move meanwhile. */
   let rows = 3;
   /** Levels below the canvas. */
   let deeper = 0;
@@ -39,7 +40,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   let colours = "function";
   let asking = false;
   let askAgain = false;
-  /** The state that a screen reader was told last. */
+  /** The state that was announced last. */
   let told = "";
 
   const isOpen = () => by("flame").open;
@@ -66,14 +67,14 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     if (!isPaused() && !document.hidden) refresh();
   }
 
-  /** Tells a screen reader the state of the flame graph when it changes, and not at each refresh. */
+  /** Announces a change of the state of the flame graph to a screen reader, once per change. */
   function tell(state) {
     if (told === state) return;
     told = state;
     say(state);
   }
 
-  /** Lets a screen reader say a text. */
+  /** Announces a text to a screen reader. */
   function say(text) {
     by("flame-status").textContent = text;
   }
@@ -182,7 +183,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     return all > 0 ? `${digits((100 * part) / all)} %` : "–";
   }
 
-  /** The change of a share of the time, in percent points of a core. */
+  /** The change of the time per time of the window, in percentage points of a core. */
   function change(now, before) {
     const length = (range) => Math.max(1, range.to_ns - range.from_ns);
     return 100 * (now / length(latest.range) - before / length(latest.before));

@@ -99,7 +99,7 @@ async function refreshMarkers() {
   }
 }
 
-/** Tells a screen reader the state of the session when it changes, and not at each refresh. */
+/** Announces a change of the state of the session to a screen reader, once per change. */
 function tell(state) {
   if (by("status").textContent !== state) by("status").textContent = state;
 }

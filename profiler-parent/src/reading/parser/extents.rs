@@ -1,8 +1,8 @@
 //! The places of long lists and objects that were skipped.
 //!
-//! Noted in the first pass through a text and used in the second, which jumps over them: it does
-//! not read the text again that nothing needs. Invariant: memory is bounded by the length of the
-//! text divided by [`LONG`], because only the outermost levels of nesting are noted.
+//! The first pass through a text notes the places, and the second pass jumps over the values, so it
+//! does not read unneeded text again. Invariant: memory is bounded by the length of the text
+//! divided by [`LONG`], because only the outermost levels of nesting are noted.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 //! Reads a stream of JSON as serde's data model.
 //!
-//! Used by [`super::walk`]. serde_json reads a stream byte by byte; this reader looks at the text
-//! in its buffer as a slice, which is several times as fast. It hands unusual numbers and texts
-//! with escapes to serde_json. Invariants: a value that is skipped needs at most a megabyte, and a
-//! value that is read needs as much as its longest text; nesting is limited; it refuses what
-//! serde_json refuses, and reads what serde_json reads, except numbers of more than 64 KiB and
-//! skipped values with more than a million levels.
+//! Used by [`super::walk`]. serde_json reads a stream byte by byte; this parser reads the text in
+//! its buffer as a slice, which is several times as fast. It passes unusual numbers and strings
+//! with escapes to serde_json. Invariants: a value that is skipped needs at most a megabyte of
+//! memory, and a value that is read needs as much as its longest string; nesting is limited; the
+//! parser accepts and refuses the same texts as serde_json, but also refuses numbers of more than
+//! 64 KiB and skipped values with more than a million levels.
 //!
-//! Does not read enums.
+//! Enums are not supported.
 
 mod error;
 mod extents;
@@ -154,7 +154,7 @@ impl<'e, R: Source> Parser<'e, R> {
         Ok(number)
     }
 
-    /// Reads a text, from its opening quotation mark on.
+    /// Reads a string, from its opening quotation mark on.
     #[inline]
     fn text<T>(&mut self, read: impl FnOnce(&str) -> Parsed<T>) -> Parsed<T> {
         let plain = self.window.rest().get(1..).unwrap_or_default();
@@ -168,7 +168,7 @@ impl<'e, R: Source> Parser<'e, R> {
                     Ok(text) => read(text),
                     Err(_) => Err(ParseError::Syntax {
                         at,
-                        expected: "a text in UTF-8",
+                        expected: "a string in UTF-8",
                     }),
                 }
             }
@@ -176,7 +176,7 @@ impl<'e, R: Source> Parser<'e, R> {
         }
     }
 
-    /// Reads a text that is not complete in the buffer, or that has escapes.
+    /// Reads a string that is not complete in the buffer, or that has escapes.
     #[cold]
     fn long_text<T>(&mut self, read: impl FnOnce(&str) -> Parsed<T>) -> Parsed<T> {
         let at = self.window.at();

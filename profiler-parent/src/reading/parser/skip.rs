@@ -10,7 +10,7 @@ use profiler_core::internal::profile::json::position_of_escape;
 use super::extents::Extents;
 use super::number;
 
-/// The next text that may come.
+/// The token that may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Value,
@@ -19,7 +19,7 @@ enum Next {
     KeyOrEnd,
     Colon,
     CommaOrEnd,
-    /// The rest of a text.
+    /// The rest of a string.
     Text,
     /// The rest of a key.
     TextOfKey,
@@ -134,8 +134,8 @@ impl Skip {
         Ok(at)
     }
 
-    /// The rest of a text from `start` on: a plain piece with the closing quotation mark, or with
-    /// an escape.
+    /// Skips the rest of a string from `start` on: plain characters up to the closing quotation
+    /// mark or the next escape.
     #[inline]
     fn text(&mut self, rest: &[u8], start: usize) -> Result<usize, &'static str> {
         let inner = rest.get(start..).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Skip {
                 Ok(plain + 1)
             }
             Some(b'\\') => Ok(plain + escape(rest.get(plain..).unwrap_or_default())?),
-            Some(_) => Err("a text without control characters"),
+            Some(_) => Err("a string without control characters"),
         }
     }
 

@@ -189,13 +189,13 @@ fn a_second_pass_jumps_over_long_values_and_reads_the_others() {
     let long = format!("[{}{{}}]", "[1,\"]\"],".repeat(20_000));
     let text = format!(r#"{{"a":{long},"b":[{long}, 7, {long}],"c":{{"d":{long},"e":8}}}} "#);
     #[derive(Debug, Default, Deserialize, PartialEq)]
-    struct Inner {
+    struct NestedMember {
         e: u32,
     }
     #[derive(Debug, Default, Deserialize, PartialEq)]
     struct Outer {
         b: (IgnoredAny, u32, IgnoredAny),
-        c: Inner,
+        c: NestedMember,
     }
     let none = Extents::default();
     let mut first = Parser::new(Stream(text.as_bytes()), &none);

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 
 /// A text that is read from its start to its end.
 pub(crate) trait Source: Read + Sized {
-    /// Goes on after the next bytes, without reading them if that is possible.
+    /// Skips the next bytes, without reading them if that is possible.
     fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
         let passed = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
         if passed < bytes {
@@ -96,7 +96,7 @@ impl<R: Source> Window<R> {
         self.buffer.get(from..self.next).unwrap_or_default()
     }
 
-    /// Goes on at a later position.
+    /// Continues at a later position.
     pub(super) fn jump(&mut self, to: u64) -> io::Result<()> {
         let bytes = to.saturating_sub(self.at());
         let rest = self.rest().len() as u64;

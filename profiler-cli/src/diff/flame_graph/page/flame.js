@@ -1,10 +1,13 @@
 // Draws a flame graph on a canvas: the outermost frame at the top, callees below their callers.
 //
-// Used by page.js. Knows frames, and nothing about profiles: the caller passes widths, texts and
-// colours. Draws only the visible rows, so a graph may have any depth.
+// Used by page.js. Does not depend on profiles: the caller passes widths, texts and colours. Draws
+// only the visible rows, so a graph may have any depth.
 //
 //   const graph = new FlameGraph(scroller, canvas, { onPoint(frame), onZoom(frame) });
-//   graph.show({ parents, values, text: (frame) => "name", fill: (frame) => [r, g, b], isFaint: (frame) => false });
+//   graph.show({
+//     parents, values,
+//     text: (frame) => "name", fill: (frame) => [r, g, b], isFaint: (frame) => false,
+//   });
 //
 // Frame 0 is the root. A frame comes after its parent, and its value is at least the sum of its
 // children's values. `graph.boxes` has the drawn boxes, for tests.
@@ -57,7 +60,7 @@ class FlameGraph {
     this.redraw();
   }
 
-  /** Gives a frame the whole width. */
+  /** Zooms to a frame, which gets the whole width. */
   zoom(frame) {
     this.zoomed = frame;
     this.focused = frame;

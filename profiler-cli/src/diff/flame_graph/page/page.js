@@ -17,7 +17,10 @@ const choice = { process: -1, time: data.by, change: "total", width: "both", inv
 let tree;
 let graph;
 
-/** The nodes of the chosen processes as one tree: node 0 is the root, then one node per process if there are several. */
+/**
+ * The nodes of the chosen processes as one tree. Node 0 is the root; its children are one node per
+ * process if there are several.
+ */
 function chosenTree() {
   const chosen = choice.process < 0 ? data.processes : [data.processes[choice.process]];
   const isOne = chosen.length === 1;
@@ -45,7 +48,7 @@ function chosenTree() {
       for (const time of TIMES) for (const side of [0, 1]) {
         const own = process.own[time][side][node];
         made.own[time][side][at] = own;
-        // The time of a process is not its own: what its functions took is in them.
+        // The time of a process is the time of its functions, so the process has no self time.
         made.own[time][side][top] -= own;
       }
     });
@@ -63,7 +66,10 @@ function addUp(made) {
   }
 }
 
-/** The tree from the innermost functions to their callers. A node's time is that of the innermost function in it. */
+/**
+ * The tree from the innermost functions to their callers. A node's time is that of the innermost
+ * function on its path.
+ */
 function inverted(from) {
   const nodes = [{ parent: -1, text: from.texts[0], function: -1, process: from.process[0] }];
   const amounts = [TIMES.map((time) => SIDES.map((_, side) => from.total[time][side][0]))];
@@ -77,7 +83,7 @@ function inverted(from) {
       nodes.push({ parent, text: from.texts[node], function: from.functions[node], process: from.process[node] });
       amounts.push(TIMES.map(() => [0, 0]));
     }
-    // A function of several processes has the marks of none.
+    // A function of several processes has no mark.
     if (nodes[at].process !== from.process[node]) nodes[at].process = undefined;
     return at;
   };
@@ -121,7 +127,7 @@ function changeOf(node) {
 }
 const isMarked = (node) => changeOf(node)?.[choice.inverted || choice.change === "own" ? "self" : "total"].mark === true;
 
-/** The largest change that has a colour of its own; larger ones have the same. */
+/** The change with the strongest colour. Larger changes have the same colour. */
 let strongest = 1;
 const PALETTE = () => {
   const style = getComputedStyle(document.documentElement);
@@ -130,7 +136,7 @@ const PALETTE = () => {
 let palette = PALETTE();
 
 function colorOf(points) {
-  // The root spreads small changes, most of which would look the same otherwise.
+  // The square root makes small changes distinguishable.
   const part = Math.sqrt(Math.min(Math.abs(points) / strongest, 1));
   const end = points < 0 ? palette.shrank : palette.grew;
   return palette.neutral.map((one, place) => Math.round(one + (end[place] - one) * (Math.abs(points) < 0.05 ? 0 : part)));
@@ -200,7 +206,7 @@ function describe(node) {
   element("frame-function").textContent = row ? `the function in all of its callers: ${whole("self")}; ${whole("total")}` : "";
 }
 
-/** The share of the frames that the search finds. A frame within another that is found counts once. */
+/** The share of the found frames. A frame within another found frame is not added again. */
 function showFound() {
   const found = [0, 0];
   let count = 0;

@@ -1,7 +1,7 @@
 //! The processes and threads that an answer lists, with their time.
 //!
-//! Used while an answer is made. Invariant: the lists are bounded; those with the most time are
-//! kept, and of those with the same time the first.
+//! Used while an answer is made. Invariant: the lists are bounded and contain the rows with the
+//! most time; among rows with the same time, the first.
 
 use serde::Serialize;
 

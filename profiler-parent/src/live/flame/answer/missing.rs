@@ -10,9 +10,9 @@ use super::super::weights::Weight;
 /// What is missing in the answer, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Missing {
-    /// Entries that were evicted before the first look at their pools.
+    /// Entries that were evicted before their pools were first read.
     evicted_before: u64,
-    /// Entries that were evicted between two looks.
+    /// Entries that were evicted between two reads.
     evicted_since: u64,
     /// Processes whose pools could not be read.
     unreadable: u64,

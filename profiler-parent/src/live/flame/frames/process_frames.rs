@@ -1,7 +1,7 @@
 //! Adds the frames of one process to the frames of all processes.
 //!
-//! Used while a pool is read. Invariant: the numbers of modules and labels are those of the process
-//! and are trusted for nothing; an unknown number gives a frame that says so.
+//! Used while a pool is read. Invariant: the numbers of modules and labels come from the process
+//! and are not trusted; an unknown number gives a frame named `(unknown label)`, or an address.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
-//! What may still be added to the sums and trees of all processes.
+//! The room that is left in the sums and trees of all processes.
 //!
-//! Used by [`super::Weights`], and by the trees of stacks. Invariant: what was taken and not given
-//! back is never more than the room there was.
+//! Used by [`super::Weights`], and by the trees of stacks. Invariant: the room that was taken and
+//! not given back is at most the initial room.
 
-/// What may still be added, for all processes together.
+/// The number of cells and nodes that may still be added, for all processes together.
 #[derive(Debug)]
 pub(in crate::live::flame) struct Room {
     pub(super) cells: usize,
@@ -27,7 +27,7 @@ impl Room {
         self.share = cells;
     }
 
-    /// Gives back what a process took that is dropped.
+    /// Gives back the room of a process whose sums are dropped.
     pub(in crate::live::flame) const fn give_back(&mut self, cells: usize, nodes: usize) {
         self.cells = self.cells.saturating_add(cells);
         self.nodes = self.nodes.saturating_add(nodes);
