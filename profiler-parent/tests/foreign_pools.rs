@@ -43,28 +43,33 @@ fn all_entries_of_a_pool_that_does_not_change_are_delivered() {
     assert!(few < entries, "a budget bounds an advance");
 }
 
+/// Pseudorandom changes of a pool, of 12 bytes each: the same in every run, and different for every
+/// number. Their words are small or large, because some of the high bytes are zero.
+pub(crate) fn changes(number: u64, count: u64) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    let mut change = || {
+        let mut bytes: [u8; 12] = std::array::from_fn(|_| next());
+        let kept = 4 + usize::from(next() % 9);
+        bytes[kept..].fill(0);
+        bytes
+    };
+    (0..count).flat_map(|_| change()).collect()
+}
+
 #[test]
 fn t10_pools_that_change_while_they_are_read_do_no_harm() {
     own_process!();
     let pool = recorded();
     let mut all = 0;
     for number in 0..TRIES {
-        let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 24) as u8
-        };
-        // The words are small or large, because some of their high bytes are zero.
-        let mut change = || {
-            let mut bytes: [u8; 12] = std::array::from_fn(|_| next());
-            let kept = 4 + usize::from(next() % 9);
-            bytes[kept..].fill(0);
-            bytes
-        };
         let mut input = vec![(number % 7) as u8];
-        (0..1 + number % 30).for_each(|_| input.extend(change()));
+        input.extend(changes(number, 1 + number % 30));
         all += read(&pool, &input).0;
     }
     assert!(all > 100 * TRIES, "{all} entries");

@@ -11,7 +11,7 @@ mod sampled;
 
 use std::path::Path;
 
-use crate::foreign_pools::recorded;
+use crate::foreign_pools::{changes, recorded};
 
 use recorded::recorded;
 use test_support::own_process;
@@ -33,22 +33,7 @@ fn l2_pools_that_change_while_they_are_read_do_no_harm() {
     let pool = recorded();
     let mut all = 0;
     for number in 0..TRIES {
-        let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 24) as u8
-        };
-        // The words are small or large, because some of their high bytes are zero.
-        let mut change = || {
-            let mut bytes: [u8; 12] = std::array::from_fn(|_| next());
-            let kept = 4 + usize::from(next() % 9);
-            bytes[kept..].fill(0);
-            bytes
-        };
-        let mut input = Vec::new();
-        (0..number % 30).for_each(|_| input.extend(change()));
+        let input = changes(number, number % 30);
         all += sampled::check(&pool, &input);
     }
     assert!(all > 10 * TRIES, "{all} samples");

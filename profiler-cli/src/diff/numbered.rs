@@ -1,6 +1,7 @@
 //! Names of processes that differ only in a number, such as `worker 1` and `worker 2`.
 //!
-//! Used by [`super::run()`] with `--merge-numbered`, and by [`super::table`] to mention this option.
+//! Used by [`super::run()`] with `--merge-numbered`, and by [`super::table`], which mentions this
+//! option.
 
 /// The name with `#` for the number at its end, which may be followed by a closing bracket.
 ///
