@@ -88,10 +88,10 @@ fn a_resting_thread_is_shown_for_all_ticks_of_its_rest() {
         let before = shown();
         let begun = ticks();
         wait_for_ticks(300);
+        let passed = ticks() - begun;
         // After this wait, the rests of all threads are recorded up to the present tick.
         assert!(session::wait_one_periodic_sampling());
         let after = shown();
-        let passed = ticks() - begun;
         assert!(
             after >= before + passed * 9 / 10,
             "{} of {passed} ticks",

@@ -71,8 +71,8 @@ fn label(name: &str) -> anyhow::Result<DefinitionId> {
     define_label(name, &category::OTHER, "", 0).context("no room for a label")
 }
 
-/// `compute`: starts a thread that computes until `stop-computing`, three quarters of the time in
-/// one function and one quarter in another.
+/// `compute-shares`: starts a thread that computes until `stop-computing`, three quarters of its
+/// steps in one function and one quarter in another.
 fn compute() -> anyhow::Result<String> {
     REST.store(false, Ordering::Relaxed);
     let body = || {
