@@ -40,3 +40,8 @@ pub mod watch;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+
+/// The code in the document about performance groups compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/groups.md")]
+mod groups_document {}
