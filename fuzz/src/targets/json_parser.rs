@@ -3,13 +3,9 @@
 //!
 //! The checks are shared with `profiler-parent/tests/foreign_files.rs`.
 
-#![no_main]
+use crate::hostile::parsed;
 
-#[path = "../../profiler-parent/tests/hostile/parsed.rs"]
-mod parsed;
-
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     parsed::check(data);
-});
+}

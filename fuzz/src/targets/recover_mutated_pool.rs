@@ -5,15 +5,9 @@
 //! The input is a list of (how, place, word), eleven bytes each. Half of the places address the
 //! tables, which are few and small. The other places address any used page.
 
-#![no_main]
-
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
-mod recorded;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use libfuzzer_sys::fuzz_target;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
@@ -25,6 +19,8 @@ use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, SessionClock, Timestamp};
 use profiler_parent::internal::gather::json_check::check;
 use serde_json::Value;
+
+use crate::hostile::recorded;
 
 const PAGE: usize = 4096;
 /// Approximate number of used pages that hold tables.
@@ -195,7 +191,8 @@ fn check_counts(profile: &Value, delivered: u64) {
     );
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     BASE.with(|base| {
         base.restore();
         data.chunks_exact(11)
@@ -219,4 +216,4 @@ fuzz_target!(|data: &[u8]| {
         check(&json[..], json.len() as u64).expect("a part that the parent accepts");
         check_counts(&serde_json::from_slice(&json).expect("JSON"), delivered);
     });
-});
+}

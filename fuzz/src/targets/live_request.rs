@@ -3,21 +3,17 @@
 //!
 //! The checks are shared with `profiler-parent/tests/foreign_requests.rs`.
 
-#![no_main]
-
-#[path = "../../profiler-parent/tests/hostile/asked.rs"]
-mod asked;
-
 use std::cell::Cell;
 
-use libfuzzer_sys::fuzz_target;
+use crate::hostile::asked;
 
 thread_local! {
     static PAGE: asked::Asked = asked::Asked::new();
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     PAGE.with(|page| {
         page.check(data);
         COUNT.set(COUNT.get() + 1);
@@ -25,4 +21,4 @@ fuzz_target!(|data: &[u8]| {
             page.check_serves();
         }
     });
-});
+}

@@ -4,28 +4,20 @@
 //! The input changes words of a valid pool before chosen reads; see
 //! `profiler-core/tests/hostile/changing.rs`.
 
-#![no_main]
-
-#[path = "../../profiler-core/tests/hostile/changing.rs"]
-mod changing;
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
-mod recorded;
-#[path = "../../profiler-parent/tests/hostile/told.rs"]
-mod told;
-
-use libfuzzer_sys::fuzz_target;
 use profiler_parent::core::internal::reader::Followed;
 use profiler_parent::observe::MarkerDecoder;
-use recorded::Recorded;
+
+use crate::hostile::{changing, recorded::Recorded, told};
 
 thread_local! {
     static POOL: Recorded = recorded::recorded();
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     let mut decoder = MarkerDecoder::default();
     let each = |entry: &Followed<'_>| {
         told::check(&mut decoder, entry);
     };
     POOL.with(|pool| changing::check(pool, data, each));
-});
+}

@@ -4,20 +4,13 @@
 //! The input changes words of a valid pool; see `profiler-parent/tests/hostile/sampled.rs`. The
 //! checks are shared with `profiler-parent/tests/foreign_samples.rs`.
 
-#![no_main]
-
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
-mod recorded;
-#[path = "../../profiler-parent/tests/hostile/sampled.rs"]
-mod sampled;
-
-use libfuzzer_sys::fuzz_target;
-use recorded::Recorded;
+use crate::hostile::{recorded::Recorded, sampled};
 
 thread_local! {
     static POOL: Recorded = recorded::recorded();
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     POOL.with(|pool| sampled::check(pool, data));
-});
+}

@@ -4,13 +4,10 @@
 //! Each input is decoded twice: as it is, and with its first two bytes replaced by the current
 //! protocol version. Seeds therefore stay useful when the version changes.
 
-#![no_main]
-
 use std::fmt::Debug;
 
 use ipc_protocol::codec::{Message, decode, encode};
 use ipc_protocol::message::{PROTOCOL_VERSION, ToChild, ToParent};
-use libfuzzer_sys::fuzz_target;
 
 fn check<M: Message + PartialEq + Debug>(frame: &[u8]) {
     if let Ok(message) = decode::<M>(frame) {
@@ -19,7 +16,8 @@ fn check<M: Message + PartialEq + Debug>(frame: &[u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     let mut frame = data.to_vec();
     for _ in 0..2 {
         check::<ToParent>(&frame);
@@ -29,4 +27,4 @@ fuzz_target!(|data: &[u8]| {
             .zip((PROTOCOL_VERSION as u16).to_le_bytes())
             .for_each(|(byte, version)| *byte = version);
     }
-});
+}

@@ -3,13 +3,11 @@
 //!
 //! The first eight bytes of the input are an address, the rest is the file, and also the code.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use profiler_parent::internal::symbols::{CodeArchitecture, CodeRange, MachineCode, code_of_image};
 use profiler_parent::view::disassembled;
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     let Some((address, bytes)) = data.split_first_chunk::<8>() else {
         return;
     };
@@ -29,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             left_out: 0,
         });
     }
-});
+}
 
 fn check(code: &MachineCode) {
     let rows = disassembled(code);

@@ -4,12 +4,10 @@
 //! The first eight bytes of the input are an address to look up, in addition to some typical
 //! addresses of programs.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use profiler_parent::internal::symbols::resolve_image;
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     let Some((address, image)) = data.split_first_chunk::<8>() else {
         return;
     };
@@ -27,4 +25,4 @@ fuzz_target!(|data: &[u8]| {
     for place in resolve_image(image.to_vec(), &addresses) {
         assert!(place.frames.len() <= 257);
     }
-});
+}

@@ -3,9 +3,6 @@
 //!
 //! A place counts words from the start of a region, so that a short input reaches every table.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::payload::PayloadReader;
@@ -88,7 +85,8 @@ fn read(bytes: &[u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
     BASE.with_borrow_mut(|base| {
         let patches: Vec<(u16, u64)> = data
             .chunks_exact(10)
@@ -111,4 +109,4 @@ fuzz_target!(|data: &[u8]| {
             .iter()
             .for_each(|(place, word)| base.patch(*place, *word));
     });
-});
+}
