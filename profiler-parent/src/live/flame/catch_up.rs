@@ -4,8 +4,14 @@
 //! are read without a pause, up to a bound for each process. A process that records faster than it
 //! is read reaches its bound, and from then on takes a bounded part of a pass. Pure. Invariant: in
 //! each round, every process is read once, so a process with many entries does not delay the
-//! others.
+//! others; of each process, a small part is read first, so that the first answer soon has all of
+//! them.
 
+/// Bytes that are read of one process under the lock.
+const BUDGET: u64 = 1 << 20;
+/// The same for the first read of a process. Of 200 processes, 25 MiB are read before the first pass
+/// ends.
+const FIRST_BUDGET: u64 = 1 << 17;
 /// Budgets of a process that are read without a pause: enough for 4 GiB.
 const CATCH_UP_BUDGETS: u32 = 4096;
 /// Budgets of a process in one pass, once it has caught up or has reached its bound.
@@ -38,6 +44,15 @@ impl CatchUp {
     /// Whether the process has caught up or has reached its bound.
     pub(super) const fn is_over(self) -> bool {
         self.left == 0
+    }
+
+    /// The bytes of the next budget.
+    pub(super) const fn bytes(self) -> u64 {
+        if self.left == CATCH_UP_BUDGETS {
+            FIRST_BUDGET
+        } else {
+            BUDGET
+        }
     }
 
     /// The maximum number of budgets in the next pass. A pass that follows another without a pause
@@ -96,6 +111,16 @@ mod tests {
         assert_eq!(later, (LATER_BUDGETS, 0));
         let late = CatchUp::new();
         assert!(!late.is_over(), "a process that starts later has no turn");
+    }
+
+    #[test]
+    fn little_of_each_process_is_read_first() {
+        let mut process = CatchUp::new();
+        assert_eq!(process.bytes(), FIRST_BUDGET);
+        for is_behind in [true, true, false, true] {
+            process.note(is_behind);
+            assert_eq!(process.bytes(), BUDGET);
+        }
     }
 
     #[test]

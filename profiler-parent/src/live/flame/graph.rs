@@ -10,9 +10,8 @@
 mod columns;
 mod functions;
 
-use std::collections::HashMap;
-
 use super::frames::{FrameTable, FunctionNumber};
+use super::hash::FastMap;
 use super::stack_tree::{NodeNumber, StackTree};
 pub(super) use columns::{NodeColumns, Shown};
 pub(super) use functions::FunctionTotals;
@@ -89,7 +88,7 @@ struct OwnTime {
 #[derive(Debug)]
 pub(super) struct FunctionTree {
     nodes: Vec<FunctionNode>,
-    children: HashMap<(u32, FunctionNumber), u32>,
+    children: FastMap<(u32, FunctionNumber), u32>,
     /// The own time of all nodes, one process after the other.
     own: Vec<OwnTime>,
     most_nodes: usize,
@@ -113,7 +112,7 @@ impl FunctionTree {
         };
         Self {
             nodes: vec![root],
-            children: HashMap::new(),
+            children: FastMap::default(),
             own: Vec::new(),
             most_nodes,
             left_out: 0,

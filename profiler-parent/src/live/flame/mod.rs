@@ -28,6 +28,7 @@ mod catch_up;
 mod foreign;
 mod frames;
 mod graph;
+mod hash;
 mod names;
 mod process;
 mod recent;

@@ -2,10 +2,11 @@
 //!
 //! The thread reads the new entries of all pools about once a second, one process at a time under
 //! the lock. The entries that the pools hold at the first read are read without a pause
-//! ([`super::catch_up`]); meanwhile, requests are answered with the entries that have been read.
-//! Invariants: the lock is held for the time that one budget of one process takes, some
-//! milliseconds, and never while symbols are looked up; a request that waits for the lock is the
-//! next to get it; if a thread panics, all answers say so.
+//! ([`super::catch_up`]); meanwhile, also during the first pass, requests are answered with the
+//! entries that have been read, and the answers say that they are incomplete. Invariants: the lock
+//! is held for the time that one budget of one process takes, some milliseconds, and never while
+//! symbols are looked up; a request that waits for the lock is the next to get it; if a thread
+//! panics, all answers say so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +29,6 @@ use crate::session_time::SessionTime;
 /// Time between two regular passes.
 const EVERY: Duration = Duration::from_millis(950);
 const EVERY_NS: i64 = 950_000_000;
-/// Bytes that are read of one process under the lock.
-const BUDGET: u64 = 1 << 20;
 /// Passes between two searches for data that no window contains any more.
 const TIDY_PASSES: u64 = 16;
 /// Limits on the distinct pairs of thread and stack, and on the distinct pairs of frame and caller,
@@ -80,7 +79,7 @@ pub(super) struct Samples {
     pub(super) passes: u64,
     /// Whether the entries that the pools held at the first read are still being read.
     pub(super) is_behind: bool,
-    /// When the last pass began, in session time.
+    /// When the last finished pass began, in session time; during the first pass, when it began.
     pub(super) read_ns: i64,
     pub(super) stopped: StoppedThreads,
 }
@@ -198,7 +197,7 @@ pub(super) fn run(
 /// older entries are read without a pause. Returns whether the next pass follows at once.
 fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: bool) -> bool {
     let mut samples = store.lock();
-    samples.update(&pools.processes);
+    samples.begin_pass(&pools.processes, times.now_ns);
     let turns = samples.turns(is_regular);
     drop(samples);
     // The lock is free between two budgets.
@@ -231,6 +230,21 @@ impl PassTimes {
 }
 
 impl Samples {
+    /// Finds the processes to read. From then on, an answer covers the present, and says whether
+    /// it lacks older entries.
+    fn begin_pass(&mut self, table: &ProcessTable, now_ns: i64) {
+        self.update(table);
+        self.is_behind = self.has_older();
+        if self.passes == 0 {
+            self.read_ns = now_ns;
+        }
+    }
+
+    /// Whether entries that a pool held at its first read are still to be read.
+    fn has_older(&self) -> bool {
+        self.open.iter().any(|one| !one.catch_up.is_over())
+    }
+
     fn update(&mut self, table: &ProcessTable) {
         self.open
             .update(table, |key, process| match &process.remains {
@@ -260,7 +274,7 @@ impl Samples {
         let mut pass = Pass {
             converter: times.converter,
             now_ns: times.now_ns,
-            budget: BUDGET,
+            budget: pool.reader.catch_up.bytes(),
             keeps_recent: times.keeps_recent,
             frames: &mut self.frames,
             room: &mut self.room,
@@ -287,7 +301,7 @@ impl Samples {
             self.room
                 .give_back(process.weights.len(), process.tree.len());
         }
-        self.is_behind = self.open.iter().any(|one| !one.catch_up.is_over());
+        self.is_behind = self.has_older();
         self.read_ns = now_ns;
         self.passes += 1;
         if self.passes.is_multiple_of(TIDY_PASSES) {

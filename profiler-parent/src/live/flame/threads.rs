@@ -7,13 +7,14 @@
 //! was taken. Invariants: memory is bounded; threads that do not fit share one number and one name,
 //! but each has its own usage.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 
+use super::hash::FastMap;
 use super::stack_tree::NodeNumber;
 use super::usage::{SampleTimes, Spent, ThreadUsage, WaitRange};
 use super::weights::ThreadNumber;
@@ -54,7 +55,7 @@ struct ThreadLife {
 pub(super) struct ThreadTable {
     all: Vec<SampledThread>,
     /// By the system's number: the threads in the order in which they registered.
-    lives: HashMap<ThreadId, Vec<ThreadLife>>,
+    lives: FastMap<ThreadId, Vec<ThreadLife>>,
     /// The usage of the threads that do not fit.
     others: BTreeMap<ThreadId, ThreadUsage>,
     has_unnamed: bool,
@@ -205,7 +206,7 @@ impl ThreadTable {
 
     /// Frees what only reading needs.
     pub(super) fn finish(&mut self) {
-        self.lives = HashMap::new();
+        self.lives = FastMap::default();
         self.others = BTreeMap::new();
     }
 }

@@ -8,8 +8,7 @@
 mod cell;
 mod room;
 
-use std::collections::HashMap;
-
+use super::hash::FastMap;
 use super::stack_tree::NodeNumber;
 use super::window::{PeriodRange, length_ns};
 use cell::Cell;
@@ -63,7 +62,7 @@ pub(super) struct CellWeight {
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     cells: Vec<Cell>,
-    index: HashMap<(ThreadNumber, NodeNumber), u32>,
+    index: FastMap<(ThreadNumber, NodeNumber), u32>,
     left_out: Weight,
 }
 
@@ -138,7 +137,7 @@ impl Weights {
 
     /// Frees what only adding needs.
     pub(super) fn finish(&mut self) {
-        self.index = HashMap::new();
+        self.index = FastMap::default();
         self.cells.shrink_to_fit();
     }
 

@@ -4,11 +4,12 @@
 //! Used while an answer is made. Invariant: the list and the order of functions depend on names,
 //! files and time only, not on the order in which functions were found.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::super::frames::{FrameTable, Function, FunctionKind, FunctionNumber};
+use super::super::hash::FastMap;
 
 /// A function that the answer refers to by its place in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +24,7 @@ pub(super) struct FunctionInfo {
 /// The list of functions of an answer.
 pub(super) struct FunctionList<'a> {
     frames: &'a FrameTable,
-    places: HashMap<FunctionNumber, usize>,
+    places: FastMap<FunctionNumber, usize>,
     all: Vec<FunctionInfo>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> FunctionList<'a> {
     pub(super) fn new(frames: &'a FrameTable) -> Self {
         Self {
             frames,
-            places: HashMap::new(),
+            places: FastMap::default(),
             all: Vec::new(),
         }
     }
@@ -95,7 +96,7 @@ pub(super) fn found(text: &str, frames: &FrameTable) -> Vec<bool> {
 pub(super) fn ranks(
     functions: impl Iterator<Item = FunctionNumber>,
     frames: &FrameTable,
-) -> HashMap<FunctionNumber, u32> {
+) -> FastMap<FunctionNumber, u32> {
     let used: BTreeSet<FunctionNumber> = functions.collect();
     let named = used
         .into_iter()

@@ -1,9 +1,14 @@
 //! Tests of the stacks of one process.
 
-use profiler_core::ids::ChunkIndex;
+use std::collections::HashMap;
+
+use profiler_core::ids::{ChunkIndex, ThreadIndex};
+use profiler_core::internal::entry::stack::MAX_FRAMES;
+use profiler_core::internal::reader::ChunkIdentity;
 use proptest::prelude::*;
 
 use super::super::sample_bytes::TestSample;
+use super::paths::{MOST_KEPT, MOST_RECORDERS, MOST_REMEMBERED};
 use super::*;
 
 /// Numbers frames in the order of their first use.
@@ -162,6 +167,24 @@ fn a_stack_without_room_loses_inner_frames() {
     let node = tester.take(&sample(1, 0, &[1, 2, 3, 4]));
     assert_eq!(tester.stack(node), [1, 2]);
     assert_eq!(tester.tree.lost(), 2);
+}
+
+#[test]
+fn a_callee_is_found_whether_or_not_it_was_the_latest_of_its_caller() {
+    let mut tester = Tester::new();
+    let stacks: [&[u64]; 5] = [&[1, 2, 3], &[1, 2], &[1, 4, 3], &[2, 2, 3], &[1, 2, 5]];
+    let mut take = |stack: &[u64]| {
+        tester.generation += 1; // the stack is recorded in whole
+        let node = tester.take(&sample(1, 0, stack));
+        assert_eq!(tester.stack(node), stack);
+        (node, tester.tree.len())
+    };
+    let first = stacks.map(|stack| take(stack).0);
+    let count = take(stacks[0]).1;
+    for (stack, node) in stacks.iter().zip(first).rev() {
+        assert_eq!(take(stack), (node, count), "a node is in the tree twice");
+        assert_eq!(take(stack), (node, count), "the latest is not found again");
+    }
 }
 
 #[test]

@@ -5,6 +5,9 @@ use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
 
+use super::super::super::query::Query;
+use super::super::answer;
+use super::super::selection::Selection;
 use super::*;
 use crate::process_table::{Process, ProcessState};
 
@@ -69,6 +72,29 @@ fn what_a_new_process_has_recorded_is_read_without_a_pause_beside_processes_that
     assert!(of(first) > of(second));
     read_once(&tester.pools, &tester.store);
     assert!(tester.turns(false).is_empty());
+}
+
+#[test]
+fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomplete() {
+    let tester = Tester::new();
+    tester.start();
+    let now_ns = PassTimes::now(&tester.pools, &tester.store).now_ns;
+    let look = || {
+        let selection = Selection::parse(&Query::parse(""));
+        let answer = answer::answer(&tester.store.lock(), &selection, None);
+        let answer = serde_json::to_value(answer).unwrap();
+        let at_ns = answer["at_ns"].as_i64().unwrap();
+        (answer["is_behind"].as_bool().unwrap(), at_ns)
+    };
+    let processes = &tester.pools.processes;
+    tester.store.lock().begin_pass(processes, now_ns);
+    assert_eq!(look(), (true, now_ns), "no sample would be in its window");
+    read_once(&tester.pools, &tester.store);
+    let (is_behind, at_ns) = look();
+    assert!(!is_behind && at_ns >= now_ns);
+    tester.start();
+    tester.store.lock().begin_pass(processes, at_ns + 1);
+    assert_eq!(look(), (true, at_ns), "a new process has not been read");
 }
 
 #[test]

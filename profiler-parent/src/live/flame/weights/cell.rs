@@ -21,7 +21,14 @@ pub(super) struct RecentPeriods(pub(super) Vec<Slot>);
 
 impl RecentPeriods {
     fn add(&mut self, period: Period, on_us: u32, off_us: u32) {
-        let place = self.0.partition_point(|slot| slot.period < period);
+        // Almost all time is added to the latest period.
+        let latest = self.0.len().saturating_sub(1);
+        let is_it = |place: usize| self.0.get(place).is_some_and(|slot| slot.period == period);
+        let place = if is_it(latest) {
+            latest
+        } else {
+            self.0.partition_point(|slot| slot.period < period)
+        };
         match self.0.get_mut(place).filter(|slot| slot.period == period) {
             Some(slot) => {
                 slot.on_us = slot.on_us.saturating_add(on_us);

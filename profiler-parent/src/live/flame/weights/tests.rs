@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::window::{Resolution, Window};
+use super::super::window::{Period, Resolution, Window};
 use super::cell::RecentPeriods;
 use super::*;
 
@@ -112,6 +112,30 @@ proptest! {
         let length = u64::try_from(to.saturating_sub(from)).unwrap_or(0);
         let off = sum(&weights, None).off_ns;
         prop_assert!(off == length || length == i64::MAX as u64, "{off} of {length}");
+    }
+
+    #[test]
+    fn each_period_has_the_time_that_was_spent_in_it_in_any_order(
+        steps in prop::collection::vec((0..20_i64, 1..5_u64), 1..80),
+    ) {
+        let mut weights = Weights::default();
+        let mut room = Room::of(1, 0);
+        let mut expected = [0; 20];
+        for (second, us) in steps {
+            let weight = Weight::on(us * 1000);
+            weights.add(THREAD, NodeNumber(0), second * SECOND, weight, &mut room);
+            expected[usize::try_from(second).unwrap()] += us * 1000;
+        }
+        let periods = weights.cells[0].fine.0.len();
+        prop_assert_eq!(periods, expected.iter().filter(|ns| **ns > 0).count());
+        for (period, expected) in (0..).map(Period).zip(expected) {
+            let range = PeriodRange {
+                resolution: Resolution::Fine,
+                first: period,
+                end: period.next(),
+            };
+            prop_assert_eq!(sum(&weights, Some(range)).on_ns, expected);
+        }
     }
 
     #[test]
