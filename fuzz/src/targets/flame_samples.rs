@@ -4,7 +4,10 @@
 //! The input changes words of a valid pool; see `profiler-parent/tests/hostile/sampled.rs`. The
 //! checks are shared with `profiler-parent/tests/foreign_samples.rs`.
 
-use crate::hostile::{recorded::Recorded, sampled};
+use crate::hostile::{
+    recorded::{self, Recorded},
+    sampled,
+};
 
 thread_local! {
     static POOL: Recorded = recorded::recorded();

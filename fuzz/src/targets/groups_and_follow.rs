@@ -7,7 +7,11 @@
 use profiler_parent::core::internal::reader::Followed;
 use profiler_parent::observe::MarkerDecoder;
 
-use crate::hostile::{changing, recorded::Recorded, told};
+use crate::hostile::{
+    changing,
+    recorded::{self, Recorded},
+    told,
+};
 
 thread_local! {
     static POOL: Recorded = recorded::recorded();
