@@ -19,6 +19,7 @@ pub mod kills;
 pub mod locks;
 pub mod marks;
 pub mod measure;
+pub mod named_stacks;
 pub mod own;
 pub mod page;
 pub mod pairs;

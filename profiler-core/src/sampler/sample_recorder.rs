@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::calls::CodeReader;
 use super::control::{SamplerShared, count};
+use super::generated_code::{GeneratedCode, KnownEpilogues};
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
@@ -54,6 +55,7 @@ pub(super) struct SampleRecorder {
     cache: Cache,
     /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
     waiting_cache: Cache,
+    epilogues: KnownEpilogues,
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
     words: Vec<u64>,
@@ -82,6 +84,7 @@ impl SampleRecorder {
             old: Vec::with_capacity(16),
             cache: Cache::new(),
             waiting_cache: Cache::new(),
+            epilogues: KnownEpilogues::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
             words: vec![0; STACK_BYTES / 8],
@@ -106,6 +109,7 @@ impl SampleRecorder {
         }
         // Only this thread drops snapshots, never a capturing thread.
         self.old.retain(|old| Arc::strong_count(old) > 1);
+        self.epilogues.clear();
         self.looked = Some(now());
         changed
     }
@@ -352,7 +356,7 @@ impl SampleRecorder {
             } else {
                 (self.refresh_after * 2).min(CALM)
             };
-            if helped {
+            if helped || self.modules.has_new_generated_code() {
                 walked = self.walk(registers, stack);
             }
         }
@@ -371,10 +375,16 @@ impl SampleRecorder {
         let snapshot = self.modules.snapshot();
         let is_waiting = registers.fp == UNKNOWN_FRAME_POINTER;
         let code = CodeReader::new(&self.memory, snapshot.as_ref());
+        let generated = GeneratedCode {
+            ranges: self.modules.generated(),
+            known: &self.epilogues,
+            code: &self.memory,
+        };
         let stack = StackToWalk {
             registers,
             words: stack,
             code: is_waiting.then_some(&code),
+            generated: cfg!(target_arch = "x86_64").then_some(generated),
         };
         let cache = if is_waiting {
             &mut self.waiting_cache

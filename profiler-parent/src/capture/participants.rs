@@ -21,6 +21,7 @@ use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
 use crate::part_file::PartFile;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::sys::Whereabouts;
 
 /// How long a capture waits for the `Hello` of a new child. A child that gets a processor sends it
 /// within some milliseconds of its start. A silent child delays every capture by this time, so it
@@ -36,6 +37,9 @@ pub(super) struct Participant {
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
+    /// Where it ran when it connected.
+    pub(super) whereabouts: Option<Arc<Whereabouts>>,
+    pub(super) is_trusted: bool,
     /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
 }
@@ -124,6 +128,8 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 part_file: process.part_file.clone(),
+                whereabouts: process.whereabouts.clone(),
+                is_trusted: process.is_trusted,
                 unable: process.why_unable(),
             };
             (process.order, participant)

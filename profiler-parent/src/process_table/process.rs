@@ -20,6 +20,7 @@ use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::part_file::PartFile;
+use crate::sys::Whereabouts;
 
 /// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
 /// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
@@ -63,6 +64,8 @@ pub(crate) struct Process {
     pub(crate) released: Option<Child>,
     /// Alive while the application holds a handle to the process.
     pub(crate) handle: Weak<()>,
+    /// Where it ran when it connected, to find the names of code that it generates.
+    pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     /// The process is trusted, so it is assumed to have no sandbox that forbids system calls.
     pub(crate) is_trusted: bool,
     /// The totals of its groups, once its pool is gone.
@@ -120,6 +123,7 @@ impl Process {
             abandon: None,
             released: None,
             handle: Weak::new(),
+            whereabouts: None,
             is_trusted: true,
             groups: None,
             in_file: false,

@@ -29,8 +29,8 @@ const MOST_KNOWN: usize = 1 << 14;
 pub(super) enum RawFrame {
     /// Code of a module, by its offset in the module.
     Code(LibId, u64, Position),
-    /// Code of an unknown module.
-    Unknown(u64, Position),
+    /// Code of an unknown module of a process, by its address there.
+    Unknown(MemberNumber, u64, Position),
     /// A label.
     Label(LabelId),
     /// A label in which a thread used no processor time.
@@ -40,6 +40,10 @@ pub(super) enum RawFrame {
     /// Stands for all frames that did not fit.
     TooMany,
 }
+
+/// Number of a process, in the order in which processes are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct MemberNumber(pub(super) u32);
 
 /// The position of code in its stack. The outermost frame sets the category of the stack, unless a
 /// label does, or the thread used no processor time.
@@ -86,6 +90,7 @@ pub(super) struct Frames {
     /// The quota of frames, without the two placeholder frames, and the quota of labels.
     quotas: (Quota, Quota),
     lost: u64,
+    member: MemberNumber,
 }
 
 impl Frames {
@@ -100,11 +105,13 @@ impl Frames {
             labels: Interner::default(),
             quotas,
             lost: 0,
+            member: MemberNumber::default(),
         }
     }
 
     /// Begins the next process.
     pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.member.0 += 1;
         self.quotas.0.begin(self.all.all().len(), is_root);
         self.quotas.1.begin(self.labels.all().len(), is_root);
     }
@@ -113,6 +120,11 @@ impl Frames {
     pub(super) fn close(&mut self) {
         self.quotas.0.close();
         self.quotas.1.close();
+    }
+
+    /// The process that has begun last.
+    pub(super) const fn member(&self) -> MemberNumber {
+        self.member
     }
 
     /// All frames, in order of their numbers.
@@ -175,6 +187,8 @@ impl Frames {
 /// Converts the module and label numbers of one process to those of the profile.
 #[derive(Debug)]
 pub(super) struct Translation<'a> {
+    /// The process.
+    pub(super) member: MemberNumber,
     pub(super) definitions: &'a Definitions,
     pub(super) categories: &'a [CategoryRow],
     pub(super) libs: &'a mut Libs,
@@ -201,9 +215,11 @@ impl Translation<'_> {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
                 Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge), position),
-                None => RawFrame::Unknown(relative.saturating_sub(nudge), position),
+                None => RawFrame::Unknown(self.member, relative.saturating_sub(nudge), position),
             },
-            Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
+            Frame::Unknown(address) => {
+                RawFrame::Unknown(self.member, address.saturating_sub(nudge), position)
+            }
             Frame::Label(id) => self
                 .label(id, labels, quota)
                 .map_or(RawFrame::TooMany, |label| match position {
@@ -280,7 +296,7 @@ mod tests {
     fn the_two_placeholder_frames_always_fit() {
         let mut frames = Frames::new(1);
         let last = (0..MAX_FRAMES as u64 + 5)
-            .map(|at| frames.intern(RawFrame::Unknown(at, Position::Inner)))
+            .map(|at| frames.intern(RawFrame::Unknown(MemberNumber(1), at, Position::Inner)))
             .last();
         let too_many = last.unwrap();
         let truncated = frames.truncated();

@@ -12,6 +12,8 @@ use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, 
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::profile::model::ProcessModel;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProfileSpec};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::internal::reader::{ByteSource, PoolReader, ThreadInfo};
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
@@ -20,6 +22,8 @@ use serde_json::Value;
 
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::names::NoSymbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use super::names::{CodeNames, Symbols};
 use super::process::Process;
 use super::slow_runs::PlacedRuns;
 use super::symbolicated::SymbolicatedFrames;
@@ -307,6 +311,50 @@ fn a_process_with_invented_addresses_leaves_room_for_the_stacks_of_others() {
     }
     let after = (shared.frames.lost(), shared.stacks.lost());
     assert_eq!(after, (before.1, before.2), "later processes lose nothing");
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn generated_code_has_the_names_of_its_own_process_only() {
+    test_support::own_process!(); // the perf map has the number of the process
+    let pid = profiler_core::internal::sys::process_id();
+    let map = format!("/tmp/perf-{pid}.map");
+    std::fs::write(&map, "1000 10 py::f:/srv/a.py\n3000 10 g\n").unwrap();
+    let forged = [1, 2].map(|_| {
+        let samples = [sample(9, [0x2000, 0x1008].into_iter())];
+        Forged::new().threads([100], MAIN_THREAD).chunk(&samples)
+    });
+    let spec = forged[0].spec();
+    let mut profile = ProcessedProfile::new(forged[0].clock, &spec, 2);
+    for (forged, pid) in forged.iter().zip([pid, ProcessId::new(u32::MAX)]) {
+        let role = ProcessRole { pid, ..role() };
+        let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
+        assert_eq!(added, Ok(true));
+        profile.name_generated_code(None, true);
+    }
+    let mut out = Vec::new();
+    let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
+    std::fs::remove_file(&map).unwrap();
+    written.unwrap();
+    let profile: Value = serde_json::from_slice(&out).unwrap();
+    let shared = &profile["shared"];
+    let text = |at: &Value| shared["stringArray"][at.as_u64().unwrap() as usize].clone();
+    let names = shared["funcTable"]["name"].as_array().unwrap();
+    let mut names: Vec<_> = names.iter().map(|name| text(name).to_string()).collect();
+    names.sort();
+    // The outer address is a return address, so the call is one byte before it.
+    assert_eq!(names, ["\"0x1008\"", "\"0x1fff\"", "\"f\""]);
+    assert_eq!(shared["frameTable"]["length"], 4);
+}
+
+/// Has no names for files, and allows those of generated code.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+struct SourceOfNothing;
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+impl Symbols for SourceOfNothing {
+    fn resolve(&mut self, _: &ModuleDefinition, _: &[u64], _: &mut dyn FnMut(u64, &CodeNames<'_>)) {
+    }
 }
 
 #[test]

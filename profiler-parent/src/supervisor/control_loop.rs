@@ -118,12 +118,13 @@ impl ControlLoop {
                 self.account(Event::Connected { key });
             }
             SupervisorEvent::Connected { key, hello, sender } => {
+                // Noted now: once the child has ended, the system no longer tells it.
+                let whereabouts = crate::sys::whereabouts(hello.pid).map(Arc::new);
                 // The child may have ended before its `Hello` was handled.
-                if self
-                    .context
-                    .processes
-                    .change(key, |process| greet(process, &hello))
-                    == Some(true)
+                if self.context.processes.change(key, |process| {
+                    process.whereabouts = whereabouts;
+                    greet(process, &hello)
+                }) == Some(true)
                 {
                     let mut link = Link::new(sender);
                     self.catch_up(key, &mut link);

@@ -7,9 +7,11 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::sys::ForeignFile;
+use profiler_core::time::UnixNs;
 
-use super::{Reaped, Woken};
+use super::{FileFacts, Reaped, Whereabouts, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
@@ -169,4 +171,72 @@ pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
 /// Other systems have no vDSO.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not known on this system.
+pub(crate) const fn whereabouts(_: ProcessId) -> Option<Whereabouts> {
+    None
+}
+
+/// Needed only for a process whose whereabouts are known.
+pub(crate) const fn unix_now() -> UnixNs {
+    UnixNs(0)
+}
+
+/// Needed only for a process whose whereabouts are known.
+pub(crate) const fn unix_start(_: ProcessStart) -> UnixNs {
+    UnixNs(0)
+}
+
+/// A value that cannot exist.
+#[derive(Debug)]
+enum Never {}
+
+/// Never created on this system.
+#[derive(Debug)]
+#[allow(dead_code)]
+pub(crate) struct CodeDirectory(Never);
+
+/// Always returns `None`.
+pub(crate) const fn directories_of(_: ProcessId) -> [Option<CodeDirectory>; 2] {
+    [None, None]
+}
+
+/// Always returns `None`.
+pub(crate) const fn own_temporary_directory() -> Option<CodeDirectory> {
+    None
+}
+
+/// Always returns `None`.
+pub(crate) const fn directory_at(_: &Path) -> Option<CodeDirectory> {
+    None
+}
+
+impl CodeDirectory {
+    /// Never called.
+    pub(crate) fn path_to(&self, _: &str) -> PathBuf {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub(crate) fn find(&self, _: &str) -> io::Result<FoundFile> {
+        match self.0 {}
+    }
+}
+
+/// Never created on this system.
+#[derive(Debug)]
+#[allow(dead_code)]
+pub(crate) struct FoundFile(Never);
+
+impl FoundFile {
+    /// Never called.
+    pub(crate) fn facts(&self) -> &FileFacts {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub(crate) fn open(&self) -> io::Result<ForeignFile> {
+        match self.0 {}
+    }
 }

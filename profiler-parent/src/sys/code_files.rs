@@ -1,0 +1,247 @@
+//! The implementation for Linux of what [`crate::generated_code`] needs: where a process runs, and
+//! files in directories that the process may control.
+//!
+//! Invariants: neither a file nor its directory is a symbolic link, except those of `/proc/PID` that
+//! lead to the root and the working directory of the process; a file is not on another file system
+//! than its directory; it is opened for reading only after its type is known; [`whereabouts`] reads
+//! only `/proc`, so no process can make it wait.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys::{FileIdentity, ForeignFile};
+use profiler_core::time::UnixNs;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::{FileFacts, NamespacePid, UserId, Whereabouts};
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// The directory in which runtimes write their files.
+const TEMPORARY: &str = "tmp";
+
+/// What `/proc` says about a process; `None` if it does not exist, or if `/proc` is not available.
+pub(crate) fn whereabouts(pid: ProcessId) -> Option<Whereabouts> {
+    let read = |name: &str| {
+        let text = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    };
+    let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}")).ok();
+    let status = read("status")?;
+    let own_mounts = std::fs::read_link("/proc/self/ns/mnt").ok();
+    // The kernel shows the paths of links relative to the root directory of this process.
+    let shares_paths = own_mounts.is_some()
+        && link("ns/mnt") == own_mounts
+        && link("root").as_deref() == Some(Path::new("/"));
+    let directory = link("cwd").filter(|path| shares_paths && path.is_absolute());
+    Some(Whereabouts {
+        own_pid: own_pid_in(&status, pid)?,
+        user: user_in(&status)?,
+        start: start_in(&read("stat")?)?,
+        shares_paths,
+        directory,
+    })
+}
+
+/// The number of a process in its own pid namespace, the last in the line `NSpid`. Kernels without
+/// pid namespaces have no such line.
+fn own_pid_in(status: &str, pid: ProcessId) -> Option<NamespacePid> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let Some(line) = line else {
+        return Some(NamespacePid::new(pid.get()));
+    };
+    let own = line.split_ascii_whitespace().next_back()?.parse().ok()?;
+    Some(NamespacePid::new(own))
+}
+
+/// The effective user, the second number in the line `Uid`.
+fn user_in(status: &str) -> Option<UserId> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let user = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(UserId::new(user))
+}
+
+/// When a process started. The name, in brackets, may be any bytes.
+fn start_in(stat: &str) -> Option<ProcessStart> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let start = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    Some(ProcessStart::new(start))
+}
+
+/// The wall time now, which is the clock of the times of files.
+pub(crate) fn unix_now() -> UnixNs {
+    UnixNs(nanoseconds(clock_gettime(ClockId::Realtime)))
+}
+
+/// The wall time at which a process started, as the clocks of this machine show it now.
+pub(crate) fn unix_start(start: ProcessStart) -> UnixNs {
+    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+    let since_boot = start.get().saturating_mul(NS_PER_S / ticks_per_s);
+    let age = nanoseconds(clock_gettime(ClockId::Boottime)).saturating_sub(since_boot);
+    UnixNs(unix_now().0.saturating_sub(age))
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0);
+    let part = u64::try_from(time.tv_nsec).unwrap_or(0);
+    whole.saturating_mul(NS_PER_S).saturating_add(part)
+}
+
+/// An open directory in which a process may have left files.
+#[derive(Debug)]
+pub(crate) struct CodeDirectory {
+    descriptor: OwnedFd,
+    /// Its path, for messages.
+    path: PathBuf,
+}
+
+/// The directory for temporary files of a running process, and its working directory. Looks into
+/// the process's own root directory, so a hostile process may make this call wait.
+pub(crate) fn directories_of(pid: ProcessId) -> [Option<CodeDirectory>; 2] {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let at = |name: &str| open(format!("/proc/{pid}/{name}"), flags, Mode::empty()).ok();
+    let named = |descriptor: OwnedFd, name: &str| CodeDirectory {
+        descriptor,
+        path: format!("/proc/{pid}/{name}").into(),
+    };
+    let temporary = at("root").and_then(|root| {
+        let flags = flags | OFlags::NOFOLLOW;
+        openat(&root, TEMPORARY, flags, Mode::empty()).ok()
+    });
+    [
+        temporary.map(|descriptor| named(descriptor, "root/tmp")),
+        at("cwd").map(|descriptor| named(descriptor, "cwd")),
+    ]
+}
+
+/// The directory for temporary files of this process.
+pub(crate) fn own_temporary_directory() -> Option<CodeDirectory> {
+    directory_at(&Path::new("/").join(TEMPORARY))
+}
+
+/// The directory with this path.
+pub(crate) fn directory_at(path: &Path) -> Option<CodeDirectory> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Some(CodeDirectory {
+        descriptor: open(path, flags, Mode::empty()).ok()?,
+        path: path.to_owned(),
+    })
+}
+
+impl CodeDirectory {
+    /// The path of a file in it, for messages.
+    pub(crate) fn path_to(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Finds a file in it, without opening the file.
+    pub(crate) fn find(&self, name: &str) -> io::Result<FoundFile> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        let found = match openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
+            // Before Linux 5.6, or under a filter of system calls.
+            Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, name, flags, Mode::empty()),
+            found => found,
+        };
+        let descriptor: File = found?.into();
+        let about = descriptor.metadata()?;
+        let seconds = u64::try_from(about.mtime()).unwrap_or(0);
+        let part = u64::try_from(about.mtime_nsec()).unwrap_or(0);
+        let facts = FileFacts {
+            is_regular: about.is_file(),
+            owner: UserId::new(about.uid()),
+            is_writable_by_all: about.mode() & 0o002 != 0,
+            bytes: about.len(),
+            changed: UnixNs(seconds.saturating_mul(NS_PER_S).saturating_add(part)),
+        };
+        Ok(FoundFile { descriptor, facts })
+    }
+}
+
+/// A file that was found, and is not open for reading.
+#[derive(Debug)]
+pub(crate) struct FoundFile {
+    descriptor: File,
+    facts: FileFacts,
+}
+
+impl FoundFile {
+    /// What the system says about it.
+    pub(crate) const fn facts(&self) -> &FileFacts {
+        &self.facts
+    }
+
+    /// Opens the file for reading. Only for a regular file. Fails, without waiting, if another
+    /// process holds a lease on it.
+    pub(crate) fn open(&self) -> io::Result<ForeignFile> {
+        let identity = FileIdentity::of_number(self.descriptor.as_raw_fd())?;
+        if let Some(kept) = ForeignFile::kept(identity) {
+            return Ok(kept);
+        }
+        let again = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let file: File = open(again, flags, Mode::empty())?.into();
+        Ok(file.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_in_the_innermost_namespace_and_the_effective_user_are_taken() {
+        let status = "Name:\tnode\nUid:\t1000\t33\t1000\t1000\nNSpid:\t4242\t77\t5\n";
+        let pid = ProcessId::new(4242);
+        assert_eq!(own_pid_in(status, pid), Some(NamespacePid::new(5)));
+        assert_eq!(user_in(status), Some(UserId::new(33)));
+        let old = "Name:\tnode\nUid:\t1\t2\n";
+        assert_eq!(own_pid_in(old, pid), Some(NamespacePid::new(4242)));
+        assert_eq!(own_pid_in("NSpid:\t\n", pid), None);
+        assert_eq!(user_in("Uid:\t1\n"), None);
+    }
+
+    #[test]
+    fn the_start_is_found_behind_any_name() {
+        let fields = (3..=40).map(|field| field.to_string());
+        let fields: Vec<String> = fields.collect();
+        let stat = format!("1 (a) b) 9 9) S {}", fields[1..].join(" "));
+        assert_eq!(start_in(&stat), Some(ProcessStart::new(22)));
+        assert_eq!(start_in("1 (a) S 1"), None);
+    }
+
+    #[test]
+    fn this_process_shares_its_paths_with_itself_and_has_started() {
+        let own = whereabouts(profiler_core::internal::sys::process_id()).unwrap();
+        assert_eq!(own.user.get(), rustix::process::geteuid().as_raw());
+        assert!(own.shares_paths);
+        assert_eq!(own.directory, std::env::current_dir().ok());
+        assert!(unix_start(own.start) <= unix_now());
+        let whole_day = 24 * 60 * 60 * NS_PER_S;
+        assert!(unix_now().0 - unix_start(own.start).0 < whole_day);
+        assert_eq!(whereabouts(ProcessId::new(u32::MAX)), None);
+    }
+
+    #[test]
+    fn a_link_is_found_as_a_link_and_a_file_with_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
+        let open = directory_at(directory.path()).unwrap();
+        let file = open.find("file").unwrap();
+        assert!(file.facts.is_regular && file.facts.bytes == 4);
+        assert_eq!(file.facts.owner.get(), rustix::process::geteuid().as_raw());
+        assert_eq!(
+            std::io::read_to_string(file.open().unwrap()).unwrap(),
+            "text"
+        );
+        assert!(!open.find("link").unwrap().facts.is_regular);
+        let missing = open.find("nothing").unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
