@@ -80,7 +80,7 @@ pub(super) fn read(
     from: impl Read + Seek,
     bytes: u64,
     own_pid: NamespacePid,
-    ranges: &mut NamedRanges<'_>,
+    ranges: &mut NamedRanges,
 ) -> Result<Tally, JitdumpError> {
     let mut records = Records {
         from: BufReader::with_capacity(1 << 12, from),
@@ -127,7 +127,7 @@ impl<R: Read + Seek> Records<R> {
     }
 
     /// Reads a record; returns whether others may follow.
-    fn read_record(&mut self, ranges: &mut NamedRanges<'_>) -> io::Result<bool> {
+    fn read_record(&mut self, ranges: &mut NamedRanges) -> io::Result<bool> {
         let Some(head) = self.take::<{ RECORD_HEAD_BYTES as usize }>()? else {
             return Ok(false);
         };
@@ -147,7 +147,7 @@ impl<R: Read + Seek> Records<R> {
         Ok(true)
     }
 
-    fn load(&mut self, body: u32, ranges: &mut NamedRanges<'_>) -> io::Result<bool> {
+    fn load(&mut self, body: u32, ranges: &mut NamedRanges) -> io::Result<bool> {
         let Some(rest) = body.checked_sub(LOAD_BYTES) else {
             return self.malformed(body);
         };
@@ -183,7 +183,7 @@ impl<R: Read + Seek> Records<R> {
         Ok(true)
     }
 
-    fn relocate(&mut self, body: u32, ranges: &mut NamedRanges<'_>) -> io::Result<bool> {
+    fn relocate(&mut self, body: u32, ranges: &mut NamedRanges) -> io::Result<bool> {
         let Some(rest) = body.checked_sub(MOVE_BYTES) else {
             return self.malformed(body);
         };
@@ -264,7 +264,7 @@ mod tests {
         record(LOAD, &[&numbers, name.as_bytes(), &[0], code].concat())
     }
 
-    fn read_all(parts: &[Vec<u8>], ranges: &mut NamedRanges<'_>) -> Result<Tally, JitdumpError> {
+    fn read_all(parts: &[Vec<u8>], ranges: &mut NamedRanges) -> Result<Tally, JitdumpError> {
         let file = parts.concat();
         read(Cursor::new(&file), file.len() as u64, PID, ranges)
     }

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Used by [`super`]. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
-//! line that is not understood is skipped and counted, as is a last line without its end, which the
-//! runtime may not have finished; memory does not grow with the file.
+//! line that is not understood is skipped and counted; a last line without its end is skipped, because
+//! the runtime may not have finished it; memory does not grow with the file; at most [`MOST_LINES`]
+//! lines are read.
 
 use std::io::{self, BufRead, Read};
 
@@ -16,6 +17,8 @@ use super::ranges::{AddressRange, NamedRanges};
 
 /// Limit on the bytes of a line. A longer line is not understood.
 const LONGEST_LINE: u64 = 1 << 14;
+/// Limit on the lines of a file.
+const MOST_LINES: u64 = 1 << 22;
 
 /// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,31 +56,33 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Reads a file to its end.
-pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges<'_>) -> io::Result<Tally> {
+/// Reads a file to its end, or up to the limit on lines.
+pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Result<Tally> {
     let mut tally = Tally::default();
     let mut line = Vec::new();
-    loop {
+    for _ in 0..MOST_LINES {
         line.clear();
-        let read = from
-            .by_ref()
-            .take(LONGEST_LINE)
-            .read_until(b'\n', &mut line)?;
-        if read == 0 {
-            return Ok(tally);
+        let mut limited = from.by_ref().take(LONGEST_LINE);
+        limited.read_until(b'\n', &mut line)?;
+        let is_long = limited.limit() == 0;
+        match line.strip_suffix(b"\n") {
+            Some(line) => add(line, &mut tally, ranges),
+            None if is_long && from.skip_until(b'\n')? > 0 => tally.malformed += 1,
+            None => return Ok(tally), // the end of the file
         }
-        let Some(whole) = line.strip_suffix(b"\n") else {
-            tally.malformed += 1;
-            from.skip_until(b'\n')?;
-            continue;
-        };
-        match MapLine::parse(whole) {
-            Some(MapLine { range, name }) => {
-                tally.entries += 1;
-                ranges.add(range, name);
-            }
-            None => tally.malformed += u64::from(!whole.trim_ascii().is_empty()),
+    }
+    tally.is_cut = !from.fill_buf()?.is_empty();
+    Ok(tally)
+}
+
+/// Adds what a line describes.
+fn add(line: &[u8], tally: &mut Tally, ranges: &mut NamedRanges) {
+    match MapLine::parse(line) {
+        Some(MapLine { range, name }) => {
+            tally.entries += 1;
+            ranges.add(range, name);
         }
+        None => tally.malformed += u64::from(!line.trim_ascii().is_empty()),
     }
 }
 
@@ -136,9 +141,25 @@ mod tests {
         let wanted = [0x1000, 0x2000, 0x3000, 0x4000];
         let mut ranges = NamedRanges::new(&wanted);
         let tally = read(text.as_bytes(), &mut ranges).unwrap();
-        assert_eq!((tally.entries, tally.malformed), (2, 3));
+        assert_eq!((tally.entries, tally.malformed), (2, 2));
         let names = wanted.map(|address| ranges.name_at(address));
         assert_eq!(names, [Some("a"), None, Some("b"), None]);
+    }
+
+    #[test]
+    fn the_lines_of_a_file_are_limited_whatever_they_contain() {
+        let most = usize::try_from(MOST_LINES).unwrap();
+        for (line, entries, malformed) in [("1 1 a\n", most, 0), ("\n", 0, 0), ("x\n", 0, most)] {
+            let text = line.repeat(most + 1);
+            let mut ranges = NamedRanges::new(&[1]);
+            let tally = read(text.as_bytes(), &mut ranges).unwrap();
+            let counted = (tally.entries, tally.malformed);
+            assert_eq!(counted, (entries as u64, malformed as u64), "{line:?}");
+            assert!(tally.is_cut, "{line:?}");
+            let whole = text.strip_suffix(line).unwrap();
+            let tally = read(whole.as_bytes(), &mut NamedRanges::new(&[])).unwrap();
+            assert!(!tally.is_cut, "{line:?}");
+        }
     }
 
     proptest! {

@@ -35,23 +35,25 @@ struct NamedRange {
 
 /// The named ranges that contain a wanted address.
 #[derive(Debug)]
-pub(super) struct NamedRanges<'w> {
+pub(super) struct NamedRanges {
     /// Ascending.
-    wanted: &'w [u64],
+    wanted: Box<[u64]>,
     /// By first address.
     kept: BTreeMap<u64, NamedRange>,
     text: usize,
     left_out: u64,
+    nameless_moves: u64,
 }
 
-impl<'w> NamedRanges<'w> {
+impl NamedRanges {
     /// For these addresses, which are ascending.
-    pub(super) const fn new(wanted: &'w [u64]) -> Self {
+    pub(super) fn new(wanted: &[u64]) -> Self {
         Self {
-            wanted,
+            wanted: wanted.into(),
             kept: BTreeMap::new(),
             text: 0,
             left_out: 0,
+            nameless_moves: 0,
         }
     }
 
@@ -73,7 +75,7 @@ impl<'w> NamedRanges<'w> {
         match name {
             _ if !self.is_wanted(to) => {}
             Some(name) => self.keep(to, name),
-            None => self.left_out += 1,
+            None => self.nameless_moves += 1,
         }
     }
 
@@ -86,6 +88,11 @@ impl<'w> NamedRanges<'w> {
     /// Number of ranges with wanted addresses that have no name for lack of room.
     pub(super) const fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Number of moves to wanted addresses of code whose name is not known.
+    pub(super) const fn nameless_moves(&self) -> u64 {
+        self.nameless_moves
     }
 
     fn is_wanted(&self, range: AddressRange) -> bool {
@@ -143,8 +150,7 @@ mod tests {
         let mut ranges = NamedRanges::new(&wanted);
         ranges.add(range(10, 10), b"a");
         ranges.add(range(20, 10), b"b");
-        let names =
-            |ranges: &NamedRanges<'_>| wanted.map(|at| ranges.name_at(at).map(String::from));
+        let names = |ranges: &NamedRanges| wanted.map(|at| ranges.name_at(at).map(String::from));
         let some = |name: &str| Some(name.to_owned());
         assert_eq!(
             names(&ranges),
@@ -157,7 +163,8 @@ mod tests {
         ranges.relocate(range(19, 3), range(14, 3));
         assert_eq!(names(&ranges), [None, some("c"), None, None, None]);
         ranges.relocate(range(100, 3), range(30, 3));
-        assert_eq!((ranges.name_at(30), ranges.left_out()), (None, 1));
+        assert_eq!((ranges.name_at(30), ranges.nameless_moves()), (None, 1));
+        assert_eq!(ranges.left_out(), 0, "that is no lack of room");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! Used by [`super`], before a file is opened. Runtimes write to `/tmp`, where every user may create
 //! files, and where files outlive their processes. Invariant: a file is used only if the process's
-//! own user wrote it, while the process ran.
+//! own user wrote it, while the process ran. A file that existed before the process may contain
+//! entries of an earlier process with the same number.
 
 use profiler_core::time::UnixNs;
 
-use crate::sys::{FileFacts, UserId};
+use crate::sys::{FileFacts, FileWriters, UserId};
 
 /// By how much the times of files and of processes may differ: some file systems keep whole seconds.
 const TOLERANCE_NS: u64 = 1_000_000_000;
@@ -31,6 +32,10 @@ pub(super) enum Refusal {
     OtherUser,
     #[error("every user may write to it")]
     Writable,
+    #[error("a group of users may write to it")]
+    GroupWritable,
+    #[error("it has more than one name")]
+    Linked,
     #[error("it is older than the process")]
     Older,
     #[error("it was written to after the end of the process")]
@@ -40,15 +45,19 @@ pub(super) enum Refusal {
 impl FileTerms {
     /// Checks a file.
     pub(super) fn check(&self, facts: &FileFacts) -> Result<(), Refusal> {
-        let changed = facts.changed.0;
-        let is_newer = |ended: UnixNs| changed > ended.0.saturating_add(TOLERANCE_NS);
+        let is_older = |time: UnixNs| time.0.saturating_add(TOLERANCE_NS) < self.started.0;
+        let is_newer = |ended: UnixNs| facts.changed.0 > ended.0.saturating_add(TOLERANCE_NS);
         if !facts.is_regular {
             Err(Refusal::NotAFile)
         } else if facts.owner != self.user {
             Err(Refusal::OtherUser)
-        } else if facts.is_writable_by_all {
+        } else if facts.writers == FileWriters::All {
             Err(Refusal::Writable)
-        } else if changed.saturating_add(TOLERANCE_NS) < self.started.0 {
+        } else if facts.writers == FileWriters::Group {
+            Err(Refusal::GroupWritable)
+        } else if facts.links > 1 {
+            Err(Refusal::Linked)
+        } else if is_older(facts.changed) || facts.born.is_some_and(is_older) {
             Err(Refusal::Older)
         } else if self.ended.is_some_and(is_newer) {
             Err(Refusal::Newer)
@@ -76,9 +85,11 @@ mod tests {
         FileFacts {
             is_regular: true,
             owner: UserId::new(1000),
-            is_writable_by_all: false,
+            writers: FileWriters::Owner,
+            links: 1,
             bytes: 1,
             changed: UnixNs(changed * SECOND),
+            born: None,
         }
     }
 
@@ -103,12 +114,25 @@ mod tests {
             let owner = UserId::new(other);
             assert_eq!(check(FileFacts { owner, ..file }), Err(Refusal::OtherUser));
         }
-        let writable = FileFacts {
-            is_writable_by_all: true,
-            ..file
-        };
-        assert_eq!(check(writable), Err(Refusal::Writable));
+        for (writers, refusal) in [
+            (FileWriters::All, Refusal::Writable),
+            (FileWriters::Group, Refusal::GroupWritable),
+        ] {
+            assert_eq!(check(FileFacts { writers, ..file }), Err(refusal));
+        }
+        assert_eq!(check(FileFacts { links: 2, ..file }), Err(Refusal::Linked));
         assert_eq!(check(facts(98)), Err(Refusal::Older));
         assert_eq!(check(facts(202)), Err(Refusal::Newer));
+    }
+
+    #[test]
+    fn a_file_that_was_created_before_the_process_is_refused_although_it_was_written_to() {
+        let born = |at: u64| FileFacts {
+            born: Some(UnixNs(at * SECOND)),
+            ..facts(150)
+        };
+        assert_eq!(terms(Some(200)).check(&born(98)), Err(Refusal::Older));
+        assert_eq!(terms(Some(200)).check(&born(99)), Ok(()));
+        assert_eq!(terms(None).check(&born(120)), Ok(()));
     }
 }

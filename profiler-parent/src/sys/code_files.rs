@@ -1,193 +1,202 @@
-//! The implementation for Linux of what [`crate::generated_code`] needs: where a process runs, and
-//! files in directories that the process may control.
+//! The implementation for Linux of what [`crate::generated_code`] needs to find files in directories
+//! that a process may control.
 //!
 //! Invariants: neither a file nor its directory is a symbolic link, except those of `/proc/PID` that
-//! lead to the root and the working directory of the process; a file is not on another file system
-//! than its directory; it is opened for reading only after its type is known; [`whereabouts`] reads
-//! only `/proc`, so no process can make it wait.
+//! lead to the root directory of the process; a file is opened for reading only after its type is
+//! known. A file system that does not answer can make all of these functions wait.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::{FileIdentity, ForeignFile};
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::sys::{FileIdentity, OwnDescriptor};
 use profiler_core::time::UnixNs;
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp, open, openat,
+    openat2, statx,
+};
 use rustix::io::Errno;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::{FileFacts, NamespacePid, UserId, Whereabouts};
+use super::{FileFacts, FileWriters, FoundFile, UserId};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// The directory in which runtimes write their files.
 const TEMPORARY: &str = "tmp";
-
-/// What `/proc` says about a process; `None` if it does not exist, or if `/proc` is not available.
-pub(crate) fn whereabouts(pid: ProcessId) -> Option<Whereabouts> {
-    let read = |name: &str| {
-        let text = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
-        Some(String::from_utf8_lossy(&text).into_owned())
-    };
-    let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}")).ok();
-    let status = read("status")?;
-    let own_mounts = std::fs::read_link("/proc/self/ns/mnt").ok();
-    // The kernel shows the paths of links relative to the root directory of this process.
-    let shares_paths = own_mounts.is_some()
-        && link("ns/mnt") == own_mounts
-        && link("root").as_deref() == Some(Path::new("/"));
-    let directory = link("cwd").filter(|path| shares_paths && path.is_absolute());
-    Some(Whereabouts {
-        own_pid: own_pid_in(&status, pid)?,
-        user: user_in(&status)?,
-        start: start_in(&read("stat")?)?,
-        shares_paths,
-        directory,
-    })
-}
-
-/// The number of a process in its own pid namespace, the last in the line `NSpid`. Kernels without
-/// pid namespaces have no such line.
-fn own_pid_in(status: &str, pid: ProcessId) -> Option<NamespacePid> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let Some(line) = line else {
-        return Some(NamespacePid::new(pid.get()));
-    };
-    let own = line.split_ascii_whitespace().next_back()?.parse().ok()?;
-    Some(NamespacePid::new(own))
-}
-
-/// The effective user, the second number in the line `Uid`.
-fn user_in(status: &str) -> Option<UserId> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let user = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(UserId::new(user))
-}
-
-/// When a process started. The name, in brackets, may be any bytes.
-fn start_in(stat: &str) -> Option<ProcessStart> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let start = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    Some(ProcessStart::new(start))
-}
-
-/// The wall time now, which is the clock of the times of files.
-pub(crate) fn unix_now() -> UnixNs {
-    UnixNs(nanoseconds(clock_gettime(ClockId::Realtime)))
-}
-
-/// The wall time at which a process started, as the clocks of this machine show it now.
-pub(crate) fn unix_start(start: ProcessStart) -> UnixNs {
-    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
-    let since_boot = start.get().saturating_mul(NS_PER_S / ticks_per_s);
-    let age = nanoseconds(clock_gettime(ClockId::Boottime)).saturating_sub(since_boot);
-    UnixNs(unix_now().0.saturating_sub(age))
-}
-
-fn nanoseconds(time: Timespec) -> u64 {
-    let whole = u64::try_from(time.tv_sec).unwrap_or(0);
-    let part = u64::try_from(time.tv_nsec).unwrap_or(0);
-    whole.saturating_mul(NS_PER_S).saturating_add(part)
-}
+/// Limit on the mappings of a process that are searched.
+const MOST_MAPPINGS: usize = 1 << 17;
+/// Limit on the bytes of a line that describes a mapping: the longest path, each byte of which may
+/// take four characters, and the numbers before it.
+const LONGEST_MAPPING: u64 = 4 * 4096 + 128;
+/// How directories are opened. Such a descriptor cannot read the directory.
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open directory in which a process may have left files.
 #[derive(Debug)]
 pub(crate) struct CodeDirectory {
-    descriptor: OwnedFd,
+    descriptor: OwnDescriptor<OwnedFd>,
     /// Its path, for messages.
     path: PathBuf,
 }
 
-/// The directory for temporary files of a running process, and its working directory. Looks into
-/// the process's own root directory, so a hostile process may make this call wait.
-pub(crate) fn directories_of(pid: ProcessId) -> [Option<CodeDirectory>; 2] {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let at = |name: &str| open(format!("/proc/{pid}/{name}"), flags, Mode::empty()).ok();
-    let named = |descriptor: OwnedFd, name: &str| CodeDirectory {
-        descriptor,
-        path: format!("/proc/{pid}/{name}").into(),
+/// The directory for temporary files of a running process.
+pub(crate) fn temporary_directory_of(pid: ProcessId) -> io::Result<CodeDirectory> {
+    let path = format!("/proc/{pid}/root");
+    let root = open(&path, DIRECTORY, Mode::empty())?;
+    let temporary = openat(root, TEMPORARY, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+    Ok(CodeDirectory::new(
+        temporary,
+        Path::new(&path).join(TEMPORARY),
+    ))
+}
+
+/// The directory of the executable mapping of a running process whose file has this name. A runtime
+/// maps the jitdump that it writes to, so that `perf` finds it.
+pub(crate) fn directory_of_mapped(pid: ProcessId, name: &str) -> io::Result<Option<CodeDirectory>> {
+    let Some(path) = mapped(File::open(format!("/proc/{pid}/maps"))?, name)? else {
+        return Ok(None);
     };
-    let temporary = at("root").and_then(|root| {
-        let flags = flags | OFlags::NOFOLLOW;
-        openat(&root, TEMPORARY, flags, Mode::empty()).ok()
-    });
-    [
-        temporary.map(|descriptor| named(descriptor, "root/tmp")),
-        at("cwd").map(|descriptor| named(descriptor, "cwd")),
-    ]
+    let (Some(directory), Ok(inside)) = (path.parent(), path.strip_prefix("/")) else {
+        return Ok(None);
+    };
+    let inside = match inside.parent() {
+        Some(inside) if inside != Path::new("") => inside,
+        _ => Path::new("."),
+    };
+    let root = format!("/proc/{pid}/root");
+    let shown = Path::new(&root).join(directory.strip_prefix("/").unwrap_or(directory));
+    let root = open(&root, DIRECTORY, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let opened = match openat2(&root, inside, DIRECTORY, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => {
+            openat(&root, inside, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+        }
+        opened => opened,
+    };
+    Ok(Some(CodeDirectory::new(opened?, shown)))
+}
+
+/// The path of the first executable mapping whose file has this name.
+fn mapped(maps: impl Read, name: &str) -> io::Result<Option<PathBuf>> {
+    let mut maps = BufReader::with_capacity(1 << 16, maps);
+    let mut line = Vec::new();
+    for _ in 0..MOST_MAPPINGS {
+        line.clear();
+        let mut limited = maps.by_ref().take(LONGEST_MAPPING);
+        if limited.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let path = executable_file(line.trim_ascii_end());
+        if let Some(path) = path.filter(|path| path.file_name() == Some(name.as_ref())) {
+            return Ok(Some(path.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// The file in a line of `/proc/PID/maps`, if the mapping is executable.
+fn executable_file(line: &[u8]) -> Option<&Path> {
+    let mut rest = line;
+    let mut rights: &[u8] = &[];
+    for field in 0..5 {
+        let end = rest.iter().position(|byte| *byte == b' ')?;
+        let (word, after) = rest.split_at_checked(end)?;
+        if field == 1 {
+            rights = word;
+        }
+        rest = after.trim_ascii_start();
+    }
+    let is_file = rest.starts_with(b"/") && rights.get(2) == Some(&b'x');
+    is_file.then(|| Path::new(std::ffi::OsStr::from_bytes(rest)))
 }
 
 /// The directory for temporary files of this process.
-pub(crate) fn own_temporary_directory() -> Option<CodeDirectory> {
+pub(crate) fn own_temporary_directory() -> io::Result<CodeDirectory> {
     directory_at(&Path::new("/").join(TEMPORARY))
 }
 
 /// The directory with this path.
-pub(crate) fn directory_at(path: &Path) -> Option<CodeDirectory> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Some(CodeDirectory {
-        descriptor: open(path, flags, Mode::empty()).ok()?,
-        path: path.to_owned(),
-    })
+pub(crate) fn directory_at(path: &Path) -> io::Result<CodeDirectory> {
+    let opened = open(path, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+    Ok(CodeDirectory::new(opened, path.to_owned()))
 }
 
 impl CodeDirectory {
+    fn new(descriptor: OwnedFd, path: PathBuf) -> Self {
+        Self {
+            descriptor: OwnDescriptor::new(descriptor),
+            path,
+        }
+    }
+
     /// The path of a file in it, for messages.
     pub(crate) fn path_to(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Finds a file in it, without opening the file.
-    pub(crate) fn find(&self, name: &str) -> io::Result<FoundFile> {
+    /// Whether both are the same directory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let identity = |directory: &Self| {
+            let descriptor = directory.descriptor.get().ok()?;
+            FileIdentity::of_number(descriptor.as_raw_fd()).ok()
+        };
+        let own = identity(self);
+        own.is_some() && own == identity(other)
+    }
+
+    /// Finds a file in it, without opening the file. The file is on the file system of the
+    /// directory. Before Linux 5.6, or under a filter of system calls, this cannot be ensured; then
+    /// files are found only if `allows_mounts`.
+    pub(crate) fn find(&self, name: &str, allows_mounts: bool) -> io::Result<FoundFile> {
+        let directory = self.descriptor.get()?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        let found = match openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
-            // Before Linux 5.6, or under a filter of system calls.
-            Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, name, flags, Mode::empty()),
+        let found = match openat2(directory, name, flags, Mode::empty(), resolve) {
+            Err(Errno::NOSYS | Errno::PERM) if allows_mounts => {
+                openat(directory, name, flags, Mode::empty())
+            }
             found => found,
         };
-        let descriptor: File = found?.into();
-        let about = descriptor.metadata()?;
-        let seconds = u64::try_from(about.mtime()).unwrap_or(0);
-        let part = u64::try_from(about.mtime_nsec()).unwrap_or(0);
-        let facts = FileFacts {
-            is_regular: about.is_file(),
-            owner: UserId::new(about.uid()),
-            is_writable_by_all: about.mode() & 0o002 != 0,
-            bytes: about.len(),
-            changed: UnixNs(seconds.saturating_mul(NS_PER_S).saturating_add(part)),
-        };
-        Ok(FoundFile { descriptor, facts })
+        Ok(FoundFile::of(found?))
     }
-}
-
-/// A file that was found, and is not open for reading.
-#[derive(Debug)]
-pub(crate) struct FoundFile {
-    descriptor: File,
-    facts: FileFacts,
 }
 
 impl FoundFile {
-    /// What the system says about it.
-    pub(crate) const fn facts(&self) -> &FileFacts {
-        &self.facts
+    /// What the system says about the file.
+    pub(crate) fn facts(&self) -> io::Result<FileFacts> {
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let about = statx(self.descriptor(), "", AtFlags::EMPTY_PATH, mask)?;
+        let has_birth = about.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Ok(FileFacts {
+            is_regular: FileType::from_raw_mode(about.stx_mode.into()) == FileType::RegularFile,
+            owner: UserId::new(about.stx_uid),
+            writers: writers_of(&about),
+            links: about.stx_nlink,
+            bytes: about.stx_size,
+            changed: time_of(about.stx_mtime),
+            born: has_birth.then(|| time_of(about.stx_btime)),
+        })
     }
+}
 
-    /// Opens the file for reading. Only for a regular file. Fails, without waiting, if another
-    /// process holds a lease on it.
-    pub(crate) fn open(&self) -> io::Result<ForeignFile> {
-        let identity = FileIdentity::of_number(self.descriptor.as_raw_fd())?;
-        if let Some(kept) = ForeignFile::kept(identity) {
-            return Ok(kept);
-        }
-        let again = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file: File = open(again, flags, Mode::empty())?.into();
-        Ok(file.into())
+/// Who may write to a file. By convention, the group of a user alone has the user's number.
+fn writers_of(about: &Statx) -> FileWriters {
+    match about.stx_mode {
+        mode if mode & 0o002 != 0 => FileWriters::All,
+        mode if mode & 0o020 != 0 && about.stx_gid != about.stx_uid => FileWriters::Group,
+        _ => FileWriters::Owner,
     }
+}
+
+fn time_of(time: StatxTimestamp) -> UnixNs {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    UnixNs(
+        seconds
+            .saturating_mul(NS_PER_S)
+            .saturating_add(time.tv_nsec.into()),
+    )
 }
 
 #[cfg(test)]
@@ -195,36 +204,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_in_the_innermost_namespace_and_the_effective_user_are_taken() {
-        let status = "Name:\tnode\nUid:\t1000\t33\t1000\t1000\nNSpid:\t4242\t77\t5\n";
-        let pid = ProcessId::new(4242);
-        assert_eq!(own_pid_in(status, pid), Some(NamespacePid::new(5)));
-        assert_eq!(user_in(status), Some(UserId::new(33)));
-        let old = "Name:\tnode\nUid:\t1\t2\n";
-        assert_eq!(own_pid_in(old, pid), Some(NamespacePid::new(4242)));
-        assert_eq!(own_pid_in("NSpid:\t\n", pid), None);
-        assert_eq!(user_in("Uid:\t1\n"), None);
-    }
-
-    #[test]
-    fn the_start_is_found_behind_any_name() {
-        let fields = (3..=40).map(|field| field.to_string());
-        let fields: Vec<String> = fields.collect();
-        let stat = format!("1 (a) b) 9 9) S {}", fields[1..].join(" "));
-        assert_eq!(start_in(&stat), Some(ProcessStart::new(22)));
-        assert_eq!(start_in("1 (a) S 1"), None);
-    }
-
-    #[test]
-    fn this_process_shares_its_paths_with_itself_and_has_started() {
-        let own = whereabouts(profiler_core::internal::sys::process_id()).unwrap();
-        assert_eq!(own.user.get(), rustix::process::geteuid().as_raw());
-        assert!(own.shares_paths);
-        assert_eq!(own.directory, std::env::current_dir().ok());
-        assert!(unix_start(own.start) <= unix_now());
-        let whole_day = 24 * 60 * 60 * NS_PER_S;
-        assert!(unix_now().0 - unix_start(own.start).0 < whole_day);
-        assert_eq!(whereabouts(ProcessId::new(u32::MAX)), None);
+    fn the_file_of_an_executable_mapping_is_found_by_its_name() {
+        let maps = "\
+            00400000-00401000 rw-p 00000000 08:01 7    /srv/jit-5.dump\n\
+            7f0000000000-7f0000001000 r-xp 00000000 00:00 0\n\
+            7f0000001000-7f0000002000 r-xp 00000000 00:00 0    [vdso]\n\
+            7f0000002000-7f0000003000 r-xp 00000000 08:01 7    /srv/a b/jit-5.dump\n";
+        let find = |name| mapped(maps.as_bytes(), name).unwrap();
+        assert_eq!(find("jit-5.dump"), Some("/srv/a b/jit-5.dump".into()));
+        assert_eq!(find("jit-6.dump"), None);
+        let long = "x".repeat(1 << 16);
+        assert_eq!(mapped(long.as_bytes(), "x").unwrap(), None);
     }
 
     #[test]
@@ -233,15 +223,28 @@ mod tests {
         std::fs::write(directory.path().join("file"), "text").unwrap();
         std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
         let open = directory_at(directory.path()).unwrap();
-        let file = open.find("file").unwrap();
-        assert!(file.facts.is_regular && file.facts.bytes == 4);
-        assert_eq!(file.facts.owner.get(), rustix::process::geteuid().as_raw());
-        assert_eq!(
-            std::io::read_to_string(file.open().unwrap()).unwrap(),
-            "text"
-        );
-        assert!(!open.find("link").unwrap().facts.is_regular);
-        let missing = open.find("nothing").unwrap_err();
+        let file = open.find("file", false).unwrap();
+        let facts = file.facts().unwrap();
+        assert!(facts.is_regular && facts.bytes == 4 && facts.links == 1);
+        assert!(facts.born.is_none_or(|born| born <= facts.changed));
+        assert_eq!(facts.owner.get(), rustix::process::geteuid().as_raw());
+        let opened = file.open().unwrap().unwrap();
+        assert_eq!(std::io::read_to_string(opened).unwrap(), "text");
+        let link = open.find("link", false).unwrap();
+        assert!(!link.facts().unwrap().is_regular);
+        let missing = open.find("nothing", false).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(open.is_same(&directory_at(directory.path()).unwrap()));
+        assert!(!open.is_same(&own_temporary_directory().unwrap()));
+    }
+
+    #[test]
+    fn the_directory_of_a_mapped_file_of_this_process_is_found() {
+        let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let name = program.file_name().unwrap().to_str().unwrap();
+        let pid = profiler_core::internal::sys::process_id();
+        let found = directory_of_mapped(pid, name).unwrap().unwrap();
+        assert!(found.is_same(&directory_at(program.parent().unwrap()).unwrap()));
+        assert!(directory_of_mapped(pid, "nothing").unwrap().is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! Functions of the operating system, with one interface for all systems.
 //!
-//! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux` and
-//! `code_files` are complete; `portable` is the basis for all other systems, and is compiled and
-//! tested on Linux with `--cfg profiler_portable`. Both sides export the same names.
+//! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`,
+//! `code_files` and `whereabouts` are complete; `portable` is the basis for all other systems, and
+//! is compiled and tested on Linux with `--cfg profiler_portable`. Both sides export the same names.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -15,7 +15,11 @@ mod imp;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod whereabouts;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use code_files::*;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
 
@@ -117,12 +121,28 @@ pub(crate) struct FileFacts {
     pub(crate) is_regular: bool,
     /// Its owner.
     pub(crate) owner: UserId,
-    /// Whether every user may write to it.
-    pub(crate) is_writable_by_all: bool,
+    /// Who may write to it.
+    pub(crate) writers: FileWriters,
+    /// How many names it has.
+    pub(crate) links: u32,
     /// Its size.
     pub(crate) bytes: u64,
     /// When it was last written to.
     pub(crate) changed: UnixNs,
+    /// When it was created, if the file system knows.
+    pub(crate) born: Option<UnixNs>,
+}
+
+/// Who may write to a file.
+#[cfg_attr(profiler_portable, allow(dead_code))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileWriters {
+    /// Its owner alone.
+    Owner,
+    /// Also a group that is not the owner's own.
+    Group,
+    /// Every user.
+    All,
 }
 
 /// The result of waiting on a waker.

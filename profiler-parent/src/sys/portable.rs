@@ -150,6 +150,11 @@ impl FoundFile {
         let is_file = file.metadata()?.is_file();
         Ok(is_file.then(|| file.into()))
     }
+
+    /// Needed only for files in a [`CodeDirectory`], of which there are none.
+    pub(crate) fn facts(&self) -> io::Result<FileFacts> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Converts the bytes of a path.
@@ -197,19 +202,24 @@ enum Never {}
 #[allow(dead_code)]
 pub(crate) struct CodeDirectory(Never);
 
-/// Always returns `None`.
-pub(crate) const fn directories_of(_: ProcessId) -> [Option<CodeDirectory>; 2] {
-    [None, None]
+/// There are no such directories on this system.
+pub(crate) fn temporary_directory_of(_: ProcessId) -> io::Result<CodeDirectory> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Always returns `None`.
-pub(crate) const fn own_temporary_directory() -> Option<CodeDirectory> {
-    None
+/// There are no such directories on this system.
+pub(crate) fn directory_of_mapped(_: ProcessId, _: &str) -> io::Result<Option<CodeDirectory>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Always returns `None`.
-pub(crate) const fn directory_at(_: &Path) -> Option<CodeDirectory> {
-    None
+/// There are no such directories on this system.
+pub(crate) fn own_temporary_directory() -> io::Result<CodeDirectory> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// There are no such directories on this system.
+pub(crate) fn directory_at(_: &Path) -> io::Result<CodeDirectory> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 impl CodeDirectory {
@@ -219,24 +229,12 @@ impl CodeDirectory {
     }
 
     /// Never called.
-    pub(crate) fn find(&self, _: &str) -> io::Result<FoundFile> {
-        match self.0 {}
-    }
-}
-
-/// Never created on this system.
-#[derive(Debug)]
-#[allow(dead_code)]
-pub(crate) struct FoundFile(Never);
-
-impl FoundFile {
-    /// Never called.
-    pub(crate) fn facts(&self) -> &FileFacts {
+    pub(crate) fn is_same(&self, _: &Self) -> bool {
         match self.0 {}
     }
 
     /// Never called.
-    pub(crate) fn open(&self) -> io::Result<ForeignFile> {
+    pub(crate) fn find(&self, _: &str, _: bool) -> io::Result<FoundFile> {
         match self.0 {}
     }
 }
