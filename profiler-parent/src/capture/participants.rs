@@ -19,9 +19,9 @@ use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
+use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
-use crate::sys::Whereabouts;
 
 /// How long a capture waits for the `Hello` of a new child. A child that gets a processor sends it
 /// within some milliseconds of its start. A silent child delays every capture by this time, so it
@@ -37,8 +37,8 @@ pub(super) struct Participant {
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
-    /// Where it ran when it connected.
-    pub(super) whereabouts: Option<Arc<Whereabouts>>,
+    /// What is known of its files since it connected.
+    pub(super) files: Option<Arc<ProcessFiles>>,
     pub(super) is_trusted: bool,
     /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
@@ -128,7 +128,7 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 part_file: process.part_file.clone(),
-                whereabouts: process.whereabouts.clone(),
+                files: process.files.clone(),
                 is_trusted: process.is_trusted,
                 unable: process.why_unable(),
             };

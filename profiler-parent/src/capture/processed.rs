@@ -179,7 +179,7 @@ fn settle<'a>(
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
     };
     if is_there {
-        profile.name_generated_code(participant.whereabouts.clone(), participant.is_trusted);
+        profile.name_generated_code(participant.files.clone(), participant.is_trusted);
     }
     Ok(Settled {
         participant,

@@ -30,6 +30,8 @@ pub(super) struct Place {
 pub(super) struct Places {
     /// The most likely first.
     pub(super) all: Vec<Place>,
+    /// Whether it is known where the process runs or ran.
+    is_noted: bool,
     /// The first reason for which a directory could not be opened.
     failure: Option<io::Error>,
 }
@@ -37,7 +39,10 @@ pub(super) struct Places {
 impl Places {
     /// Finds the directories of a process.
     pub(super) fn of(code: &GeneratedCode) -> Self {
-        let mut places = Self::default();
+        let mut places = Self {
+            is_noted: code.files.is_some(),
+            ..Self::default()
+        };
         let now = code.now();
         if let Some(now) = &now {
             places.add_running(code, now);
@@ -51,13 +56,14 @@ impl Places {
         places
     }
 
-    /// Why no directory can be reached, in words; `None` if one can.
+    /// Why no directory can be reached, in words. `None` if one can, and for a process that has
+    /// never connected.
     pub(super) fn unreachable(&self) -> Option<String> {
         let why = || match &self.failure {
             Some(error) => error.to_string(),
             None => "they have a root directory or mounts of their own".to_owned(),
         };
-        self.all.is_empty().then(why)
+        (self.is_noted && self.all.is_empty()).then(why)
     }
 
     /// Adds the directories of a process that runs.

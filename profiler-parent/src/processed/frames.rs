@@ -29,8 +29,10 @@ const MOST_KNOWN: usize = 1 << 14;
 pub(super) enum RawFrame {
     /// Code of a module, by its offset in the module.
     Code(LibId, u64, Position),
-    /// Code of an unknown module of a process, by its address there.
+    /// Code of a process that is in no module, by its address there.
     Unknown(MemberNumber, u64, Position),
+    /// Code of a module that is not known, by its offset in the module.
+    UnknownModule(MemberNumber, u64, Position),
     /// A label.
     Label(LabelId),
     /// A label in which a thread used no processor time.
@@ -135,8 +137,12 @@ impl Frames {
     /// Whether all frames are code, or all are labels.
     pub(super) fn have_one_type(&self) -> bool {
         let has = |is_wanted: fn(&RawFrame) -> bool| self.all().iter().any(is_wanted);
-        let is_code =
-            |frame: &RawFrame| matches!(frame, RawFrame::Code(..) | RawFrame::Unknown(..));
+        let is_code = |frame: &RawFrame| {
+            matches!(
+                frame,
+                RawFrame::Code(..) | RawFrame::Unknown(..) | RawFrame::UnknownModule(..)
+            )
+        };
         !has(is_code) || !has(|frame| matches!(frame, RawFrame::Label(_)))
     }
 
@@ -215,7 +221,10 @@ impl Translation<'_> {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
                 Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge), position),
-                None => RawFrame::Unknown(self.member, relative.saturating_sub(nudge), position),
+                None => {
+                    let relative = relative.saturating_sub(nudge);
+                    RawFrame::UnknownModule(self.member, relative, position)
+                }
             },
             Frame::Unknown(address) => {
                 RawFrame::Unknown(self.member, address.saturating_sub(nudge), position)

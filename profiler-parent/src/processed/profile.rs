@@ -25,8 +25,8 @@ use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
-use crate::generated_code::GeneratedCode;
-use crate::sys::{self, Whereabouts};
+use crate::generated_code::{GeneratedCode, ProcessFiles};
+use crate::sys;
 
 /// Opens a pool. Called once per pass, so that not all pools are open at the same time.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
@@ -156,10 +156,10 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Looks for the names of the code that the process which was added last generates at run time.
-    /// `noted` is where the process ran when it connected.
+    /// `files` is what is known of its files since it connected.
     pub(crate) fn name_generated_code(
         &mut self,
-        noted: Option<Arc<Whereabouts>>,
+        files: Option<Arc<ProcessFiles>>,
         is_trusted: bool,
     ) {
         let ended = self.members.last().and_then(|member| member.ended);
@@ -170,7 +170,7 @@ impl<'a> ProcessedProfile<'a> {
         if let Some(member) = self.members.last_mut() {
             member.generated = Some(GeneratedCode {
                 pid: member.role.pid,
-                noted,
+                files,
                 ended,
                 is_trusted,
             });

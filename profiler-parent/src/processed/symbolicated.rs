@@ -100,7 +100,9 @@ impl NamedFrame {
         };
         let plain = |row: Option<u64>| row.map(|row| (row, 0));
         match *raw.all().get(self.raw as usize)? {
-            RawFrame::Code(.., position) | RawFrame::Unknown(.., position) => match position {
+            RawFrame::Code(.., position)
+            | RawFrame::Unknown(.., position)
+            | RawFrame::UnknownModule(.., position) => match position {
                 _ if self.depth > 0 => None,
                 Position::Outermost => plain(code.user),
                 Position::Inner => None,
@@ -264,10 +266,13 @@ impl SymbolicatedFrames {
             }
         }
         code.sort_unstable();
-        for of_member in code.chunk_by(|(one, ..), (other, ..)| one == other) {
+        let of_members = || code.chunk_by(|(one, ..), (other, ..)| one == other);
+        strings.begin_generated(of_members().count());
+        for of_member in of_members() {
             let Some((member, ..)) = of_member.first() else {
                 continue;
             };
+            strings.begin_process(false);
             let mut addresses: Vec<u64> =
                 of_member.iter().map(|(_, address, _)| *address).collect();
             addresses.dedup();
@@ -284,6 +289,7 @@ impl SymbolicatedFrames {
                 }
             });
         }
+        strings.begin_code();
     }
 
     fn push(&mut self, func: Func, raw: u32, native: Option<u32>, line: Option<u32>, depth: u16) {
@@ -316,7 +322,7 @@ impl SymbolicatedFrames {
                     ..Func::named(name)
                 }
             }
-            RawFrame::Unknown(_, address, _) => {
+            RawFrame::Unknown(_, address, _) | RawFrame::UnknownModule(_, address, _) => {
                 Func::named(strings.intern(&format!("{address:#x}")))
             }
             RawFrame::Label(id) | RawFrame::IdleLabel(id) => match raw.label(*id) {

@@ -23,6 +23,7 @@ use super::link::{Control, Link, Worth};
 use super::{SupervisorContext, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
+use crate::generated_code::ProcessFiles;
 use crate::process_table::{Process, ProcessState};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
@@ -119,10 +120,10 @@ impl ControlLoop {
             }
             SupervisorEvent::Connected { key, hello, sender } => {
                 // Noted now: once the child has ended, the system no longer tells it.
-                let whereabouts = crate::sys::whereabouts(hello.pid).map(Arc::new);
+                let files = ProcessFiles::note(hello.pid, self.is_trusted(key));
                 // The child may have ended before its `Hello` was handled.
                 if self.context.processes.change(key, |process| {
-                    process.whereabouts = whereabouts;
+                    process.files = files;
                     greet(process, &hello)
                 }) == Some(true)
                 {
@@ -182,19 +183,18 @@ impl ControlLoop {
     /// is a system call, for which a sandbox may kill the child. A child that may have a sandbox is
     /// not asked for it.
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
-        let may_call = || {
-            self.context
-                .processes
-                .lock()
-                .get(&key)
-                .is_none_or(|process| process.is_trusted)
-        };
         match control {
-            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
+            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !self.is_trusted(key) => {
                 Control::SetProbes(probes.without(Probes::CPU))
             }
             _ => control,
         }
+    }
+
+    /// Whether a child is trusted. True for a process that is not in the table.
+    fn is_trusted(&self, key: PoolId) -> bool {
+        let all = self.context.processes.lock();
+        all.get(&key).is_none_or(|process| process.is_trusted)
     }
 
     fn hear(&mut self, key: PoolId, message: ToParent) {
