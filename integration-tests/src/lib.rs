@@ -13,6 +13,7 @@ pub mod figure;
 pub mod fixture;
 pub mod helper_process;
 pub mod hostile_library;
+pub mod installed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
 pub mod kills;

@@ -70,16 +70,27 @@ impl NamedStacks {
         innermost.find(|function| function.name == name)
     }
 
-    /// Whether a stack has functions whose names contain these texts, in this order, the outermost
-    /// first. Other functions may be between them.
+    /// Whether a stack has functions with these names, in this order, the outermost first. Other
+    /// functions may be between them, and the names may have a path of Rust before them.
     pub fn has_in_order(&self, names: &[&str]) -> bool {
         self.0.iter().any(|stack| {
             let mut rest = stack.iter();
             names
                 .iter()
-                .all(|name| rest.any(|function| function.name.contains(name)))
+                .all(|name| rest.any(|function| is_named(function, name)))
         })
     }
+
+    /// Whether a stack has code that is in no file and has no name: it is shown as a number.
+    pub fn has_nameless_code(&self) -> bool {
+        let mut functions = self.0.iter().flatten();
+        functions.any(|function| function.name.starts_with("0x"))
+    }
+}
+
+fn is_named(function: &NamedFunction, name: &str) -> bool {
+    let path = function.name.strip_suffix(name);
+    path.is_some_and(|path| path.is_empty() || path.ends_with("::"))
 }
 
 fn index(value: &Value) -> Option<usize> {
@@ -95,7 +106,7 @@ mod tests {
     #[test]
     fn stacks_have_the_functions_of_their_frames() {
         let profile = json!({"shared": {
-            "stringArray": ["main", "f", "/a.js"],
+            "stringArray": ["a::main", "f", "/a.js"],
             "sources": {"filename": [2]},
             "funcTable": {"name": [0, 1], "source": [null, 0], "lineNumber": [null, 7]},
             "frameTable": {"func": [1, 0]},
@@ -105,6 +116,7 @@ mod tests {
         let f = stacks.function("f").unwrap();
         assert_eq!((f.file.as_str(), f.line), ("/a.js", Some(7)));
         assert!(stacks.has_in_order(&["main", "f"]) && stacks.has_in_order(&["f"]));
-        assert!(!stacks.has_in_order(&["f", "main"]));
+        assert!(!stacks.has_in_order(&["f", "main"]) && !stacks.has_in_order(&["ain"]));
+        assert!(!stacks.has_nameless_code());
     }
 }

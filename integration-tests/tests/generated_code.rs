@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use integration_tests::helper_process::HelperProcess;
+use integration_tests::installed::skip;
 use integration_tests::named_stacks::NamedStacks;
 use integration_tests::own_process;
 use integration_tests::patience::until;
@@ -87,8 +88,7 @@ fn is_named_in(report: &CaptureReport) -> bool {
 fn generated_code_has_names_while_its_process_runs_and_after_the_end() -> anyhow::Result<()> {
     own_process!();
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: the code is for x86-64");
-        return Ok(());
+        return skip("x86-64", "the code is for this processor");
     }
     let mut scene = Fixture::start(trusted)?;
     let stacks = scene.until_named()?;
@@ -107,7 +107,7 @@ fn generated_code_has_names_while_its_process_runs_and_after_the_end() -> anyhow
     std::fs::remove_file(&scene.map.0)?;
     let (report, stacks) = scene.capture()?;
     assert!(!stacks.has_in_order(&["generatedLoop"]));
-    assert!(stacks.has_in_order(&["run_generated", "0x"]));
+    assert!(stacks.has_in_order(&["run_generated"]) && stacks.has_nameless_code());
     assert!(!is_named_in(&report), "{:?}", report.left_out);
     Ok(())
 }
@@ -116,8 +116,7 @@ fn generated_code_has_names_while_its_process_runs_and_after_the_end() -> anyhow
 fn a_perf_map_that_may_be_of_others_is_not_used_and_the_report_says_so() -> anyhow::Result<()> {
     own_process!();
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: the code is for x86-64");
-        return Ok(());
+        return skip("x86-64", "the code is for this processor");
     }
     let scene = Fixture::start(trusted)?;
     scene.until_named()?;
@@ -139,7 +138,7 @@ fn a_perf_map_that_may_be_of_others_is_not_used_and_the_report_says_so() -> anyh
     assert!(stacks.has_in_order(&STACK));
     let said = report.left_out.join("; ");
     assert!(
-        said.contains("child (") && said.contains("1 entries of"),
+        said.contains("child (") && said.contains("1 entry of"),
         "{said}"
     );
     Ok(())
@@ -150,8 +149,7 @@ fn generated_code_of_an_untrusted_child_has_names_and_no_symbols_mean_no_names()
 -> anyhow::Result<()> {
     own_process!();
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: the code is for x86-64");
-        return Ok(());
+        return skip("x86-64", "the code is for this processor");
     }
     let scene = Fixture::start(untrusted)?;
     scene.until_named()?;

@@ -1,12 +1,14 @@
 //! Tests of names for the functions of Python, Node and Java, with the installed programs.
 //!
 //! The programs do not contain the profiler: the library `examples/join_session.rs` is loaded into
-//! them. A test whose program is not installed, or is too old, prints so and passes.
+//! them. A test whose program is not installed, or is too old, is skipped with a report
+//! ([`integration_tests::installed`]).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use integration_tests::installed::skip;
 use integration_tests::named_stacks::NamedStacks;
 use integration_tests::own_process;
 use integration_tests::patience::until;
@@ -96,7 +98,7 @@ impl Drop for Runtime {
 }
 
 impl Runtime {
-    /// Starts a program with a source file of this name. `None`, with a message, if the library
+    /// Starts a program with a source file of this name. `None`, with a report, if the library
     /// was not built.
     fn start(
         program: impl FnOnce(&Path) -> Command,
@@ -104,7 +106,10 @@ impl Runtime {
         source: &str,
     ) -> anyhow::Result<Option<Self>> {
         let Some(library) = library()? else {
-            println!("skipped: not built: cargo build -p integration-tests --examples");
+            skip(
+                "library",
+                "cargo build -p integration-tests --examples builds it",
+            )?;
             return Ok(None);
         };
         let features = Features::STACK_WALK
@@ -129,7 +134,7 @@ impl Runtime {
         NamedStacks::read(&path)
     }
 
-    /// Captures until a stack has these functions, the outermost first.
+    /// Captures until a stack has functions with exactly these names, the outermost first.
     fn until_named(&self, names: &[&str]) -> anyhow::Result<NamedStacks> {
         let mut last = None;
         let is_named = until(|| {
@@ -142,6 +147,17 @@ impl Runtime {
         });
         ensure!(is_named, "{names:?} are on no stack");
         last.context("no profile")
+    }
+
+    /// Captures until code in no file has been sampled and has no name.
+    fn until_nameless(&self) -> anyhow::Result<()> {
+        let is_there = until(|| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            self.capture()
+                .is_ok_and(|stacks| stacks.has_nameless_code())
+        });
+        ensure!(is_there, "no generated code has been sampled");
+        Ok(())
     }
 }
 
@@ -166,8 +182,7 @@ fn python() -> Option<String> {
 fn functions_of_python_have_names_in_the_order_of_their_calls() -> anyhow::Result<()> {
     own_process!();
     let Some(python) = python() else {
-        println!("skipped: no Python 3.12 or later with support for perf");
-        return Ok(());
+        return skip("python", "3.12 or later with support for perf");
     };
     println!("with {python}");
     let program = |path: &Path| {
@@ -178,7 +193,9 @@ fn functions_of_python_have_names_in_the_order_of_their_calls() -> anyhow::Resul
     let Some(runtime) = Runtime::start(program, "shop.py", PYTHON)? else {
         return Ok(());
     };
-    // The trampolines keep no frame pointer, so this order shows that they are unwound.
+    // Where Python is built without frame pointers, this order shows that the trampolines, which
+    // keep none, are unwound. The unit tests of the sampler's `unwind` also show the stack that
+    // results without the rule.
     let stacks = runtime.until_named(&["<module>", "outer", "hot"])?;
     let hot = stacks.function("hot").context("no function")?;
     assert!(hot.file.ends_with("shop.py"), "{hot:?}");
@@ -189,13 +206,11 @@ fn functions_of_python_have_names_in_the_order_of_their_calls() -> anyhow::Resul
 fn functions_of_python_have_names_from_a_jitdump() -> anyhow::Result<()> {
     own_process!();
     let Some(python) = python() else {
-        println!("skipped: no Python 3.12 or later with support for perf");
-        return Ok(());
+        return skip("python", "3.12 or later with support for perf");
     };
     let has_jitdump = "import sys; print(sys.version_info >= (3, 13))";
     if output(Command::new(&python).args(["-c", has_jitdump])).as_deref() != Some("True") {
-        println!("skipped: {python} writes no jitdump");
-        return Ok(());
+        return skip("python", "3.13 or later, which writes a jitdump");
     }
     let program = |path: &Path| {
         let mut command = Command::new(&python);
@@ -217,8 +232,7 @@ fn functions_of_python_have_names_from_a_jitdump() -> anyhow::Result<()> {
 /// Runs a script with a flag of node that makes it describe its code.
 fn names_of_javascript(flag: &str) -> anyhow::Result<()> {
     if output(Command::new("node").arg("--version")).is_none() {
-        println!("skipped: node is not installed");
-        return Ok(());
+        return skip("node", "it is not installed");
     }
     let program = |path: &Path| {
         let mut command = Command::new("node");
@@ -259,12 +273,10 @@ fn functions_of_java_have_names_after_the_end() -> anyhow::Result<()> {
     let has = |program: &str| output(Command::new(program).arg("-version")).is_some();
     let flags = ["-XX:+DumpPerfMapAtExit", "-XX:+PreserveFramePointer"];
     if !has("java") || !has("javac") {
-        println!("skipped: java or javac is not installed");
-        return Ok(());
+        return skip("java", "java or javac is not installed");
     }
     if output(Command::new("java").args(flags).arg("-version")).is_none() {
-        println!("skipped: this java writes no perf map");
-        return Ok(());
+        return skip("java", "17 or later, which writes a perf map");
     }
     let program = |path: &Path| {
         let _ = Command::new("javac").arg(path).status();
@@ -277,7 +289,8 @@ fn functions_of_java_have_names_after_the_end() -> anyhow::Result<()> {
         return Ok(());
     };
     // Code that was generated has been sampled.
-    runtime.until_named(&["0x"])?;
+    runtime.until_nameless()?;
+    // Time to compile the method and to sample it.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let status = runtime.child.wait()?; // closes its input
     ensure!(status.success(), "{status}");

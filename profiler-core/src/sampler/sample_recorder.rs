@@ -38,6 +38,10 @@ const CALM: Duration = Duration::from_secs(1);
 /// The shortest time between two refreshes for unknown addresses, which code generated at run time
 /// always has.
 const PRESSED: Duration = Duration::from_millis(20);
+/// How many refreshes that find only new generated code count as useful. A runtime maps its first
+/// memory for code while it starts; a runtime that maps such memory all the time does not cause
+/// more than the usual refreshes.
+const MOST_USEFUL_FOR_GENERATED: u8 = 16;
 /// The shortest time between refreshes that only find a new thread's stack.
 const NEW_THREAD: Duration = Duration::from_millis(5);
 
@@ -63,6 +67,8 @@ pub(super) struct SampleRecorder {
     looked: Option<Instant>,
     /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
     refresh_after: Duration,
+    /// How many further refreshes that find only new generated code count as useful.
+    useful_for_generated: u8,
     measures_cpu: bool,
     /// Whether samples of threads that are not targets were recorded.
     has_strays: bool,
@@ -91,6 +97,7 @@ impl SampleRecorder {
             finder: LabelFinder::default(),
             looked: None,
             refresh_after: PRESSED,
+            useful_for_generated: MOST_USEFUL_FOR_GENERATED,
             measures_cpu,
             has_strays: false,
         }
@@ -350,13 +357,14 @@ impl SampleRecorder {
         let begin = now();
         let mut walked = self.walk(registers, stack);
         if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
-            let helped = self.refresh();
-            self.refresh_after = if helped {
+            let has_new_modules = self.refresh();
+            let has_new_code = self.modules.has_new_generated_code();
+            self.refresh_after = if has_new_modules || has_new_code && self.spend_useful() {
                 PRESSED
             } else {
                 (self.refresh_after * 2).min(CALM)
             };
-            if helped || self.modules.has_new_generated_code() {
+            if has_new_modules || has_new_code {
                 walked = self.walk(registers, stack);
             }
         }
@@ -369,6 +377,13 @@ impl SampleRecorder {
         count(&counts.failed, u64::from(walked.failed));
         count(&counts.cut, u64::from(walked.cut));
         walked
+    }
+
+    /// Whether a refresh that found only new generated code still counts as useful.
+    fn spend_useful(&mut self) -> bool {
+        let left = self.useful_for_generated.checked_sub(1);
+        self.useful_for_generated = left.unwrap_or(0);
+        left.is_some()
     }
 
     fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
