@@ -151,12 +151,37 @@ fn generated_code_of_an_untrusted_child_has_names_and_no_symbols_mean_no_names()
     if !cfg!(target_arch = "x86_64") {
         return skip("x86-64", "the code is for this processor");
     }
-    let scene = Fixture::start(untrusted)?;
+    let mut scene = Fixture::start(untrusted)?;
     scene.until_named()?;
+    scene.child.signal(libc::SIGKILL);
+    let _ = scene.child.child.wait();
+    let (_, stacks) = scene.capture()?;
+    assert!(stacks.has_in_order(&STACK), "its perf map outlives it");
     let path = scene.session.path("nameless.json");
     let capture = scene.session.session()?.capture();
     capture.symbols(NoSymbols).save(&path)?;
     let stacks = NamedStacks::read(&path)?;
     assert!(!stacks.has_in_order(&["generatedLoop"]));
+    Ok(())
+}
+
+#[test]
+fn a_perf_map_of_another_user_is_not_used_and_the_report_says_so() -> anyhow::Result<()> {
+    own_process!();
+    if !cfg!(target_arch = "x86_64") {
+        return skip("x86-64", "the code is for this processor");
+    }
+    let scene = Fixture::start(trusted)?;
+    scene.until_named()?;
+    match std::os::unix::fs::chown(&scene.map.0, Some(65_534), None) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return skip("root", "only root can give a file to another user");
+        }
+        changed => changed?,
+    }
+    let (report, stacks) = scene.capture()?;
+    assert!(!stacks.has_in_order(&["generatedLoop"]));
+    let said = report.left_out.join("; ");
+    assert!(said.contains("does not belong to the user"), "{said}");
     Ok(())
 }

@@ -82,7 +82,7 @@ impl ProcessFiles {
     }
 
     /// Opens the directory for temporary files on another thread, and keeps it.
-    fn keep_directory(self: &Arc<Self>, pid: ProcessId) {
+    pub(super) fn keep_directory(self: &Arc<Self>, pid: ProcessId) {
         let files = Arc::downgrade(self);
         let open = move || {
             let place = KeptPlace::take()?;

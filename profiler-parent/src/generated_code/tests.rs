@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use profiler_core::internal::sys::process_id;
 use test_support::own_process;
+use test_support::patience::until;
 
 use super::look_up::{Budget, Candidate};
 use super::ranges::NamedRanges;
@@ -264,6 +265,30 @@ fn a_process_that_has_ended_is_found_by_the_paths_that_it_shared() {
     );
     let nothing = (Vec::new(), String::new());
     assert_eq!(dead(true, false), nothing, "it is not trusted");
+}
+
+#[test]
+fn a_process_with_other_mounts_is_found_by_the_directory_that_was_kept_open() {
+    own_process!();
+    let map = Removed(path_of(FileKind::PerfMap));
+    map.write("1000 10 f\n");
+    let noted = sys::Whereabouts {
+        shares_paths: false,
+        directory: None,
+        ..own_whereabouts()
+    };
+    let files = Arc::new(ProcessFiles::new(noted));
+    files.keep_directory(process_id());
+    assert!(until(|| files.temporary().is_some()));
+    let dead = GeneratedCode {
+        files: Some(files),
+        ended: Some(sys::unix_now()),
+        ..own_code()
+    };
+    assert_eq!(
+        resolve(&dead, &[0x1000]),
+        (vec!["1000 f -".to_owned()], String::new())
+    );
 }
 
 #[test]
