@@ -113,8 +113,7 @@ impl GeneratedCode {
         };
         found.unwrap_or_else(|error| {
             let mut nothing = LookUp::nothing(addresses);
-            let remark = format!("generated code has no names: {error}");
-            nothing.remarks.push(remark);
+            nothing.unreachable = Some(error.to_string());
             nothing
         })
     }

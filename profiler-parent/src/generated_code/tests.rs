@@ -173,7 +173,14 @@ fn nothing_but_a_file_is_opened() {
     std::fs::remove_file(&map.0).unwrap();
     // To open a pipe would wait for a writer.
     let pipe = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, &map.0, pipe, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &map.0,
+        pipe,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
     refused();
     std::fs::remove_file(&map.0).unwrap();
     std::fs::create_dir(&map.0).unwrap();
