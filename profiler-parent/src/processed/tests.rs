@@ -349,7 +349,8 @@ fn generated_code_has_the_names_of_its_own_process_only() {
     let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
     other.kill().unwrap();
     other.wait().unwrap();
-    maps.map(|map| std::fs::remove_file(map).unwrap());
+    maps.iter()
+        .for_each(|map| std::fs::remove_file(map).unwrap());
     written.unwrap();
     let profile: Value = serde_json::from_slice(&out).unwrap();
     let shared = &profile["shared"];
