@@ -1,9 +1,9 @@
-//! Fuzzes the parser of the environment variable: a value that parses, written again, parses to the
-//! same environment.
+//! Fuzzes the parsers of the two environment variables: a value that parses, written again, parses
+//! to the same environment or address.
 
 #![no_main]
 
-use ipc_protocol::environment::ChildEnvironment;
+use ipc_protocol::environment::{ChildEnvironment, SessionAddress};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &str| {
@@ -11,6 +11,12 @@ fuzz_target!(|data: &str| {
         assert_eq!(
             ChildEnvironment::parse(&environment.to_value()).ok(),
             Some(environment)
+        );
+    }
+    if let Ok(address) = SessionAddress::parse(data) {
+        assert_eq!(
+            SessionAddress::parse(&address.to_value()).ok(),
+            Some(address)
         );
     }
 });

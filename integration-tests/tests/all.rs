@@ -40,6 +40,10 @@ mod frozen;
 mod groups;
 mod host_locks;
 mod hostile_symbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_bad;
 mod kills;
 mod large_thread_locals;
 mod lifetime;

@@ -5,6 +5,7 @@
 //! unless it is among the latest processes without data or the application holds its handle.
 
 mod expired;
+mod lives;
 pub(crate) mod pool_list;
 mod process;
 mod report;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use profiler_core::ids::PoolId;
 
 use expired::{ExpiredProcesses, ExpiredSum};
+pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
 
@@ -208,12 +210,28 @@ impl ProcessTable {
     /// Bytes that the pools of running processes occupy, without the overhead of the file system.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
-        let living = all
-            .iter()
-            .filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
+        let living = all.iter().filter(|(_, process)| !process.is_over());
         living
             .map(|(key, process)| (*key, process.accountable(process.true_bytes())))
             .collect()
+    }
+
+    /// Number of running processes that have joined by themselves and have a pool.
+    pub(crate) fn joined(&self) -> u64 {
+        let all = self.lock();
+        let joined = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Pool(_)))
+        });
+        u64::try_from(joined.count()).unwrap_or(u64::MAX)
+    }
+
+    /// Number of running processes that have asked to join and were refused.
+    pub(crate) fn refused(&self) -> usize {
+        let all = self.lock();
+        let refused = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Unprofiled(_)))
+        });
+        refused.count()
     }
 
     /// Number of connected children.
@@ -231,6 +249,10 @@ impl ProcessTable {
         processes.sort_by_key(|process| process.order);
         processes.into_iter().map(Process::report).collect()
     }
+}
+
+fn is_running_joined(process: &Process, has: impl Fn(&Remains) -> bool) -> bool {
+    process.has_joined && !process.is_over() && has(&process.remains)
 }
 
 #[cfg(test)]

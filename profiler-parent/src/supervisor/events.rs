@@ -46,6 +46,8 @@ pub(crate) enum SupervisorEvent {
         key: PoolId,
         status: Option<ExitStatus>,
     },
+    /// A process executes another program, which has joined the session.
+    Executed { key: PoolId },
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {
         limit: ByteLimit,

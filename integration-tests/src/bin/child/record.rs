@@ -88,7 +88,7 @@ fn record(words: Words<'_>, stay: bool, is_paced: bool) -> anyhow::Result<String
 ///
 /// # Panics
 /// If the maintenance thread does not become idle.
-fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
+pub(crate) fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
     let is_idle = || is_maintenance_idle() != Some(false);
     while !sequences.is_empty() {
         let _paced = PACED.lock().unwrap_or_else(PoisonError::into_inner);

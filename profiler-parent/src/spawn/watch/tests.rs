@@ -209,3 +209,44 @@ fn a_dropped_watcher_leaves_no_descriptors() {
     }
     assert!(own() < before + 90, "{} descriptors", own() - before);
 }
+
+/// Watches a process that is a child of this one, but not of the watcher.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+fn watch_as_other(watcher: &ExitWatcher<u32>, child: &Child) {
+    let pid = ProcessId::new(child.id());
+    let number = rustix::process::Pid::from_child(child);
+    let flags = rustix::process::PidfdFlags::empty();
+    let process = rustix::process::pidfd_open(number, flags).unwrap();
+    let start = crate::sys::facts_of(pid).unwrap().start;
+    watcher
+        .watch_other(1, OwnDescriptor::new(process), pid, start)
+        .unwrap();
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn the_status_of_another_process_is_read_and_not_taken() {
+    let (watcher, exits) = watcher();
+    let mut child = sleeper();
+    watch_as_other(&watcher, &child);
+    child.kill().unwrap();
+    // Nobody has waited for the process, so the system still shows its status.
+    let (key, status) = exits.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(key, 1);
+    assert_eq!(status.and_then(|status| status.signal()), Some(9));
+    assert_eq!(state_of(child.id()), Some('Z'), "its status was taken");
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn another_process_is_not_among_the_children_that_remain() {
+    let (watcher, exits) = watcher();
+    let mut child = sleeper();
+    watch_as_other(&watcher, &child);
+    watcher.stop();
+    assert_eq!(watcher.take_children().len(), 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(exits.try_recv().is_err());
+}

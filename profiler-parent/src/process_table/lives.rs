@@ -1,0 +1,154 @@
+//! Several lives of one process: a process that executes another program keeps its number.
+//!
+//! Part of the [`ProcessTable`]. Each program that records is a process of the session of its own,
+//! with a pool of its own. Used by the supervisor, which ends the earlier life, and by the thread
+//! that lets processes join. Invariant: a life ends only if the system shows that the process
+//! executes another program, or if its channel has closed and the process joins again.
+
+use profiler_core::ids::{PoolId, ProcessId};
+
+use super::{Process, ProcessState, ProcessTable};
+use crate::sys::{ProgramImage, facts_of};
+
+/// A process of the session that has the same number as a process that joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlierLife {
+    /// Its program is no longer executed: its recording has ended.
+    Over(PoolId),
+    /// It records, as far as is known: the joining process is another profiler in the same program.
+    Records,
+}
+
+impl ProcessTable {
+    /// The earlier life of the process `pid`, which executes the program `now` and joins.
+    pub(crate) fn earlier_life(
+        &self,
+        pid: ProcessId,
+        now: Option<ProgramImage>,
+    ) -> Option<EarlierLife> {
+        let all = self.lock();
+        let mut lives = all
+            .iter()
+            .filter(|(_, process)| process.pid == pid && !process.is_over() && process.has_begun());
+        let (key, process) = lives.next()?;
+        let is_over = process.has_hung_up() || is_replaced(process, now);
+        Some(if is_over {
+            EarlierLife::Over(*key)
+        } else {
+            EarlierLife::Records
+        })
+    }
+
+    /// Whether a process is known to execute another program than when it connected.
+    pub(crate) fn executes_another_program(&self, key: PoolId) -> bool {
+        let known = self.lock().get(&key).and_then(known_image);
+        known.is_some_and(executes_another)
+    }
+
+    /// The processes whose channel has closed, and that execute another program than when they
+    /// connected.
+    pub(crate) fn newly_executed(&self) -> Vec<PoolId> {
+        let hung_up: Vec<(PoolId, (ProcessId, ProgramImage))> = {
+            let all = self.lock();
+            let hung_up = all.iter().filter(|(_, process)| process.has_hung_up());
+            hung_up
+                .filter_map(|(key, process)| Some((*key, known_image(process)?)))
+                .collect()
+        };
+        let executed = hung_up
+            .into_iter()
+            .filter(|(_, known)| executes_another(*known));
+        executed.map(|(key, _)| key).collect()
+    }
+}
+
+fn known_image(process: &Process) -> Option<(ProcessId, ProgramImage)> {
+    let image = process.image.filter(|_| !process.is_over())?;
+    Some((process.pid, image))
+}
+
+fn executes_another((pid, image): (ProcessId, ProgramImage)) -> bool {
+    let now = facts_of(pid).and_then(|facts| facts.image);
+    now.is_some_and(|now| image.is_replaced_by(&now))
+}
+
+fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
+    let known = process.image.zip(now);
+    known.is_some_and(|(image, now)| image.is_replaced_by(&now))
+        && process.state != ProcessState::Parent
+}
+
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+mod tests {
+    use profiler_core::internal::entry_counts::EntryCounts;
+
+    use super::super::Remains;
+    use super::*;
+
+    /// A sleeping process, and the program that it executes.
+    fn sleeper() -> (std::process::Child, ProcessId, ProgramImage) {
+        let mut command = std::process::Command::new("sleep");
+        let child = command.arg("86399").spawn().unwrap();
+        let pid = ProcessId::new(child.id());
+        let image = loop {
+            // `spawn` returns when the program is being executed.
+            if let Some(image) = facts_of(pid).and_then(|facts| facts.image) {
+                break image;
+            }
+        };
+        (child, pid, image)
+    }
+
+    fn table(pid: ProcessId, image: Option<ProgramImage>, state: ProcessState) -> ProcessTable {
+        let table = ProcessTable::default();
+        let counts = EntryCounts {
+            evicted: 1,
+            ..EntryCounts::default()
+        };
+        let process = Process {
+            image,
+            ..Process::new("p", pid, state, Remains::Expired(counts))
+        };
+        table.add(PoolId::new(7), process);
+        table
+    }
+
+    #[test]
+    fn a_process_that_executes_the_same_program_has_one_life() {
+        let (mut child, pid, image) = sleeper();
+        let table = table(pid, Some(image), ProcessState::Connected);
+        assert!(!table.executes_another_program(PoolId::new(7)));
+        let life = table.earlier_life(pid, Some(image));
+        assert_eq!(life, Some(EarlierLife::Records));
+        assert_eq!(table.earlier_life(ProcessId::new(1), Some(image)), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            !table.executes_another_program(PoolId::new(7)),
+            "a process that is gone executes nothing"
+        );
+    }
+
+    #[test]
+    fn another_image_or_a_closed_channel_ends_a_life() {
+        let (mut child, pid, image) = sleeper();
+        let other = ProgramImage {
+            stack: image.stack + 4096,
+            ..image
+        };
+        let over = Some(EarlierLife::Over(PoolId::new(7)));
+        let connected = table(pid, Some(other), ProcessState::Connected);
+        assert_eq!(connected.earlier_life(pid, Some(image)), over);
+        assert!(connected.executes_another_program(PoolId::new(7)));
+        assert_eq!(connected.newly_executed(), [], "its channel is open");
+        let closed = ProcessState::Disconnected("gone".to_owned());
+        let closed = table(pid, None, closed);
+        assert_eq!(closed.earlier_life(pid, None), over);
+        assert_eq!(closed.newly_executed(), [], "the program is not known");
+        let closed = ProcessState::Disconnected("gone".to_owned());
+        let closed = table(pid, Some(other), closed);
+        assert_eq!(closed.newly_executed(), [PoolId::new(7)]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
