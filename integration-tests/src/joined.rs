@@ -175,6 +175,34 @@ pub fn wait_until_ended(session: &Session, count: usize) -> anyhow::Result<Vec<P
     Ok(joined(session))
 }
 
+/// Returns whether a process has all its markers of the main thread, and no others.
+///
+/// # Errors
+/// When a marker is not a numbered one.
+pub fn has_marked(process: &Process, count: u64) -> anyhow::Result<bool> {
+    let numbers = process.numbers()?;
+    let main = numbers.get(&1000).map_or(&[][..], Vec::as_slice);
+    Ok(numbers.len() == 1 && main.iter().copied().eq(0..count))
+}
+
+/// Checks that the profile has all data of a process that has joined and recorded `marks` markers on
+/// its main thread.
+///
+/// # Errors
+/// When it has not.
+pub fn is_complete(profile: &Profile, report: &ProcessReport, marks: u64) -> anyhow::Result<()> {
+    let pid = report.pid.get();
+    let lives = profile.lives_of(pid);
+    let [life] = lives.as_slice() else {
+        bail!("{} processes have the number {pid}", lives.len());
+    };
+    ensure!(has_marked(life, marks)?, "{:?}", life.numbers()?);
+    life.counts()?;
+    let verdicts = profile.verdicts_of(pid)?;
+    ensure!(verdicts == ["complete"], "{verdicts:?}");
+    Ok(())
+}
+
 impl Profile {
     /// The processes of a profile that have this number: the lives of one process.
     pub fn lives_of(&self, pid: u32) -> Vec<&Process> {

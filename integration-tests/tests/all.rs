@@ -44,6 +44,8 @@ mod hostile_symbols;
 mod joining;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_bad;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_spawners;
 mod kills;
 mod large_thread_locals;
 mod lifetime;

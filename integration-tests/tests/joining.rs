@@ -3,59 +3,15 @@
 //! They are recorded like children of the session: all their entries are in the profile, their end
 //! is noticed, the memory limit holds, and the session's commands reach them.
 
-use std::process::Command;
-
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::joined::{self, JoinedHelper};
+use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::profile::{Process, Profile};
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
-use profiler_parent::{ProcessReport, ProcessState};
+use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-
-/// Whether a process has all its markers of the main thread, and no others.
-fn has_marked(process: &Process, count: u64) -> anyhow::Result<bool> {
-    let numbers = process.numbers()?;
-    let main = numbers.get(&1000).map_or(&[][..], Vec::as_slice);
-    Ok(numbers.len() == 1 && main.iter().copied().eq(0..count))
-}
-
-/// Runs a command that starts `count` processes, each of which joins, records a hundred markers and
-/// exits. Checks that the profile has all of them.
-fn all_join(session: &TestSession, mut command: Command, count: usize) -> anyhow::Result<()> {
-    session.prepare(&mut command)?;
-    let said = joined::run(command)?;
-    let recording = said.lines().filter(|line| *line == "Recording").count();
-    assert_eq!(recording, count, "{said}");
-    let reports = joined::wait_until_ended(session, count)?;
-    let (_, profile) = session.capture()?;
-    assert_eq!(profile.processes.len(), count + 1);
-    for report in &reports {
-        is_complete(&profile, report, 100)?;
-    }
-    Ok(())
-}
-
-/// Checks a process that has joined, recorded markers on its main thread and exited with code 0.
-fn is_complete(profile: &Profile, report: &ProcessReport, marks: u64) -> anyhow::Result<()> {
-    let pid = report.pid.get();
-    let lives = profile.lives_of(pid);
-    assert_eq!(lives.len(), 1, "{pid}");
-    assert!(has_marked(lives[0], marks)?, "{:?}", lives[0].numbers()?);
-    lives[0].counts()?;
-    assert_eq!(profile.verdicts_of(pid)?, ["complete"]);
-    Ok(())
-}
-
-/// A shell script whose first argument is the helper.
-fn script(text: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", text, CHILD]);
-    command
-}
 
 #[test]
 fn a_process_that_others_start_is_recorded_like_a_child() -> anyhow::Result<()> {
@@ -84,61 +40,6 @@ fn a_process_that_others_start_is_recorded_like_a_child() -> anyhow::Result<()> 
     }
     let (_, profile) = session.capture()?;
     is_complete(&profile, &reports[0], 100)
-}
-
-#[test]
-fn processes_that_a_shell_starts_join() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let text = "\"$0\" mark-and-exit & \"$0\" mark-and-exit & wait";
-    all_join(&session, script(text), 2)
-}
-
-#[test]
-fn processes_of_a_job_pool_join() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let text = "seq 1 16 | xargs -P 8 -n 1 \"$0\" mark-and-exit";
-    all_join(&session, script(text), 16)
-}
-
-#[test]
-fn the_workers_of_a_fork_server_join() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut command = Command::new(CHILD);
-    command.args(["zygote", "6"]);
-    all_join(&session, command, 6)
-}
-
-#[test]
-fn processes_below_a_child_that_knows_nothing_join() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    // The first of the two takes the memory that was handed to the shell.
-    let mut shell = session.spawn(
-        "shell",
-        script("\"$0\" mark-and-exit & \"$0\" mark-and-exit & wait"),
-    )?;
-    assert!(shell.wait()?.success());
-    let reports = joined::wait_until_ended(&session, 1)?;
-    let (_, profile) = session.capture()?;
-    is_complete(&profile, &reports[0], 100)?;
-    assert!(has_marked(profile.process("shell")?, 100)?);
-    let parent = reports[0].parent.map(|parent| parent.get());
-    assert_eq!(parent, Some(shell.id().get()));
-    Ok(())
-}
-
-#[test]
-fn the_environment_is_enough_for_any_spawner() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut command = integration_tests::helper_process::command(CHILD, "join");
-    command.env_clear().envs(session.environment()?);
-    let mut helper = JoinedHelper::start_by(command)?;
-    assert_eq!(helper.status, "Recording");
-    helper.continues()
 }
 
 #[test]

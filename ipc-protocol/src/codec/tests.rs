@@ -203,14 +203,15 @@ fn join_request() -> impl Strategy<Value = JoinRequest> {
 }
 
 fn join_answer() -> impl Strategy<Value = JoinAnswer> {
-    let refusal = (0_u8..7, any::<[u32; 2]>(), ".{0,50}").prop_map(
+    let refusal = (0_u8..8, any::<[u32; 2]>(), ".{0,50}").prop_map(
         |(which, [theirs, ours], text)| match which {
             0 => JoinRefusal::WrongToken,
             1 => JoinRefusal::WrongVersion { theirs, ours },
             2 => JoinRefusal::OtherUser,
             3 => JoinRefusal::AlreadyRecords,
-            4 => JoinRefusal::Misbehaved(text),
-            5 => JoinRefusal::NoMemory(text),
+            4 => JoinRefusal::Invisible,
+            5 => JoinRefusal::Misbehaved(text),
+            6 => JoinRefusal::NoMemory(text),
             _ => JoinRefusal::System(text),
         },
     );

@@ -27,9 +27,12 @@ impl ProcessTable {
         now: Option<ProgramImage>,
     ) -> Option<EarlierLife> {
         let all = self.lock();
-        let mut lives = all
-            .iter()
-            .filter(|(_, process)| process.pid == pid && !process.is_over() && process.has_begun());
+        let mut lives = all.iter().filter(|(_, process)| {
+            process.pid == pid
+                && !process.is_over()
+                && !was_another_process(process, now)
+                && process.has_begun()
+        });
         let (key, process) = lives.next()?;
         let is_over = process.has_hung_up() || is_replaced(process, now);
         Some(if is_over {
@@ -72,6 +75,12 @@ fn executes_another((pid, image): (ProcessId, ProgramImage)) -> bool {
     now.is_some_and(|now| image.is_replaced_by(&now))
 }
 
+/// Whether the process has ended, and the process that is `now` has only its number.
+fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
+    let known = process.image.zip(now);
+    known.is_some_and(|(image, now)| image.start != now.start)
+}
+
 fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
     let known = process.image.zip(now);
     known.is_some_and(|(image, now)| image.is_replaced_by(&now))
@@ -80,6 +89,7 @@ fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
 
 #[cfg(all(test, target_os = "linux", not(profiler_portable)))]
 mod tests {
+    use profiler_core::ids::ProcessStart;
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::super::Remains;
@@ -130,6 +140,25 @@ mod tests {
     }
 
     #[test]
+    fn a_process_with_a_reused_number_has_no_earlier_life() {
+        let (mut child, pid, image) = sleeper();
+        let other = ProgramImage {
+            start: ProcessStart::new(image.start.get() + 1),
+            ..image
+        };
+        for state in [
+            ProcessState::Connected,
+            ProcessState::Disconnected("gone".to_owned()),
+        ] {
+            let table = table(pid, Some(other), state);
+            assert_eq!(table.earlier_life(pid, Some(image)), None);
+            assert!(!table.executes_another_program(PoolId::new(7)));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn another_image_or_a_closed_channel_ends_a_life() {
         let (mut child, pid, image) = sleeper();
         let other = ProgramImage {
@@ -148,6 +177,7 @@ mod tests {
         let closed = ProcessState::Disconnected("gone".to_owned());
         let closed = table(pid, Some(other), closed);
         assert_eq!(closed.newly_executed(), [PoolId::new(7)]);
+        assert_eq!(closed.earlier_life(pid, Some(image)), over);
         child.kill().unwrap();
         child.wait().unwrap();
     }

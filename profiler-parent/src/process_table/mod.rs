@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use profiler_core::ids::PoolId;
+use profiler_core::ids::{PoolId, ProcessId};
 
 use expired::{ExpiredProcesses, ExpiredSum};
 pub(crate) use lives::EarlierLife;
@@ -217,6 +217,10 @@ impl ProcessTable {
     }
 
     /// Number of running processes that have joined by themselves and have a pool.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
     pub(crate) fn joined(&self) -> u64 {
         let all = self.lock();
         let joined = all.values().filter(|process| {
@@ -225,13 +229,35 @@ impl ProcessTable {
         u64::try_from(joined.count()).unwrap_or(u64::MAX)
     }
 
-    /// Number of running processes that have asked to join and were refused.
-    pub(crate) fn refused(&self) -> usize {
+    /// Whether a process that has asked to join and was refused can be listed: it is not listed, and
+    /// fewer than `most` running ones are.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn can_list_refused(&self, pid: ProcessId, most: usize) -> bool {
         let all = self.lock();
         let refused = all.values().filter(|process| {
             is_running_joined(process, |remains| matches!(remains, Remains::Unprofiled(_)))
         });
-        refused.count()
+        let pids: Vec<ProcessId> = refused.map(|process| process.pid).collect();
+        pids.len() < most && !pids.contains(&pid)
+    }
+
+    /// Takes the pool of a process away that has not begun to record. The process is listed as not
+    /// profiled, for this reason.
+    pub(crate) fn unprofile(&self, key: PoolId, why: String) {
+        let has_ended = self.change(key, |process| {
+            // The supervisor notes the processes without data that end later.
+            let has_ended = process.is_over() && matches!(process.remains, Remains::Pool(_));
+            process.remains = Remains::Unprofiled(why);
+            process.dead_pool = None;
+            process.abandon = None;
+            has_ended
+        });
+        if has_ended == Some(true) {
+            self.note_empty(key);
+        }
     }
 
     /// Number of connected children.
@@ -259,7 +285,6 @@ fn is_running_joined(process: &Process, has: impl Fn(&Remains) -> bool) -> bool 
 mod tests {
     use std::sync::Arc;
 
-    use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;

@@ -20,7 +20,7 @@ use profiler_core::time::Timestamp;
 
 use super::events::{CaptureRequest, SupervisorEvent};
 use super::link::{Control, Link, Worth};
-use super::{SupervisorContext, local_process};
+use super::{NOT_WAITED, SupervisorContext, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::process_table::{Process, ProcessState};
@@ -309,6 +309,25 @@ impl ControlLoop {
         }
         if self.context.processes.executes_another_program(key) {
             self.executed(key);
+        }
+        self.take_back_unused(key);
+    }
+
+    /// Takes the memory of a process back that has joined and has left before it began to record.
+    /// The process may run on without a profiler.
+    fn take_back_unused(&mut self, key: PoolId) {
+        let has_left = |process: &Process| process.has_joined && process.has_hung_up();
+        let has_left = self
+            .context
+            .processes
+            .lock()
+            .get(&key)
+            .is_some_and(has_left);
+        if has_left && !self.context.processes.has_begun(key) {
+            self.context.processes.unprofile(key, NOT_WAITED.to_owned());
+            self.context.forget_pool(key);
+            self.context.groups.forget_reader(key);
+            self.account(Event::Forgotten { key });
         }
     }
 

@@ -63,6 +63,17 @@ impl ControlLoop {
             self.context.processes.note_empty(key); // it never had a pool
         }
         if let Some((_, inputs)) = &self.capture {
+            let has_closed = |process: &Process| process.has_closed_its_pool;
+            let has_closed = self
+                .context
+                .processes
+                .lock()
+                .get(&key)
+                .is_some_and(has_closed);
+            let why = match why {
+                Why::Gone if has_closed => Why::ExitedUnseen,
+                why => why,
+            };
             forward(inputs, Input::Died { child: key, why });
         }
         self.limit_dead_pools();

@@ -57,6 +57,9 @@ pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 /// wait when the queue is full.
 const QUEUE: usize = 4096;
 
+/// Why a process that has asked to join is not profiled if it leaves before it begins to record.
+const NOT_WAITED: &str = "it did not wait for its memory";
+
 /// State shared by the supervisor and the code that starts children.
 #[derive(Debug)]
 pub(crate) struct SupervisorContext {

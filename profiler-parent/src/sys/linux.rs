@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -197,11 +198,15 @@ impl ChildHandle {
 }
 
 /// The exit status of a process that has ended and for which its parent has not waited. The pid and
-/// the start time identify the process.
+/// the start time identify the process. `None` if the process has taken another user or group: the
+/// system then shows 0 for every status.
 fn zombie_status(pid: u32, start: ProcessStart) -> Option<i32> {
+    let about = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    let own = (rustix::process::geteuid(), rustix::process::getegid());
+    let is_readable = (about.uid(), about.gid()) == (own.0.as_raw(), own.1.as_raw());
     let stat = stat_of(pid)?;
     let is_this = stat_field(&stat, 3) == Some("Z") && number_in(&stat, 22) == Some(start.get());
-    is_this
+    (is_readable && is_this)
         .then(|| stat_field(&stat, 52)?.parse().ok())
         .flatten()
 }

@@ -4,13 +4,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use integration_tests::marks::record_paced;
 use integration_tests::patience::LONG;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::begin::line_of;
 use crate::end::quit;
 use crate::forks::{fork, wait_for};
-use crate::record::record_paced;
 use crate::{Words, say, stay_forever};
 
 /// Markers that `mark-and-exit` and the children of `zygote` record.

@@ -2,9 +2,13 @@
 //! `integration-tests/tests/joining*.rs`.
 
 use std::io::Write;
+use std::os::fd::AsFd;
+
+use profiler_core::ids::{ProcessId, ProcessStart};
 
 use super::super::tests::{hello, on_thread};
 use super::*;
+use crate::limits::MAX_REFUSAL_BYTES;
 use crate::message::{RequestId, ToChild};
 use crate::transport::ParentEnds;
 use crate::transport::listener::{Endpoint, TryAccept};

@@ -3,7 +3,8 @@
 //! Used by the join thread. What identifies a process comes from the kernel; its name is its own
 //! claim. A process that may not join is listed as not profiled, with the reason. Invariants: a
 //! process is in the table before it can send its `Hello`; the memory of a process that does not
-//! join after all is returned; at most [`MOST_REFUSED`] running processes are listed as refused.
+//! join after all is returned; the processes that have joined, and those that are listed as refused,
+//! are limited ([`Limits`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,18 +19,15 @@ use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
 use profiler_core::internal::sys::{OwnDescriptor, OwnFile};
 
+use super::limits::Limits;
+use super::pending::now;
 use crate::controller::{Event, Refusal};
 use crate::process_table::{EarlierLife, Process, Remains};
 use crate::supervisor::listen::PendingChild;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
-use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
-use crate::sys::{ProgramImage, descriptor_limit, facts_of, name_of};
+use crate::supervisor::{NOT_WAITED, SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::sys::{ProgramImage, facts_of, name_of};
 
-/// Running processes that are listed as refused; further ones are not listed.
-const MOST_REFUSED: usize = 64;
-/// The descriptors that this process needs for a process that has joined: its pool, its socket, and
-/// the one that reports its exit.
-const DESCRIPTORS_EACH: u64 = 3;
 /// The longest time for which a process waits for memory, whatever it says.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two tries while memory is being freed: doubled each time, up to the longest.
@@ -102,16 +100,18 @@ impl Admission {
         request: JoinRequest,
     ) -> Result<Applicant, JoinRefusal> {
         let pid = joiner.pid().ok_or(JoinRefusal::Invisible)?;
-        let most = descriptor_limit() / 2 / DESCRIPTORS_EACH;
+        let most = Limits::now().joined;
         if self.context.processes.joined() >= most {
             let why = format!("{most} processes have joined, the most that can be watched");
             return Err(JoinRefusal::System(why));
         }
-        let facts = facts_of(pid);
         let key = pool::new_id().map_err(|error| JoinRefusal::System(error.to_string()))?;
         let process = joiner
             .take_process(request.start)
             .ok_or(JoinRefusal::Invisible)?;
+        // If the process has ended, its number may belong to another one by now.
+        let is_known = request.start.get() != 0;
+        let facts = facts_of(pid).filter(|facts| !is_known || facts.start == request.start);
         let claimed = Some(request.parent).filter(|parent| parent.get() != 0);
         let wait = Duration::from_millis(u64::from(request.patience_ms)).min(LONGEST_WAIT);
         Ok(Applicant {
@@ -212,7 +212,7 @@ impl Admission {
     /// Lists a process that has left before it got memory.
     pub(super) fn give_up(&self, applicant: Applicant) {
         self.forget(applicant.key);
-        self.list(applicant, "it did not wait for its memory".to_owned());
+        self.list(applicant, NOT_WAITED.to_owned());
     }
 
     /// Refuses a process that was not examined, and lists it under the name that the system knows.
@@ -250,7 +250,8 @@ impl Admission {
             process,
             ..
         } = applicant;
-        if self.context.processes.refused() >= MOST_REFUSED {
+        let most = Limits::now().refused;
+        if !self.context.processes.can_list_refused(pid, most) {
             return;
         }
         let entry = Process::joined(&name, pid, parent, Remains::Unprofiled(why));
@@ -263,11 +264,7 @@ impl Admission {
 
     /// Takes the memory of a process back that did not get it. The process stays listed.
     fn take_back(&self, key: PoolId, why: String) {
-        self.context.processes.change(key, |process| {
-            process.remains = Remains::Unprofiled(why);
-            process.dead_pool = None;
-            process.abandon = None;
-        });
+        self.context.processes.unprofile(key, why);
         self.forget(key);
     }
 
@@ -288,7 +285,7 @@ fn welcome(joiner: &Joiner, pool: &OwnFile) -> Result<Token, String> {
         .map_err(|error| io::Error::from(error).to_string())?;
     match joiner.welcome(file, &token) {
         Ok(()) => Ok(token),
-        Err(TransportError::Disconnected) => Err("it did not wait for its memory".to_owned()),
+        Err(TransportError::Disconnected) => Err(NOT_WAITED.to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -297,9 +294,4 @@ fn system_name(pid: ProcessId) -> String {
     name_of(pid)
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "process".to_owned())
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }

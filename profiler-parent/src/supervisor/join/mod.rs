@@ -14,7 +14,14 @@
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod admission;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-#[path = "thread.rs"]
+mod limits;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod pending;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod thread;
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[path = "service.rs"]
 mod imp;
 
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]

@@ -3,33 +3,30 @@
 //! The thread waits for no process: a connection that is silent, or whose process waits for memory,
 //! is kept with a deadline. Invariants:
 //!
-//! - At most [`MOST_PENDING`] connections are kept. If there are more, the silent one that is
+//! - A limited number of connections is kept ([`Limits`]). If there are more, the silent one that is
 //!   oldest is closed, so that silent processes cannot keep others out.
 //! - A packet is received as from an untrusted child; see [`ipc_protocol::transport::joining`].
 //! - The thread leaves half of the descriptors that this process may have to the host; see
-//!   [`super::admission`].
+//!   [`Limits`].
 //! - If the program has closed the socket or the set, new ones are made within a second, at the
 //!   same address.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use ipc_protocol::environment::{SessionAddress, Token};
+use ipc_protocol::environment::Token;
 use ipc_protocol::message::JoinRefusal;
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
-use profiler_core::internal::sys::spawn_quiet;
 
-use super::SessionAddressError;
 use super::admission::{Admission, Applicant, Attempt};
-use crate::supervisor::{SupervisorContext, SupervisorHandle};
+use super::imp::Mailbox;
+use super::limits::Limits;
+use super::pending::{Pending, Stage, Waiting, now};
 
-/// Connections that are kept while their processes are silent or wait for memory.
-const MOST_PENDING: usize = 128;
 /// Connections that are accepted before the other ones are served.
 const ACCEPTED_AT_ONCE: usize = 64;
 /// How long a connection may be silent. A process sends its request at once.
@@ -38,114 +35,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause if the system has no descriptor left, or the set cannot be waited for.
 const RETRY: Duration = Duration::from_millis(50);
-/// How long the end of a session waits for the thread.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// The number of the listening socket in the set.
 const LISTENER: ChannelNumber = ChannelNumber::FIRST;
 
-/// The session's address, and the thread behind it.
-#[derive(Debug)]
-pub(crate) struct JoinService {
-    address: SessionAddress,
-    mailbox: Arc<Mailbox>,
-    /// Disconnected when the thread no longer lets processes join.
-    ended: crossbeam_channel::Receiver<()>,
-}
-
-/// The state that the thread shares with the session.
-#[derive(Debug)]
-struct Mailbox {
-    set: Mutex<Arc<ReadySet>>,
-    is_stopped: AtomicBool,
-}
-
-impl JoinService {
-    /// Makes an address and starts the thread.
-    ///
-    /// # Errors
-    /// [`SessionAddressError`].
-    pub(crate) fn start(
-        context: Arc<SupervisorContext>,
-        supervisor: SupervisorHandle,
-    ) -> Result<Self, SessionAddressError> {
-        let listener = SessionListener::new()?;
-        let token = Token::generate()?;
-        let address = SessionAddress::new(listener.path().to_owned(), token.clone());
-        let mailbox = Arc::new(Mailbox {
-            set: Mutex::new(Arc::new(ReadySet::new()?)),
-            is_stopped: AtomicBool::new(false),
-        });
-        let thread = JoinThread {
-            mailbox: Arc::clone(&mailbox),
-            listener,
-            token,
-            admission: Admission::new(context, supervisor),
-            pending: BTreeMap::new(),
-            next: LISTENER.next(),
-            deaf_until: None,
-        };
-        let (running, ended) = crossbeam_channel::bounded(0);
-        spawn_quiet("profiler-join", move || thread.run(running))?;
-        Ok(Self {
-            address,
-            mailbox,
-            ended,
-        })
-    }
-
-    /// The address for the environment of processes.
-    pub(crate) const fn address(&self) -> &SessionAddress {
-        &self.address
-    }
-
-    /// Ends the thread and removes the address. Waits at most [`STOP_PATIENCE`].
-    pub(crate) fn stop(&self) {
-        self.mailbox.is_stopped.store(true, Ordering::SeqCst);
-        let set = Arc::clone(&self.mailbox.set()); // `wake` runs without the lock
-        set.wake();
-        let _ = self.ended.recv_timeout(STOP_PATIENCE);
-    }
-}
-
-impl Drop for JoinService {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Mailbox {
-    fn set(&self) -> MutexGuard<'_, Arc<ReadySet>> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection whose process has not joined yet.
-#[derive(Debug)]
-struct Pending {
-    joiner: Joiner,
-    deadline: Instant,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Nothing has been received.
-    Silent,
-    /// The request was received, and memory is being freed for the process.
-    Waiting(Box<Waiting>),
-}
-
-/// A process that waits, and the reason for which it is refused at its deadline.
-#[derive(Debug)]
-struct Waiting {
-    applicant: Applicant,
-    why: JoinRefusal,
-    next_try: Instant,
-}
-
 /// The state of the thread.
 #[derive(Debug)]
-struct JoinThread {
+pub(super) struct JoinThread {
     mailbox: Arc<Mailbox>,
     listener: SessionListener,
     token: Token,
@@ -158,12 +53,29 @@ struct JoinThread {
 }
 
 impl JoinThread {
+    pub(super) const fn new(
+        mailbox: Arc<Mailbox>,
+        listener: SessionListener,
+        token: Token,
+        admission: Admission,
+    ) -> Self {
+        Self {
+            mailbox,
+            listener,
+            token,
+            admission,
+            pending: BTreeMap::new(),
+            next: LISTENER.next(),
+            deaf_until: None,
+        }
+    }
+
     /// Drops `running` when no process can join any more.
-    fn run(mut self, running: Sender<()>) {
+    pub(super) fn run(mut self, running: Sender<()>) {
         let mut set = Arc::clone(&self.mailbox.set());
         self.listen(&set);
         let mut checked = now();
-        while !self.mailbox.is_stopped.load(Ordering::SeqCst) {
+        while !self.mailbox.is_stopped() {
             let Ok(ready) = set.wait(self.until_next_step()) else {
                 std::thread::sleep(RETRY); // the set is closed, or a sandbox forbids the wait
                 set = self.new_set().unwrap_or(set);
@@ -356,7 +268,7 @@ impl JoinThread {
 
     /// Keeps a connection, and closes another one if there are too many.
     fn keep(&mut self, set: &ReadySet, number: ChannelNumber, pending: Pending) {
-        if self.pending.len() >= MOST_PENDING {
+        if self.pending.len() >= Limits::now().pending {
             let is_silent = |one: &Pending| matches!(one.stage, Stage::Silent);
             let oldest = self
                 .pending
@@ -427,19 +339,4 @@ impl JoinThread {
             self.admission.refuse(&pending.joiner, applicant, why);
         }
     }
-}
-
-impl Pending {
-    /// When something must be done if nothing is received.
-    fn next_step(&self) -> Instant {
-        match &self.stage {
-            Stage::Silent => self.deadline,
-            Stage::Waiting(waiting) => waiting.next_try.min(self.deadline),
-        }
-    }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
