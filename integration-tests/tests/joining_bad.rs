@@ -211,6 +211,33 @@ fn a_socket_of_another_user_gets_nothing() -> anyhow::Result<()> {
 }
 
 #[test]
+fn the_memory_of_a_process_that_leaves_is_taken_back() -> anyhow::Result<()> {
+    own_process!();
+    // Room for this process and one more.
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 10)))?;
+    let mut left = JoinedHelper::start(&session, CHILD, "leave")?;
+    assert_eq!(left.status, "left");
+    let why = "it did not wait for its memory";
+    assert!(is_listed(&session, left.pid(), why));
+    let mut helper = JoinedHelper::start(&session, CHILD, "join")?;
+    assert_eq!(helper.status, "Recording");
+    left.continues()?;
+    helper.continues()
+}
+
+#[test]
+fn a_packet_of_another_process_than_the_one_that_connected_is_refused() -> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let socket = connect(address(&session)?.path())?;
+    let mut other = std::process::Command::new("echo");
+    assert!(other.stdout(socket.try_clone()?).status()?.success());
+    let why = "a packet of another process";
+    assert!(is_listed(&session, std::process::id(), why));
+    Ok(())
+}
+
+#[test]
 fn connections_that_say_nothing_keep_nobody_out() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;

@@ -3,12 +3,13 @@
 //! Part of the [`ProcessTable`]. Each program that records is a process of the session of its own,
 //! with a pool of its own. Used by the supervisor, which ends the earlier life, and by the thread
 //! that lets processes join. Invariant: a life ends only if the system shows that the process
-//! executes another program, or if its channel has closed and the process joins again.
+//! executes another program, or if its channel has closed, the process joins again, and the system
+//! does not show that it still maps the earlier pool.
 
 use profiler_core::ids::{PoolId, ProcessId};
 
-use super::{Process, ProcessState, ProcessTable};
-use crate::sys::{ProgramImage, facts_of};
+use super::{Process, ProcessState, ProcessTable, Remains};
+use crate::sys::{ProgramImage, facts_of, maps_file};
 
 /// A process of the session that has the same number as a process that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +28,21 @@ impl ProcessTable {
         now: Option<ProgramImage>,
     ) -> Option<EarlierLife> {
         let all = self.lock();
-        let mut lives = all.iter().filter(|(_, process)| {
+        let (key, process) = all.iter().find(|(_, process)| {
             process.pid == pid
                 && !process.is_over()
                 && !was_another_process(process, now)
                 && process.has_begun()
-        });
-        let (key, process) = lives.next()?;
-        let is_over = process.has_hung_up() || is_replaced(process, now);
+        })?;
+        let key = *key;
+        if is_replaced(process, now) {
+            return Some(EarlierLife::Over(key));
+        }
+        let hung_up = process.has_hung_up().then(|| process.remains.clone());
+        drop(all); // the next step reads a file of the system
+        let is_over = hung_up.is_some_and(|remains| !is_mapped(&remains, pid));
         Some(if is_over {
-            EarlierLife::Over(*key)
+            EarlierLife::Over(key)
         } else {
             EarlierLife::Records
         })
@@ -81,6 +87,16 @@ fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
     known.is_some_and(|(image, now)| image.start != now.start)
 }
 
+/// Whether the process is known to map its pool, which it does until it executes another program.
+fn is_mapped(remains: &Remains, pid: ProcessId) -> bool {
+    match remains {
+        Remains::Pool(file) => file
+            .get()
+            .is_ok_and(|file| maps_file(pid, file) == Some(true)),
+        Remains::Expired(_) | Remains::Unprofiled(_) => false,
+    }
+}
+
 fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
     let known = process.image.zip(now);
     known.is_some_and(|(image, now)| image.is_replaced_by(&now))
@@ -92,7 +108,6 @@ mod tests {
     use profiler_core::ids::ProcessStart;
     use profiler_core::internal::entry_counts::EntryCounts;
 
-    use super::super::Remains;
     use super::*;
 
     /// A sleeping process, and the program that it executes.

@@ -253,6 +253,7 @@ impl ProcessTable {
             process.remains = Remains::Unprofiled(why);
             process.dead_pool = None;
             process.abandon = None;
+            process.figures = None;
             has_ended
         });
         if has_ended == Some(true) {

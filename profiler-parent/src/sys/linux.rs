@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -17,7 +16,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
-use super::{ProcessFacts, ProgramImage, Reaped, Woken};
+use super::other_process::{facts_of, reaped_status, zombie_status};
+use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = true;
@@ -195,89 +195,6 @@ impl ChildHandle {
             Ok(0) | Err(_) => Reaped::Running,
         }
     }
-}
-
-/// The exit status of a process that has ended and for which its parent has not waited. The pid and
-/// the start time identify the process. `None` if the process has taken another user or group: the
-/// system then shows 0 for every status.
-fn zombie_status(pid: u32, start: ProcessStart) -> Option<i32> {
-    let about = std::fs::metadata(format!("/proc/{pid}")).ok()?;
-    let own = (rustix::process::geteuid(), rustix::process::getegid());
-    let is_readable = (about.uid(), about.gid()) == (own.0.as_raw(), own.1.as_raw());
-    let stat = stat_of(pid)?;
-    let is_this = stat_field(&stat, 3) == Some("Z") && number_in(&stat, 22) == Some(start.get());
-    (is_readable && is_this)
-        .then(|| stat_field(&stat, 52)?.parse().ok())
-        .flatten()
-}
-
-/// The exit status of a process that its parent has reaped, since Linux 6.15.
-#[allow(unsafe_code)]
-fn reaped_status(process: &OwnedFd) -> Option<i32> {
-    /// `_IOWR(0xFF, 11, struct pidfd_info)`, for the first version of the structure.
-    const PIDFD_GET_INFO: u32 = 0xc040_ff0b;
-    /// The bit of `mask` for the exit status.
-    const EXIT: u64 = 1 << 3;
-    /// `struct pidfd_info`.
-    #[repr(C)]
-    #[derive(Default)]
-    struct PidfdInfo {
-        mask: u64,
-        _cgroup: u64,
-        _ids: [u32; 11],
-        exit_code: i32,
-    }
-    let mut info = PidfdInfo {
-        mask: EXIT,
-        ..PidfdInfo::default()
-    };
-    // SAFETY: the request contains the size of the structure; the kernel reads and writes one of
-    // that size through the pointer, which is valid for one. Other files refuse the request.
-    let failed = unsafe { libc::ioctl(process.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
-    (failed == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
-}
-
-/// What `/proc` says about a process. `None` if there is no such process, or no `/proc`.
-pub(crate) fn facts_of(pid: ProcessId) -> Option<ProcessFacts> {
-    let stat = stat_of(pid.get())?;
-    let start = ProcessStart::new(number_in(&stat, 22)?);
-    let parent = u32::try_from(number_in(&stat, 4)?).ok()?;
-    let (code, code_end) = (number_in(&stat, 26)?, number_in(&stat, 27)?);
-    let stack = number_in(&stat, 28)?;
-    // Without the right to inspect the process, and while it executes a program, the stack is 0.
-    let image = (stack != 0).then_some(ProgramImage {
-        start,
-        code,
-        code_end,
-        stack,
-    });
-    Some(ProcessFacts {
-        start,
-        parent: ProcessId::new(parent),
-        image,
-    })
-}
-
-/// The name of a process in the system: of its first thread, or of its program.
-pub(crate) fn name_of(pid: ProcessId) -> Option<String> {
-    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    Some(String::from_utf8_lossy(&name).trim().to_owned())
-}
-
-/// The fields of `/proc/PID/stat` after the name, which may be any bytes.
-fn stat_of(pid: u32) -> Option<String> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    Some(String::from_utf8_lossy(stat.get(end + 1..)?).into_owned())
-}
-
-/// A field, with its number in proc(5); the first one after the name is the third.
-fn stat_field(stat: &str, number: usize) -> Option<&str> {
-    stat.split_ascii_whitespace().nth(number.checked_sub(3)?)
-}
-
-fn number_in(stat: &str, number: usize) -> Option<u64> {
-    stat_field(stat, number)?.parse().ok()
 }
 
 /// Whether handles of different processes have different inodes.

@@ -12,7 +12,12 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod other_process;
+
 pub(crate) use imp::*;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use other_process::{facts_of, maps_file, name_of};
 
 /// Sends a signal to a child that has no handle. Its exit status must not have been taken, because
 /// the system may reuse the process id afterwards.

@@ -130,7 +130,7 @@ impl Waker {
 }
 
 /// Not known on this system.
-pub(crate) fn name_of(_: ProcessId) -> Option<String> {
+pub(crate) fn maps_file(_: ProcessId, _: &File) -> Option<bool> {
     None
 }
 

@@ -6,6 +6,11 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use integration_tests::marks::record_paced;
 use integration_tests::patience::LONG;
+use ipc_protocol::environment::session_address;
+use ipc_protocol::message::JoinRequest;
+use ipc_protocol::transport::joining;
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::sys::own_process_start;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::begin::line_of;
@@ -19,13 +24,15 @@ const MARKERS: u64 = 100;
 /// `join`: begins like `init`, but waits for the session for as long as a slow machine needs.
 /// `mark-and-exit`: joins, records, prints its status and exits. `zygote COUNT`: forks COUNT
 /// processes that do this, before this process has called the profiler, and waits for them.
-/// `listen PATH`: listens at PATH like a session, and answers nothing.
+/// `listen PATH`: listens at PATH like a session, and answers nothing. `leave`: asks for memory, and
+/// closes the connection when it has the memory, without using it.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     Some(match name {
         "join" => Ok(join()),
         "mark-and-exit" => mark_and_exit(),
         "zygote" => zygote(),
         "listen" => listen(),
+        "leave" => leave(),
         _ => return None,
     })
 }
@@ -63,6 +70,19 @@ fn zygote() -> anyhow::Result<String> {
         .collect::<anyhow::Result<_>>()?;
     let good = pids.into_iter().filter(|pid| wait_for(*pid) == 0).count();
     Ok(format!("forked {good}"))
+}
+
+fn leave() -> anyhow::Result<String> {
+    let address = session_address()?.context("no session")?;
+    let request = JoinRequest {
+        token: address.token().clone(),
+        name: "leaves".to_owned(),
+        start: own_process_start(),
+        parent: ProcessId::new(0),
+        patience_ms: u32::try_from(LONG.as_millis())?,
+    };
+    drop(joining::join(&address, &request, LONG)?);
+    Ok("left".to_owned())
 }
 
 fn listen() -> anyhow::Result<String> {
