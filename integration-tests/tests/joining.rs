@@ -135,6 +135,27 @@ fn a_child_of_the_session_may_execute_another_program_too() -> anyhow::Result<()
 }
 
 #[test]
+fn a_child_that_executes_another_program_at_once_is_two_processes() -> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    // It may not be connected yet.
+    let mut helper = HelperProcess::spawn_as(&session, CHILD, "spawned", "init")?;
+    helper.tell("exec join")?;
+    assert_eq!(helper.line()?, "Recording");
+    joined::wait_until_connected(&session, helper.pid())?;
+    let reports = joined::reports_of(&session, helper.pid());
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    assert_eq!(reports[0].state, ProcessState::Executed);
+    helper.ask("mark 50")?;
+    let (_, profile) = session.capture()?;
+    let lives = profile.lives_of(helper.pid());
+    let with_markers = lives.iter().filter(|life| !life.threads.is_empty());
+    let mut found = with_markers.map(|life| has_marked(life, 50));
+    assert!(found.any(|has_all| has_all.is_ok_and(|has_all| has_all)));
+    Ok(())
+}
+
+#[test]
 fn a_child_that_executes_a_program_without_a_profiler_has_ended() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;

@@ -3,8 +3,8 @@
 //! Part of the [`ProcessTable`]. Each program that records is a process of the session of its own,
 //! with a pool of its own. Used by the supervisor, which ends the earlier life, and by the thread
 //! that lets processes join. Invariant: a life ends only if the system shows that the process
-//! executes another program, or if its channel has closed, the process joins again, and the system
-//! does not show that it still maps the earlier pool.
+//! executes another program or no longer maps its pool, or, where the system does not show that, if
+//! its channel has closed and the process joins again.
 
 use profiler_core::ids::{PoolId, ProcessId};
 
@@ -22,6 +22,10 @@ pub(crate) enum EarlierLife {
 
 impl ProcessTable {
     /// The earlier life of the process `pid`, which executes the program `now` and joins.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
     pub(crate) fn earlier_life(
         &self,
         pid: ProcessId,
@@ -32,15 +36,16 @@ impl ProcessTable {
             process.pid == pid
                 && !process.is_over()
                 && !was_another_process(process, now)
-                && process.has_begun()
+                && (process.said_hello || process.remains.is_taken_by(pid))
         })?;
         let key = *key;
         if is_replaced(process, now) {
             return Some(EarlierLife::Over(key));
         }
-        let hung_up = process.has_hung_up().then(|| process.remains.clone());
+        let has_hung_up = process.has_hung_up();
+        let remains = process.remains.clone();
         drop(all); // the next step reads a file of the system
-        let is_over = hung_up.is_some_and(|remains| !is_mapped(&remains, pid));
+        let is_over = is_mapped(&remains, pid).map_or(has_hung_up, |is_mapped| !is_mapped);
         Some(if is_over {
             EarlierLife::Over(key)
         } else {
@@ -87,13 +92,12 @@ fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
     known.is_some_and(|(image, now)| image.start != now.start)
 }
 
-/// Whether the process is known to map its pool, which it does until it executes another program.
-fn is_mapped(remains: &Remains, pid: ProcessId) -> bool {
+/// Whether the process maps its pool, which it does until it executes another program. `None` if
+/// that is not known.
+fn is_mapped(remains: &Remains, pid: ProcessId) -> Option<bool> {
     match remains {
-        Remains::Pool(file) => file
-            .get()
-            .is_ok_and(|file| maps_file(pid, file) == Some(true)),
-        Remains::Expired(_) | Remains::Unprofiled(_) => false,
+        Remains::Pool(file) => maps_file(pid, file.get().ok()?),
+        Remains::Expired(_) | Remains::Unprofiled(_) => None,
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use profiler_core::ids::{PoolId, ProcessId};
 
 use expired::{ExpiredProcesses, ExpiredSum};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};

@@ -102,6 +102,17 @@ impl Remains {
         }
     }
 
+    /// Whether the process `pid` has attached the pool, as far as is known.
+    pub(super) fn is_taken_by(&self, pid: ProcessId) -> bool {
+        match self {
+            Self::Pool(file) => PoolReader::open(&**file).is_ok_and(|reader| {
+                let header = reader.header();
+                header.life != Life::Created && header.pid == pid
+            }),
+            Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
+        }
+    }
+
     /// The final entry counts of data that is gone.
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
@@ -144,6 +155,10 @@ impl Process {
 
     /// Creates the entry of a process that joins by itself. `parent` is the process that started
     /// it.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
     pub(crate) fn joined(
         name: &str,
         pid: ProcessId,
@@ -212,11 +227,6 @@ impl Process {
     /// Whether the recording of the process has ended: it has exited, or executes another program.
     pub(crate) const fn is_over(&self) -> bool {
         matches!(self.state, ProcessState::Exited(_) | ProcessState::Executed)
-    }
-
-    /// Whether the process records, or has recorded, into its pool.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.said_hello || self.remains.is_taken()
     }
 
     /// Whether the data is gone and no entry was ever recorded.
