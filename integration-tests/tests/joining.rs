@@ -3,6 +3,8 @@
 //! They are recorded like children of the session: all their entries are in the profile, their end
 //! is noticed, the memory limit holds, and the session's commands reach them.
 
+use std::collections::BTreeSet;
+
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::own_process;
@@ -202,6 +204,29 @@ fn two_lives(session: &TestSession, pid: u32, marks: [u64; 2]) -> anyhow::Result
     found.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
     assert_eq!(found, marks);
     assert_eq!(profile.verdicts_of(pid)?, ["complete", "complete"]);
+    are_shown_as_two(session, pid)
+}
+
+/// Checks that the default output, whose viewer has one track for each number, shows two processes.
+fn are_shown_as_two(session: &TestSession, pid: u32) -> anyhow::Result<()> {
+    let report = session
+        .session()?
+        .capture()
+        .save(session.path("shown.json"))?;
+    let profile: serde_json::Value = serde_json::from_slice(&std::fs::read(&report.path)?)?;
+    let threads = profile["threads"].as_array().into_iter().flatten();
+    let shown: BTreeSet<&str> = threads
+        .filter_map(|thread| thread["pid"].as_str())
+        .filter(|shown| shown.split('.').next() == Some(&*pid.to_string()))
+        .collect();
+    let expected = [pid.to_string(), format!("{pid}.1")];
+    assert!(
+        shown
+            .iter()
+            .copied()
+            .eq(expected.iter().map(String::as_str)),
+        "{shown:?}"
+    );
     Ok(())
 }
 
