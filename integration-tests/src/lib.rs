@@ -11,6 +11,7 @@ pub mod acks;
 pub mod exits;
 pub mod figure;
 pub mod fixture;
+pub mod foreign;
 pub mod helper_process;
 pub mod hostile_library;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

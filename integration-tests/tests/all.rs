@@ -9,6 +9,14 @@ use integration_tests::counting::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_c;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_library;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_record;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_unprofiled;
 mod alerts;
 mod captures;
 mod clocks;

@@ -90,6 +90,8 @@ mod reader;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
+mod recorder_note;
+#[cfg(feature = "engine")]
 pub mod safepoint;
 #[cfg(feature = "engine")]
 pub mod sampler;

@@ -36,6 +36,7 @@ pub(crate) use imp::{
     wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub use own_threads::own_thread_count;
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
 pub use threads::{run_quiet, spawn_quiet};

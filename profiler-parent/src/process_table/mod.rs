@@ -9,6 +9,7 @@ mod lives;
 pub(crate) mod pool_list;
 mod process;
 mod report;
+mod unprofiled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, ExitStatus};
@@ -23,6 +24,7 @@ use expired::{ExpiredProcesses, ExpiredSum};
 pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
+pub use unprofiled::UnprofiledProcess;
 
 /// All processes of a session.
 #[derive(Debug, Default)]

@@ -56,6 +56,8 @@ pub(crate) struct Process {
     pub(crate) is_named_by_program: bool,
     /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
+    /// The reason why it never attaches its pool, according to the application.
+    pub(crate) cannot_record: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
     pub(crate) died: Option<Timestamp>,
     /// Ends the receive thread of the process.
@@ -113,6 +115,15 @@ impl Remains {
         }
     }
 
+    /// The process that has attached the pool, if there is a pool and one has. It is another
+    /// process than the started one if that is a wrapper.
+    pub(super) fn owner(&self) -> Option<ProcessId> {
+        let Self::Pool(file) = self else { return None };
+        let reader = PoolReader::open(&**file).ok()?;
+        let header = reader.header();
+        (header.life != Life::Created).then_some(header.pid)
+    }
+
     /// The final entry counts of data that is gone.
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
@@ -137,6 +148,7 @@ impl Process {
             program: None,
             is_named_by_program: false,
             damage: None,
+            cannot_record: None,
             figures: None,
             died: None,
             abandon: None,
@@ -201,17 +213,22 @@ impl Process {
             ProcessState::Executed => Some(Why::Executed),
             ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
             ProcessState::Parent | ProcessState::Connected => None,
-            ProcessState::Starting => Some(Why::NeverConnected),
+            ProcessState::Starting => Some(self.why_never_connected()),
             ProcessState::Disconnected(message) => Some(Why::Refused {
                 message: message.clone(),
             }),
             ProcessState::Exited(status) => match Why::ended(*status) {
                 why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
-                    Some(Why::NeverConnected)
+                    Some(self.why_never_connected())
                 }
                 why => Some(why),
             },
         }
+    }
+
+    fn why_never_connected(&self) -> Why {
+        let known = self.cannot_record.clone();
+        known.map_or(Why::NeverConnected, |message| Why::Unprofiled { message })
     }
 
     /// Whether the channel has closed although the process is not known to be dead.
@@ -265,7 +282,7 @@ impl Process {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
-            Remains::Pool(_) | Remains::Expired(_) => None,
+            Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
         };
         ProcessReport {
             name: self.name.clone(),
