@@ -36,9 +36,12 @@ fn a_static_program_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()
     );
     // The shell below it is recorded.
     let recorded = does_the_same(&place, &[text(&runs), "echo text; exit 5"])?;
-    assert_eq!(
-        recorded.verdicts("runs")?,
-        ["missing: not profiled: it is statically linked"]
+    // The shell may have taken the memory that was handed to the program, and its place in the list.
+    let verdicts = recorded.verdicts("runs")?;
+    let why = "missing: not profiled: it is statically linked";
+    assert!(
+        verdicts.iter().any(|verdict| verdict == why),
+        "{verdicts:?}"
     );
     Ok(())
 }

@@ -44,12 +44,18 @@ const COPIES: &str = "forks";
 static NEXT_COPY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Whether the program had one thread when the latest fork began.
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
+/// The profiler's threads when the program began: some of them may not be in the profiler's list yet
+/// when the program forks at once.
+static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
 /// The threads in this process that wait or load a copy: at most 1.
 static LOADERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets forked children join the session. Called once, when this process records. Allocates; what
-/// it allocates stays.
-pub(crate) fn follow() {
+/// Lets forked children join the session. Called once, when this process records. `is_at_start` says
+/// that the program has not begun, so it has one thread. Allocates; what it allocates stays.
+pub(crate) fn follow(is_at_start: bool) {
+    if is_at_start {
+        OURS_AT_START.store(threads().saturating_sub(1), Ordering::Relaxed);
+    }
     let Some(path) = own_path().and_then(|path| next_copy(&path)) else {
         return;
     };
@@ -99,7 +105,7 @@ extern "C" fn before_fork() {
     let ours = if session::is_forked() {
         LOADERS.load(Ordering::Relaxed) // the list of the profiler's threads is the parent's
     } else {
-        own_thread_count()
+        own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
     };
     let is_followed = session::is_active() || session::is_forked();
     let is_alone = is_followed && threads() <= ours.saturating_add(1);

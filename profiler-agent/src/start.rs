@@ -44,6 +44,6 @@ fn try_to_join() {
         profiler_child::init_within(host::join_wait()),
         Status::Recording
     ) {
-        forks::follow();
+        forks::follow(host::is_loaded_at_start());
     }
 }

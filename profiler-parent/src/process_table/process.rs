@@ -227,8 +227,12 @@ impl Process {
     }
 
     fn why_never_connected(&self) -> Why {
-        let known = self.cannot_record.clone();
-        known.map_or(Why::NeverConnected, |message| Why::Unprofiled { message })
+        match self.cannot_record.clone() {
+            Some(message) => Why::Unprofiled { message },
+            // A process joins when it attaches its pool; a short one may end before its hello.
+            None if self.has_joined && self.is_over() => Why::RecordedNothing,
+            None => Why::NeverConnected,
+        }
     }
 
     /// Whether the channel has closed although the process is not known to be dead.
