@@ -1,6 +1,7 @@
 //! Tests of the spawners whose processes join a session: shells, job pools, fork servers, runners of
 //! tests, and other libraries. None of them knows the session; the processes inherit its address.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
@@ -148,6 +149,9 @@ fn is_started_by_the_runner() {
     if std::env::var_os(RUNNER).is_some() {
         let status = profiler_child::init_within(LONG);
         record_paced(1000, 0..100);
-        println!("\n{status:?}"); // the harness may have begun a line
+        // In one piece, because the processes share the output, and after a line break, because the
+        // harness may have begun a line.
+        let line = format!("\n{status:?}\n");
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
     }
 }
