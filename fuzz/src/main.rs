@@ -1,5 +1,5 @@
-//! The fuzz targets of every decoder, in one program, so that it is linked once. `.ci/fuzz` builds and
-//! runs it.
+//! The fuzz targets of every decoder, in one program, so that it is linked once. `.ci/fuzz` builds
+//! and runs it.
 //!
 //! The environment variable `FUZZ_TARGET` selects the target. With `FUZZ_TARGET=list`, the program
 //! prints the names of all targets.

@@ -9,8 +9,8 @@
 
 /// Bytes that are read of one process under the lock.
 const BUDGET: u64 = 1 << 20;
-/// The same for the first read of a process. Of 200 processes, 25 MiB are read before the first pass
-/// ends.
+/// The same for the first read of a process. Of 200 processes, 25 MiB are read before the first
+/// pass ends.
 const FIRST_BUDGET: u64 = 1 << 17;
 /// Budgets of a process that are read without a pause: enough for 4 GiB.
 const CATCH_UP_BUDGETS: u32 = 4096;

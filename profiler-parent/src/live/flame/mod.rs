@@ -17,11 +17,11 @@
 //!
 //! Invariants: nothing is read and no thread runs unless a client requests the flame graph; memory
 //! is bounded, and what does not fit is counted; pools are foreign data; a thread that has stopped
-//! is reported, and outdated numbers are not shown. The bounds, which only forged pools reach, follow
-//! from the limits on the numbers of elements and from their sizes, and are not measured: about
-//! 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the latest
-//! stacks and samples of each running process, and 150 MiB for the trees of a request while it is
-//! answered.
+//! is reported, and outdated numbers are not shown. The bounds, which only forged pools reach,
+//! follow from the limits on the numbers of elements and from their sizes, and are not measured:
+//! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
+//! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
+//! it is answered.
 
 mod answer;
 mod catch_up;

@@ -193,8 +193,8 @@ pub(super) fn run(
     }
 }
 
-/// Reads the new entries of all processes. A pass that is not regular reads only the processes whose
-/// older entries are read without a pause. Returns whether the next pass follows at once.
+/// Reads the new entries of all processes. A pass that is not regular reads only the processes
+/// whose older entries are read without a pause. Returns whether the next pass follows at once.
 fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: bool) -> bool {
     let mut samples = store.lock();
     samples.begin_pass(&pools.processes, times.now_ns);
