@@ -186,7 +186,7 @@ pub struct SessionParams {
     /// The bytes that all processes of the session may hold together.
     pub limit: ByteLimit,
     /// Time between two samples of a thread, in nanoseconds. The source may allow only a longer
-    /// one.
+    /// time.
     pub interval_ns: u64,
     /// The features that are recorded.
     pub features: Features,
@@ -216,7 +216,8 @@ impl SessionParams {
 
     /// Replaces values out of bounds: an interval of 0 by the default, an interval that is too long
     /// by the longest one, a limit that is too large by the largest one, and an overhead budget by
-    /// the nearest one. Cuts filters that are too long or too many.
+    /// the nearest one. Cuts filters that are too long, and removes filters beyond
+    /// [`Self::MAX_FILTERS`].
     #[must_use]
     pub fn normalized(mut self) -> Self {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);

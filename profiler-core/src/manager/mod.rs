@@ -2,8 +2,8 @@
 //! first.
 //!
 //! Recording threads touch only its lock-free ends ([`ready`], [`full_chunks`]) and, when no chunk
-//! is ready, try its lock once. All other work happens on the maintenance thread ([`maintenance`])
-//! or on the control thread that executes the parent's commands.
+//! is ready, try its lock for a short time. All other work happens on the maintenance thread
+//! ([`maintenance`]) or on the control thread that executes the parent's commands.
 //!
 //! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk is
 //! in exactly one state (free, ready, open, done, released); the oldest released chunk is destroyed

@@ -39,7 +39,8 @@ pub(super) struct CounterRow {
 pub(super) struct CounterHistory(BTreeMap<String, VecDeque<f64>>);
 
 impl CounterHistory {
-    /// Adds the current values: the profiler's own counters first, then those of the programs.
+    /// Adds the current values: first those that the profiler measures, then the counters of the
+    /// programs.
     #[allow(clippy::cast_precision_loss)] // shown with few digits
     pub(super) fn update(
         &mut self,

@@ -39,7 +39,8 @@ pub(crate) struct ProcessedProfile<'a> {
     on_writing: OnWriting<'a>,
 }
 
-/// Receives a process before it is written, the number of processes before it, and of all.
+/// Called before a process is written, with the process, the number of processes before it, and the
+/// number of all processes.
 type OnWriting<'a> = Box<dyn FnMut(ProcessId, usize, usize) + 'a>;
 
 struct Member<'a> {
@@ -94,8 +95,8 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Adds a process; the root must be the first. `ended` is the time of its end, if known.
-    /// Returns false, and adds idle, if no process ever attached the pool, or if the process is
-    /// dead and recorded idle.
+    /// Returns false, and adds nothing, if no process ever attached the pool, or if the process is
+    /// dead and recorded nothing.
     ///
     /// # Errors
     /// The reason why the pool cannot be read, in words. The process is not in the profile then.
@@ -159,7 +160,7 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Writes the profile. `log` is called with the summaries of the processes, in the order in
-    /// which they were added, and with descriptions of the data that was left out. It writes the
+    /// which they were added, and with descriptions of the data that was left out. `log` writes the
     /// other keys of the profile.
     ///
     /// # Errors

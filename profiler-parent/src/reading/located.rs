@@ -1,5 +1,5 @@
-//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address that
-//! gets a name.
+//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address whose
+//! name is looked up.
 //!
 //! Used by [`super::reader`]. The same address means different code for a caller and for the
 //! innermost function, and may stand for several inlined functions. So a stack of the file becomes
@@ -29,7 +29,7 @@ pub(super) struct Located {
     funcs: HashMap<Func, FuncId>,
     frames: HashMap<Frame, FrameId>,
     nodes: HashMap<(Option<NodeId>, FrameId), NodeId>,
-    /// The frames at all known places, of each place the outermost first.
+    /// The frames at all known places. At each place, the outermost frame comes first.
     at_places: Vec<FrameId>,
     /// The part of `at_places` for each frame of the file, as a caller and as a leaf.
     known: [Vec<Option<Range<usize>>>; 2],

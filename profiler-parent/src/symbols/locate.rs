@@ -57,8 +57,8 @@ pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<F
     })
 }
 
-/// The current or former path of a module's file: the kernel marks a file that was unlinked. The
-/// path may name another file by now.
+/// The current or former path of a module's file: the kernel adds `(deleted)` to the path of a file
+/// that was unlinked. The path may now name another file.
 pub(super) fn on_disk(path: &str) -> &Path {
     Path::new(path.strip_suffix(" (deleted)").unwrap_or(path))
 }

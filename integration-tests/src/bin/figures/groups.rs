@@ -4,7 +4,8 @@
 //! `groups.enter_exit.ratio` is the time to enter and leave an active group inside another one,
 //! with all probes on, relative to one bare read of the clock. `groups.iteration.*.ns` also
 //! includes the end of an iteration, which reads the thread's processor clock twice and writes into
-//! the cells of three groups. It is measured with that clock and without it.
+//! the cells of three groups. It is measured with all probes (`all`), without the processor clock
+//! (`jank`), and without any clock (`ticks`).
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{self, Group, GroupKind, Probes, custom_loop};

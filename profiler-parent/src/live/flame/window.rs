@@ -1,8 +1,8 @@
 //! The periods of time that a flame graph can cover.
 //!
-//! Time is divided into periods: seconds for the last ten seconds, and six seconds for the last
-//! minute. A window is a whole number of periods, the last of which has not ended. So its length
-//! differs from its name by up to one period; answers contain the exact range.
+//! Time is divided into periods of one second for the last ten seconds, and of six seconds for the
+//! last minute. A window is a whole number of periods, the last of which has not ended. So its
+//! length differs from its name by up to one period; answers contain the exact range.
 
 const SECOND: i64 = 1_000_000_000;
 /// Periods of a window, including the present one.
@@ -109,7 +109,7 @@ impl Window {
         })
     }
 
-    /// The periods of the window before that one; `None` if there is no such window.
+    /// The periods of the window before [`Self::now`]; `None` if there is no such window.
     pub(super) fn before(self, now_ns: i64) -> Option<PeriodRange> {
         let now = self.now(now_ns)?;
         let range = PeriodRange {
