@@ -120,9 +120,10 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
         });
         out.u64_or_null(source);
     });
-    for key in ["lineNumber", "columnNumber"] {
-        out.entry_list(key, funcs, |_, out| out.null());
-    }
+    out.entry_list("lineNumber", funcs, |func, out| {
+        out.u64_or_null(func.line().map(u64::from));
+    });
+    out.entry_list("columnNumber", funcs, |_, out| out.null());
     length(funcs.len(), out);
     out.end_object();
     sources
