@@ -18,9 +18,21 @@ pub struct NamedFunction {
     pub line: Option<u64>,
 }
 
-/// All stacks of a profile, each with the outermost function first.
+/// A sample with a stack in which a thread used processor time.
 #[derive(Debug)]
-pub struct NamedStacks(Vec<Vec<NamedFunction>>);
+struct BusySample {
+    process: String,
+    at_ms: f64,
+    stack: usize,
+}
+
+/// All stacks of a profile, each with the outermost function first, and the busy samples.
+#[derive(Debug)]
+pub struct NamedStacks {
+    stacks: Vec<Vec<NamedFunction>>,
+    samples: Vec<BusySample>,
+    end_ms: f64,
+}
 
 impl NamedStacks {
     /// Reads a profile that is not compressed.
@@ -61,19 +73,42 @@ impl NamedStacks {
             stack.push(function.clone());
             stacks.push(stack);
         }
-        Some(Self(stacks))
+        let threads = profile["threads"].as_array()?;
+        Some(Self {
+            stacks,
+            samples: threads.iter().flat_map(busy_samples).collect(),
+            end_ms: profile["meta"]["profilingEndTime"].as_f64()?,
+        })
+    }
+
+    /// When the profile was captured, in milliseconds since the start of the session, or later.
+    pub fn end_ms(&self) -> f64 {
+        self.end_ms
+    }
+
+    /// The number of samples after this time in which a process used processor time in this
+    /// function, or in code that is in no file and has no name.
+    pub fn samples_in(&self, process: &str, name: &str, after_ms: f64) -> usize {
+        let is_wanted =
+            |function: &NamedFunction| is_named(function, name) || is_nameless(function);
+        let is_in = |sample: &&BusySample| {
+            let stack = self.stacks.get(sample.stack);
+            let has_it = stack.is_some_and(|stack| stack.iter().any(is_wanted));
+            has_it && sample.process == process && sample.at_ms > after_ms
+        };
+        self.samples.iter().filter(is_in).count()
     }
 
     /// The first function with this name.
     pub fn function(&self, name: &str) -> Option<&NamedFunction> {
-        let mut innermost = self.0.iter().filter_map(|stack| stack.last());
+        let mut innermost = self.stacks.iter().filter_map(|stack| stack.last());
         innermost.find(|function| function.name == name)
     }
 
     /// Whether a stack has functions with these names, in this order, the outermost first. Other
     /// functions may be between them, and the names may have a path of Rust before them.
     pub fn has_in_order(&self, names: &[&str]) -> bool {
-        self.0.iter().any(|stack| {
+        self.stacks.iter().any(|stack| {
             let mut rest = stack.iter();
             names
                 .iter()
@@ -83,14 +118,38 @@ impl NamedStacks {
 
     /// Whether a stack has code that is in no file and has no name: it is shown as a number.
     pub fn has_nameless_code(&self) -> bool {
-        let mut functions = self.0.iter().flatten();
-        functions.any(|function| function.name.starts_with("0x"))
+        self.stacks.iter().flatten().any(is_nameless)
     }
+}
+
+/// The busy samples of a thread.
+fn busy_samples(thread: &Value) -> Vec<BusySample> {
+    let samples = &thread["samples"];
+    let column = |name: &str| samples[name].as_array().into_iter().flatten();
+    let process = thread["processName"].as_str().unwrap_or_default();
+    let times = column("timeDeltas").scan(0.0, |at_ms, delta| {
+        *at_ms += delta.as_f64()?;
+        Some(*at_ms)
+    });
+    let rows = times.zip(column("stack")).zip(column("threadCPUDelta"));
+    let busy = rows.filter(|(_, used)| used.as_u64().is_some_and(|used| used > 0));
+    busy.filter_map(|((at_ms, stack), _)| {
+        Some(BusySample {
+            process: process.to_owned(),
+            at_ms,
+            stack: index(stack)?,
+        })
+    })
+    .collect()
 }
 
 fn is_named(function: &NamedFunction, name: &str) -> bool {
     let path = function.name.strip_suffix(name);
     path.is_some_and(|path| path.is_empty() || path.ends_with("::"))
+}
+
+fn is_nameless(function: &NamedFunction) -> bool {
+    function.name.starts_with("0x")
 }
 
 fn index(value: &Value) -> Option<usize> {
@@ -105,18 +164,48 @@ mod tests {
 
     #[test]
     fn stacks_have_the_functions_of_their_frames() {
-        let profile = json!({"shared": {
-            "stringArray": ["a::main", "f", "/a.js"],
-            "sources": {"filename": [2]},
-            "funcTable": {"name": [0, 1], "source": [null, 0], "lineNumber": [null, 7]},
-            "frameTable": {"func": [1, 0]},
-            "stackTable": {"frame": [1, 0], "prefix": [null, 0]},
-        }});
-        let stacks = NamedStacks::of(&profile).unwrap();
+        let stacks = NamedStacks::of(&profile()).unwrap();
         let f = stacks.function("f").unwrap();
         assert_eq!((f.file.as_str(), f.line), ("/a.js", Some(7)));
         assert!(stacks.has_in_order(&["main", "f"]) && stacks.has_in_order(&["f"]));
         assert!(!stacks.has_in_order(&["f", "main"]) && !stacks.has_in_order(&["ain"]));
-        assert!(!stacks.has_nameless_code());
+        assert!(stacks.has_nameless_code());
+    }
+
+    #[test]
+    fn samples_are_counted_by_process_time_and_function_if_they_used_processor_time() {
+        let stacks = NamedStacks::of(&profile()).unwrap();
+        assert_eq!(stacks.samples_in("p", "f", 0.0), 3);
+        assert_eq!(stacks.samples_in("p", "f", 2.0), 2, "not the one at 2 ms");
+        assert_eq!(stacks.samples_in("p", "g", 0.0), 1, "the nameless one");
+        assert_eq!(stacks.samples_in("p", "main", 0.0), 4);
+        assert_eq!(stacks.samples_in("q", "f", 0.0), 0);
+        assert!((stacks.end_ms() - 9.0).abs() < 0.1);
+    }
+
+    /// The stacks are `main`, `main` that calls `f`, and code without a name.
+    fn profile() -> Value {
+        json!({
+            "meta": {"profilingEndTime": 9.0},
+            "threads": [
+                {"processName": "p", "samples": {
+                    "timeDeltas": [1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+                    "stack": [0, 1, 1, 1, 2, null],
+                    "threadCPUDelta": [5, 5, 5, 0, 5, 5],
+                }},
+                {"processName": "q", "samples": {
+                    "timeDeltas": [1.0], "stack": [1], "threadCPUDelta": [null],
+                }},
+            ],
+            "shared": {
+                "stringArray": ["a::main", "f", "/a.js", "0x1000"],
+                "sources": {"filename": [2]},
+                "funcTable": {
+                    "name": [0, 1, 3], "source": [null, 0, null], "lineNumber": [null, 7, null],
+                },
+                "frameTable": {"func": [1, 0, 2]},
+                "stackTable": {"frame": [1, 0, 2], "prefix": [null, 0, null]},
+            },
+        })
     }
 }

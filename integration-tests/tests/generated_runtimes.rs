@@ -16,7 +16,12 @@ use integration_tests::session::{self, TestSession};
 use profiler_parent::ProfiledChild;
 use profiler_parent::core::session::Features;
 
-const PYTHON: &str = "
+// Each program calls `hot` once, creates the file `began`, and then does nothing but call `hot`
+// until the file `end` exists. Both files are in its working directory.
+
+const PYTHON: &str = r#"
+import os
+
 def hot():
     total = 0
     for number in range(100000):
@@ -24,45 +29,60 @@ def hot():
     return total
 
 def outer():
-    while True:
+    hot()
+    open("began", "w").close()
+    while not os.access("end", os.F_OK):
         hot()
 
 outer()
-";
+"#;
 
-const SCRIPT: &str = "
+/// `hot` begins on the second line. It gets [`STATEMENTS`] at the place of `…`.
+const SCRIPT: &str = r#"const fs = require("fs");
 function hot() {
   let total = 0;
-  for (let number = 0; number < 1e6; number++) total += number % 7;
+  for (let number = 0; number < 2e4; number++) {
+    …
+  }
   return total;
 }
 function outer() {
-  for (;;) hot();
+  hot();
+  fs.writeFileSync("began", "");
+  while (!fs.existsSync("end")) hot();
 }
 outer();
-";
+"#;
 
-/// Ends at the end of its input, because a Java program writes its perf map when it exits.
-const CLASS: &str = "
+/// Makes a function so long that the compiler does not inline it into its caller, where it would
+/// have no frame of its own.
+const STATEMENTS: usize = 80;
+
+const CLASS: &str = r#"
+import java.io.File;
+
 public class Hot {
-    static volatile boolean ends;
     static int hot(int seed) {
         int total = seed;
         for (int number = 0; number < 10000000; number++) total = total * 31 + number;
         return total;
     }
     public static void main(String[] arguments) throws Exception {
-        Thread reader = new Thread(() -> {
-            try { while (System.in.read() >= 0) { } } catch (Exception error) { }
-            ends = true;
-        });
-        reader.start();
-        int total = 0;
-        while (!ends) total = hot(total);
+        int total = hot(0);
+        new File("began").createNewFile();
+        File end = new File("end");
+        while (!end.exists()) total = hot(total);
         System.out.println(total);
     }
 }
-";
+"#;
+
+/// The name of the program in profiles.
+const NAME: &str = "runtime";
+
+/// The number of samples of `hot` after which a program may end. One is enough if it shows the
+/// whole function; a sample of its first or last instructions does not.
+const ENOUGH: usize = 10;
 
 /// The library that joins the session. Cargo builds it together with all tests; a run of a single
 /// test program may lack it.
@@ -124,7 +144,7 @@ impl Runtime {
             .current_dir(path.parent().context("no directory")?)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let child = session.spawn("runtime", command)?;
+        let child = session.spawn(NAME, command)?;
         Ok(Some(Self { child, session }))
     }
 
@@ -149,14 +169,28 @@ impl Runtime {
         last.context("no profile")
     }
 
-    /// Captures until code in no file has been sampled and has no name.
-    fn until_nameless(&self) -> anyhow::Result<()> {
-        let is_there = until(|| {
+    /// Ends the program after `hot` has been sampled, and captures. A runtime writes all that it
+    /// knows of its code when it ends in an orderly way; before, it may hold some of it back.
+    fn capture_after_end(&mut self) -> anyhow::Result<NamedStacks> {
+        self.until_sampled()?;
+        std::fs::write(self.session.path("end"), "")?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}");
+        self.capture()
+    }
+
+    /// Captures until `hot` has been sampled, with or without its name. Almost all samples of the
+    /// program after its first call of `hot` show this function.
+    fn until_sampled(&self) -> anyhow::Result<()> {
+        let began = self.session.path("began");
+        ensure!(until(|| began.exists()), "the program does not run");
+        let after_ms = self.capture()?.end_ms();
+        let is_sampled = until(|| {
             std::thread::sleep(std::time::Duration::from_millis(100));
-            self.capture()
-                .is_ok_and(|stacks| stacks.has_nameless_code())
+            let stacks = self.capture();
+            stacks.is_ok_and(|stacks| stacks.samples_in(NAME, "hot", after_ms) >= ENOUGH)
         });
-        ensure!(is_there, "no generated code has been sampled");
+        ensure!(is_sampled, "no generated code has been sampled");
         Ok(())
     }
 }
@@ -220,19 +254,18 @@ fn functions_of_python_have_names_from_a_jitdump() -> anyhow::Result<()> {
     let Some(mut runtime) = Runtime::start(program, "shop.py", PYTHON)? else {
         return Ok(());
     };
-    runtime.until_named(&["hot"])?;
-    runtime.child.kill()?;
-    runtime.child.wait()?;
-    let stacks = runtime.capture()?;
+    let stacks = runtime.capture_after_end()?;
     let hot = stacks.function("hot").context("no function")?;
     assert!(hot.file.ends_with("shop.py"), "{hot:?}");
     Ok(())
 }
 
-/// Runs a script with a flag of node that makes it describe its code.
-fn names_of_javascript(flag: &str) -> anyhow::Result<()> {
+/// Starts node with a flag that makes it describe its code. `None`, with a report, if it cannot be
+/// started.
+fn node(flag: &str) -> anyhow::Result<Option<Runtime>> {
     if output(Command::new("node").arg("--version")).is_none() {
-        return skip("node", "it is not installed");
+        skip("node", "it is not installed")?;
+        return Ok(None);
     }
     let program = |path: &Path| {
         let mut command = Command::new("node");
@@ -240,61 +273,69 @@ fn names_of_javascript(flag: &str) -> anyhow::Result<()> {
         command.arg(path);
         command
     };
-    let Some(mut runtime) = Runtime::start(program, "shop.js", SCRIPT)? else {
-        return Ok(());
-    };
-    let check = |stacks: &NamedStacks| -> anyhow::Result<()> {
-        let hot = stacks.function("hot").context("no function")?;
-        let is_found = hot.file.ends_with("shop.js") && hot.line == Some(2);
-        ensure!(is_found, "{hot:?}");
-        Ok(())
-    };
-    check(&runtime.until_named(&["outer", "hot"])?)?;
-    runtime.child.kill()?;
-    runtime.child.wait()?;
-    check(&runtime.capture()?)
+    let script = SCRIPT.replace('…', &"total += number % 7;".repeat(STATEMENTS));
+    Runtime::start(program, "shop.js", &script)
+}
+
+fn check_javascript(stacks: &NamedStacks) -> anyhow::Result<()> {
+    ensure!(
+        stacks.has_in_order(&["outer", "hot"]),
+        "a function is missing"
+    );
+    let hot = stacks.function("hot").context("no function")?;
+    let is_found = hot.file.ends_with("shop.js") && hot.line == Some(2);
+    ensure!(is_found, "{hot:?}");
+    Ok(())
 }
 
 #[test]
 fn functions_of_javascript_have_names_files_and_lines() -> anyhow::Result<()> {
     own_process!();
-    names_of_javascript("--perf-basic-prof")
+    let Some(mut runtime) = node("--perf-basic-prof")? else {
+        return Ok(());
+    };
+    check_javascript(&runtime.until_named(&["outer", "hot"])?)?;
+    runtime.child.kill()?;
+    runtime.child.wait()?;
+    check_javascript(&runtime.capture()?)
 }
 
 #[test]
 fn functions_of_javascript_have_names_from_a_jitdump() -> anyhow::Result<()> {
     own_process!();
-    names_of_javascript("--perf-prof")
+    match node("--perf-prof")? {
+        Some(mut runtime) => check_javascript(&runtime.capture_after_end()?),
+        None => Ok(()),
+    }
 }
 
 #[test]
 fn functions_of_java_have_names_after_the_end() -> anyhow::Result<()> {
     own_process!();
-    let has = |program: &str| output(Command::new(program).arg("-version")).is_some();
+    let runs = |program: &str, flags: &[&str]| {
+        output(Command::new(program).args(flags).arg("-version")).is_some()
+    };
+    let unlock = "-XX:+UnlockDiagnosticVMOptions";
     let flags = ["-XX:+DumpPerfMapAtExit", "-XX:+PreserveFramePointer"];
-    if !has("java") || !has("javac") {
+    // The method is compiled before its first call, and nothing else is compiled.
+    let compiled = ["-Xcomp", "-XX:CompileOnly=Hot::hot"];
+    if !runs("java", &[]) || !runs("javac", &[]) {
         return skip("java", "java or javac is not installed");
     }
-    if output(Command::new("java").args(flags).arg("-version")).is_none() {
+    if !runs("java", &[unlock, "-XX:-DumpPerfMapAtExit"]) {
         return skip("java", "17 or later, which writes a perf map");
     }
     let program = |path: &Path| {
         let _ = Command::new("javac").arg(path).status();
         let mut command = Command::new("java");
-        command.args(flags).arg("-cp");
+        command.arg(unlock).args(flags).args(compiled).arg("-cp");
         command.args(path.parent()).arg("Hot");
         command
     };
     let Some(mut runtime) = Runtime::start(program, "Hot.java", CLASS)? else {
         return Ok(());
     };
-    // Code that was generated has been sampled.
-    runtime.until_nameless()?;
-    // Time to compile the method and to sample it.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let status = runtime.child.wait()?; // closes its input
-    ensure!(status.success(), "{status}");
-    let stacks = runtime.capture()?;
+    let stacks = runtime.capture_after_end()?;
     let named = stacks.has_in_order(&["Hot.hot(int)"]);
     assert!(named, "the method has no name");
     Ok(())

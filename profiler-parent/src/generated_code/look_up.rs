@@ -11,7 +11,7 @@ use profiler_core::internal::sys::ForeignFile;
 
 use super::places::{Place, Places};
 use super::ranges::NamedRanges;
-use super::{FileKind, RuntimeName, Tally, jitdump, perf_map};
+use super::{FileKind, RuntimeName, Tally, jitdump, now, perf_map};
 use crate::sys::{FileFacts, NamespacePid};
 
 /// Limits on one look-up.
@@ -205,7 +205,7 @@ impl Budget {
         Self {
             left: limits.bytes,
             read: 0,
-            deadline: Instant::now() + limits.patience,
+            deadline: now() + limits.patience,
             ended: None,
         }
     }
@@ -213,7 +213,7 @@ impl Budget {
     /// Limits the next read to this number of bytes; 0 if reading must end.
     fn next(&mut self, wanted: usize) -> usize {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
-        if Instant::now() >= self.deadline {
+        if now() >= self.deadline {
             self.ended = Some(End::Time);
             return 0;
         }

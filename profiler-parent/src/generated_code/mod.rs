@@ -32,7 +32,7 @@ mod trust;
 
 use std::io::Cursor;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_core::ids::ProcessId;
 use profiler_core::time::UnixNs;
@@ -117,6 +117,12 @@ impl GeneratedCode {
             nothing
         })
     }
+}
+
+/// The system's time, for the limits on look-ups.
+#[allow(clippy::disallowed_methods)] // compared with itself only
+pub(crate) fn now() -> Instant {
+    Instant::now()
 }
 
 /// The names that a perf map gives to ascending addresses. Public for the fuzzer, which checks that

@@ -5,13 +5,13 @@
 //! that address; all processes together read at most [`MOST_BYTES`] bytes and take about
 //! [`MOST_TIME`], and each process has a share of both.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use profiler_core::internal::reader::Definitions;
 
 use super::frames::MemberNumber;
 use super::quota::Quota;
-use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName};
+use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName, now};
 
 /// Limit on the bytes read for all processes.
 const MOST_BYTES: u64 = 2 << 30;
@@ -71,7 +71,7 @@ impl<'m> GeneratedNames<'m> {
         if addresses.is_empty() {
             return;
         }
-        let began = Instant::now();
+        let began = now();
         let look_up = process.code.resolve(&addresses, self.shares.begin());
         self.shares.spend(look_up.bytes, began.elapsed());
         for address in addresses {

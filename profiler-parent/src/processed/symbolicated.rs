@@ -24,10 +24,18 @@ use crate::source_path::viewer_form;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Func {
     pub(super) name: StringId,
-    pub(super) lib: Option<LibId>,
     pub(super) source: Option<StringId>,
-    /// Its first line, counted from 1; 0 if it is not known.
-    line: u32,
+    origin: Origin,
+}
+
+/// What else is known of a function. One field for both cases, because there are many functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    Unknown,
+    /// Its code is in this file.
+    Lib(LibId),
+    /// Its code was generated, from source that begins on this line, counted from 1.
+    Line(u32),
 }
 
 impl Func {
@@ -35,15 +43,25 @@ impl Func {
     const fn named(name: StringId) -> Self {
         Self {
             name,
-            lib: None,
             source: None,
-            line: 0,
+            origin: Origin::Unknown,
         }
     }
 
-    /// Its first line, counted from 1.
-    pub(super) fn line(&self) -> Option<u32> {
-        Some(self.line).filter(|line| *line > 0)
+    /// The file that contains its code.
+    pub(super) const fn lib(&self) -> Option<LibId> {
+        match self.origin {
+            Origin::Lib(lib) => Some(lib),
+            Origin::Unknown | Origin::Line(_) => None,
+        }
+    }
+
+    /// Its first line, counted from 1. Known only for generated code.
+    pub(super) const fn line(&self) -> Option<u32> {
+        match self.origin {
+            Origin::Line(line) => Some(line),
+            Origin::Unknown | Origin::Lib(_) => None,
+        }
     }
 }
 
@@ -243,8 +261,8 @@ impl SymbolicatedFrames {
         for (depth, frame) in (0..=u16::MAX).zip(shown.iter().rev()) {
             let source = frame.file.map(|file| strings.intern(&viewer_form(file)));
             let func = Func {
-                lib: Some(lib),
                 source,
+                origin: Origin::Lib(lib),
                 ..Func::named(strings.intern(frame.function))
             };
             self.push(func, number, native, frame.line, depth);
@@ -279,7 +297,7 @@ impl SymbolicatedFrames {
             generated.resolve(*member, &addresses, &mut |address, name| {
                 let func = Func {
                     source: name.file.map(|file| strings.intern(&viewer_form(file))),
-                    line: name.line.unwrap_or(0),
+                    origin: name.line.map_or(Origin::Unknown, Origin::Line),
                     ..Func::named(strings.intern(&name.function))
                 };
                 for (.., number) in part(of_member, |(_, of, _)| of.cmp(&address)) {
@@ -318,7 +336,7 @@ impl SymbolicatedFrames {
             RawFrame::Code(lib, address, _) => {
                 let name = strings.intern(&format!("{}+{address:#x}", libs.name(*lib)));
                 Func {
-                    lib: Some(*lib),
+                    origin: Origin::Lib(*lib),
                     ..Func::named(name)
                 }
             }

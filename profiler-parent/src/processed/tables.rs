@@ -107,7 +107,7 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
     for flag in ["isJS", "relevantForJS"] {
         out.entry_list(flag, funcs, |_, out| out.bool(false));
     }
-    out.entry_list("resource", funcs, |func, out| match func.lib {
+    out.entry_list("resource", funcs, |func, out| match func.lib() {
         Some(lib) => out.u64(u64::from(lib.0)),
         None => out.i64(-1),
     });
