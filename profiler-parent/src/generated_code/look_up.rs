@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use profiler_core::internal::sys::ForeignFile;
 
+use super::jitdump::JitdumpError;
 use super::places::{Place, Places};
 use super::ranges::NamedRanges;
+use super::trust::Refusal;
 use super::{FileKind, RuntimeName, Tally, jitdump, now, perf_map};
 use crate::sys::{FileFacts, NamespacePid};
 
@@ -100,6 +102,23 @@ impl LookUp {
     }
 }
 
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotUsed {
+    /// The system cannot find, open or read it.
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    /// It may be someone else's.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The kernel generates its content.
+    #[error("it is not stored in a file system")]
+    NotStored,
+    /// It cannot be read as a jitdump.
+    #[error(transparent)]
+    Jitdump(#[from] JitdumpError),
+}
+
 /// A file that may be used.
 pub(super) struct Candidate {
     kind: FileKind,
@@ -111,17 +130,14 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Opens a file of a place. `None` if there is no such file; otherwise fails with the reason
     /// for which it is not used.
-    pub(super) fn find(kind: FileKind, name: &str, place: &Place) -> Result<Option<Self>, String> {
-        let in_words = |error: io::Error| error.to_string();
+    pub(super) fn find(kind: FileKind, name: &str, place: &Place) -> Result<Option<Self>, NotUsed> {
         let found = match place.directory.find(name, place.is_trusted) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(in_words)?,
+            found => found?,
         };
-        let facts = found.facts().map_err(in_words)?;
-        let check = place.terms.check(&facts);
-        check.map_err(|refusal| refusal.to_string())?;
-        let file = found.open().map_err(in_words)?;
-        let file = file.ok_or("it is not stored in a file system")?;
+        let facts = found.facts()?;
+        place.terms.check(&facts)?;
+        let file = found.open()?.ok_or(NotUsed::NotStored)?;
         Ok(Some(Self {
             kind,
             file,
@@ -135,7 +151,7 @@ impl Candidate {
         self,
         budget: &mut Budget,
         ranges: &mut NamedRanges,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, NotUsed> {
         let bytes = self.facts.bytes.min(self.kind.largest());
         let limited = LimitedFile {
             file: self.file,
@@ -144,13 +160,12 @@ impl Candidate {
         let tally = match self.kind {
             FileKind::PerfMap => {
                 let from = BufReader::with_capacity(1 << 16, limited.take(bytes));
-                perf_map::read(from, ranges).map_err(|error| error.to_string())
+                perf_map::read(from, ranges)?
             }
-            FileKind::Jitdump => jitdump::read(limited, bytes, self.own_pid, ranges)
-                .map_err(|error| error.to_string()),
+            FileKind::Jitdump => jitdump::read(limited, bytes, self.own_pid, ranges)?,
         };
         Ok(Outcome {
-            tally: tally?,
+            tally,
             is_too_large: bytes < self.facts.bytes,
             ended: budget.ended,
         })

@@ -3,7 +3,7 @@
 //! Made once for a profile, with all its processes. Invariants: an address that is in a file of its
 //! process is never named by the process's runtime, although the runtime may once have had code at
 //! that address; all processes together read at most [`MOST_BYTES`] bytes and take about
-//! [`MOST_TIME`], and each process has a share of both.
+//! [`MOST_TIME`], after which no further look-up begins; each process has a share of both.
 
 use std::time::Duration;
 
@@ -71,8 +71,11 @@ impl<'m> GeneratedNames<'m> {
         if addresses.is_empty() {
             return;
         }
+        let Some(limits) = self.shares.begin() else {
+            return self.note_unreachable("those of other processes took too long".to_owned());
+        };
         let began = now();
-        let look_up = process.code.resolve(&addresses, self.shares.begin());
+        let look_up = process.code.resolve(&addresses, limits);
         self.shares.spend(look_up.bytes, began.elapsed());
         for address in addresses {
             if let Some(name) = look_up.name_at(address) {
@@ -83,9 +86,13 @@ impl<'m> GeneratedNames<'m> {
         self.remarks
             .extend(remarks.map(|remark| format!("{}: {remark}", process.shown)));
         if let Some(why) = look_up.unreachable {
-            self.unreachable += 1;
-            self.why_unreachable.get_or_insert(why);
+            self.note_unreachable(why);
         }
+    }
+
+    fn note_unreachable(&mut self, why: String) {
+        self.unreachable += 1;
+        self.why_unreachable.get_or_insert(why);
     }
 
     /// Descriptions of the names that were left out.
@@ -118,18 +125,19 @@ impl Shares {
         }
     }
 
-    /// The limits for the next process.
-    fn begin(&mut self) -> LookUpLimits {
+    /// The limits for the next process. `None` if the earlier ones have used all of the time, which
+    /// look-ups that are late can exceed.
+    fn begin(&mut self) -> Option<LookUpLimits> {
         self.bytes.begin(self.used_bytes, false);
         let used = in_milliseconds(self.used);
         self.milliseconds.begin(used, false);
         let bytes = self.bytes.limit().saturating_sub(self.used_bytes);
         let time = self.milliseconds.limit().saturating_sub(used);
         let time = Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX));
-        LookUpLimits {
+        (!time.is_zero()).then(|| LookUpLimits {
             bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
             patience: time.min(MOST_TIME_OF_ONE),
-        }
+        })
     }
 
     /// Subtracts what the process that has begun last has used.
@@ -186,7 +194,7 @@ mod tests {
             let mut shares = Shares::new(processes);
             let mut sum = Duration::ZERO;
             for number in 0..processes {
-                let limits = shares.begin();
+                let limits = shares.begin().unwrap();
                 let least = MOST_BYTES / 32 / processes as u64;
                 assert!(limits.bytes >= least, "{number} of {processes}: {limits:?}");
                 let least = MOST_TIME / 64 / u32::try_from(processes).unwrap();
@@ -200,6 +208,19 @@ mod tests {
             assert!(shares.used_bytes as u64 <= MOST_BYTES);
             assert!(sum <= MOST_TIME);
         }
+    }
+
+    #[test]
+    fn look_ups_that_are_late_take_a_limited_time_together() {
+        const LATE: Duration = Duration::from_secs(1);
+        let mut shares = Shares::new(1000);
+        for _ in 0..1000 {
+            if let Some(limits) = shares.begin() {
+                shares.spend(0, limits.patience + LATE);
+            }
+        }
+        assert!(shares.begin().is_none());
+        assert!(shares.used <= MOST_TIME + MOST_TIME_OF_ONE + LATE);
     }
 
     proptest! {
