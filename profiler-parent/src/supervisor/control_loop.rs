@@ -120,7 +120,7 @@ impl ControlLoop {
             }
             SupervisorEvent::Connected { key, hello, sender } => {
                 // Noted now: once the child has ended, the system no longer tells it.
-                let files = ProcessFiles::note(hello.pid, self.is_trusted(key));
+                let files = ProcessFiles::note(hello.pid, self.is_trusted(key) == Some(true));
                 // The child may have ended before its `Hello` was handled.
                 if self.context.processes.change(key, |process| {
                     process.files = files;
@@ -184,17 +184,19 @@ impl ControlLoop {
     /// not asked for it.
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
         match control {
-            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !self.is_trusted(key) => {
+            Control::SetProbes(probes)
+                if probes.contains(Probes::CPU) && self.is_trusted(key) == Some(false) =>
+            {
                 Control::SetProbes(probes.without(Probes::CPU))
             }
             _ => control,
         }
     }
 
-    /// Whether a child is trusted. True for a process that is not in the table.
-    fn is_trusted(&self, key: PoolId) -> bool {
+    /// Whether a child is trusted. `None` for a process that is not in the table.
+    fn is_trusted(&self, key: PoolId) -> Option<bool> {
         let all = self.context.processes.lock();
-        all.get(&key).is_none_or(|process| process.is_trusted)
+        Some(all.get(&key)?.is_trusted)
     }
 
     fn hear(&mut self, key: PoolId, message: ToParent) {
