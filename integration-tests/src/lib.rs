@@ -13,12 +13,14 @@ pub mod figure;
 pub mod fixture;
 pub mod helper_process;
 pub mod hostile_library;
+pub mod installed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
 pub mod kills;
 pub mod locks;
 pub mod marks;
 pub mod measure;
+pub mod named_stacks;
 pub mod own;
 pub mod page;
 pub mod pairs;

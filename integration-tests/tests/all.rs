@@ -37,6 +37,8 @@ mod feature_table;
 mod flood;
 mod floors;
 mod frozen;
+mod generated_code;
+mod generated_runtimes;
 mod groups;
 mod host_locks;
 mod hostile_symbols;

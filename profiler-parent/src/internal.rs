@@ -23,6 +23,12 @@ pub mod gather {
     pub use crate::gather::*;
 }
 
+pub mod generated_code {
+    //! See `generated_code` in the sources: names of code that a process generates at run time.
+
+    pub use crate::generated_code::*;
+}
+
 pub mod output {
     //! See `output` in the sources: files of profiles.
 

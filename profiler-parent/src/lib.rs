@@ -16,6 +16,7 @@ pub mod capture;
 mod controller;
 pub mod export;
 mod gather;
+mod generated_code;
 pub mod groups;
 #[cfg(feature = "http")]
 mod http;

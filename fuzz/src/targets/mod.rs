@@ -8,6 +8,7 @@ mod definitions;
 mod entry_decode;
 mod environment;
 mod flame_samples;
+mod generated_code;
 mod groups_and_follow;
 mod json_parser;
 mod live_request;
@@ -32,6 +33,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("entry_decode", entry_decode::check_input),
     ("environment", environment::check_input),
     ("flame_samples", flame_samples::check_input),
+    ("generated_code", generated_code::check_input),
     ("groups_and_follow", groups_and_follow::check_input),
     ("json_parser", json_parser::check_input),
     ("live_request", live_request::check_input),

@@ -57,6 +57,7 @@ native! {
     mod elf;
     mod frame_pointer;
     mod function_starts;
+    mod generated_code;
     mod sample_handler;
     mod sample_recorder;
     pub(crate) mod self_unwind;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::elf::Image;
 use super::function_starts::FunctionStarts;
+use super::generated_code::GeneratedRanges;
 use super::maps::{Mapping, Maps};
 use super::notices::{Notice, Notices};
 use super::unwind::{Placed, Snapshot};
@@ -68,6 +69,9 @@ struct Loaded {
 #[derive(Debug)]
 pub(super) struct Modules {
     maps: Maps,
+    generated: GeneratedRanges,
+    /// Whether the last refresh changed the ranges of generated code.
+    has_new_generated_code: bool,
     loaded: HashMap<Key, Loaded>,
     defined: DefinedFiles,
     main_stack: (u64, u64),
@@ -81,6 +85,8 @@ impl Modules {
         let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
         Self {
             maps: Maps::default(),
+            generated: GeneratedRanges::default(),
+            has_new_generated_code: false,
             loaded: HashMap::new(),
             defined: DefinedFiles::default(),
             main_stack: (0, 0),
@@ -99,6 +105,16 @@ impl Modules {
         &self.maps
     }
 
+    /// The memory that may hold generated code, as of the last refresh.
+    pub(super) const fn generated(&self) -> &GeneratedRanges {
+        &self.generated
+    }
+
+    /// Whether the last refresh changed the memory that may hold generated code.
+    pub(super) const fn has_new_generated_code(&self) -> bool {
+        self.has_new_generated_code
+    }
+
     /// Refreshes the modules. True if there is a new snapshot. Defines new files in the pool.
     pub(super) fn refresh(
         &mut self,
@@ -106,12 +122,14 @@ impl Modules {
         manager: &ChunkManager,
         notices: &mut Notices,
     ) -> bool {
+        self.has_new_generated_code = false;
         if let Err(error) = self.maps.read() {
             notices.record(Notice::Files, || {
                 format!("code that was loaded later has no names: the list of mappings cannot be read: {error}")
             });
             return false;
         }
+        self.has_new_generated_code = self.generated.refresh(&self.maps);
         let main_stack = main_stack(&self.maps);
         let seen = fingerprint(&self.maps);
         if seen == self.seen && main_stack == self.main_stack {

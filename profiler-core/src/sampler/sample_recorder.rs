@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::calls::CodeReader;
 use super::control::{SamplerShared, count};
+use super::generated_code::{GeneratedCode, KnownEpilogues};
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
@@ -37,6 +38,10 @@ const CALM: Duration = Duration::from_secs(1);
 /// The shortest time between two refreshes for unknown addresses, which code generated at run time
 /// always has.
 const PRESSED: Duration = Duration::from_millis(20);
+/// How many refreshes that find only new generated code count as useful. A runtime maps its first
+/// memory for code while it starts; a runtime that maps such memory all the time does not cause
+/// more than the usual refreshes.
+const MOST_USEFUL_FOR_GENERATED: u8 = 16;
 /// The shortest time between refreshes that only find a new thread's stack.
 const NEW_THREAD: Duration = Duration::from_millis(5);
 
@@ -54,6 +59,7 @@ pub(super) struct SampleRecorder {
     cache: Cache,
     /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
     waiting_cache: Cache,
+    epilogues: KnownEpilogues,
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
     words: Vec<u64>,
@@ -61,6 +67,8 @@ pub(super) struct SampleRecorder {
     looked: Option<Instant>,
     /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
     refresh_after: Duration,
+    /// How many further refreshes that find only new generated code count as useful.
+    useful_for_generated: u8,
     measures_cpu: bool,
     /// Whether samples of threads that are not targets were recorded.
     has_strays: bool,
@@ -82,12 +90,14 @@ impl SampleRecorder {
             old: Vec::with_capacity(16),
             cache: Cache::new(),
             waiting_cache: Cache::new(),
+            epilogues: KnownEpilogues::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
             words: vec![0; STACK_BYTES / 8],
             finder: LabelFinder::default(),
             looked: None,
             refresh_after: PRESSED,
+            useful_for_generated: MOST_USEFUL_FOR_GENERATED,
             measures_cpu,
             has_strays: false,
         }
@@ -106,6 +116,7 @@ impl SampleRecorder {
         }
         // Only this thread drops snapshots, never a capturing thread.
         self.old.retain(|old| Arc::strong_count(old) > 1);
+        self.epilogues.clear();
         self.looked = Some(now());
         changed
     }
@@ -346,13 +357,14 @@ impl SampleRecorder {
         let begin = now();
         let mut walked = self.walk(registers, stack);
         if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
-            let helped = self.refresh();
-            self.refresh_after = if helped {
+            let has_new_modules = self.refresh();
+            let has_new_code = self.modules.has_new_generated_code();
+            self.refresh_after = if has_new_modules || has_new_code && self.spend_useful() {
                 PRESSED
             } else {
                 (self.refresh_after * 2).min(CALM)
             };
-            if helped {
+            if has_new_modules || has_new_code {
                 walked = self.walk(registers, stack);
             }
         }
@@ -367,14 +379,27 @@ impl SampleRecorder {
         walked
     }
 
+    /// Whether a refresh that found only new generated code still counts as useful.
+    fn spend_useful(&mut self) -> bool {
+        let left = self.useful_for_generated.checked_sub(1);
+        self.useful_for_generated = left.unwrap_or(0);
+        left.is_some()
+    }
+
     fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
         let snapshot = self.modules.snapshot();
         let is_waiting = registers.fp == UNKNOWN_FRAME_POINTER;
         let code = CodeReader::new(&self.memory, snapshot.as_ref());
+        let generated = GeneratedCode {
+            ranges: self.modules.generated(),
+            known: &self.epilogues,
+            code: &self.memory,
+        };
         let stack = StackToWalk {
             registers,
             words: stack,
             code: is_waiting.then_some(&code),
+            generated: cfg!(target_arch = "x86_64").then_some(generated),
         };
         let cache = if is_waiting {
             &mut self.waiting_cache

@@ -77,6 +77,7 @@ fn try_capture(
         registers,
         words: &words,
         code: None,
+        generated: None, // reading code takes a system call
     };
     let walked = walk(snapshot, place.as_mut()?, stack, frames);
     drop(place);

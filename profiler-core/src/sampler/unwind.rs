@@ -16,6 +16,7 @@ use super::calls::{CodeReader, FunctionMap};
 use super::elf::Image;
 use super::frame_pointer::WaitingFunction;
 use super::function_starts::FunctionStarts;
+use super::generated_code::{Epilogue, GeneratedCode};
 use super::storage::SmallRows;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
@@ -203,6 +204,8 @@ pub(super) struct StackToWalk<'a, S> {
     pub(super) words: &'a S,
     /// The code of the process, if the frame pointer is unknown because the thread waits.
     pub(super) code: Option<&'a CodeReader<'a>>,
+    /// The generated code of the process, if it is to be read.
+    pub(super) generated: Option<GeneratedCode<'a>>,
 }
 
 /// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
@@ -251,11 +254,15 @@ fn walk_unguarded<S: StackWords>(
         module = snapshot.module_near(module, at.address());
         *place = (frame_in(module, at.address()), stack_pointer(&regs));
         walked.len += 1;
+        let mut epilogue = None;
         if snapshot
             .module_near(module, at.address_for_lookup())
             .is_none()
         {
             walked.unknown = walked.unknown.or(Some(at.address()));
+            epilogue = stack
+                .generated
+                .and_then(|generated| generated.epilogue(at.address()));
         }
         beyond.set(false);
         let mut unwind_frame = |regs: &mut UnwindRegsNative| {
@@ -264,8 +271,11 @@ fn walk_unguarded<S: StackWords>(
                 .unwind_frame(at, regs, &mut cache.0, &mut &read)
         };
         let before = regs;
-        let mut next = unwind_frame(&mut regs);
-        if next.is_err() && frame_pointer(&before) == UNKNOWN_FRAME_POINTER {
+        let mut next = match epilogue {
+            Some(epilogue) => run_epilogue(epilogue, &mut regs, &read),
+            None => unwind_frame(&mut regs),
+        };
+        if epilogue.is_none() && next.is_err() && frame_pointer(&before) == UNKNOWN_FRAME_POINTER {
             // Only the rule for a frame record, `(sp, fp) = (fp + 16, *fp)`, fails in this way.
             let needs_record = next == Err(framehop::Error::FramepointerUnwindingMovedBackwards);
             walked.has_spoiled_cache |= !needs_record;
@@ -292,6 +302,29 @@ fn walk_unguarded<S: StackWords>(
             }
         }
     }
+}
+
+/// Does with the registers what an epilogue does; returns the return address.
+#[inline(never)] // a capture on the program's own thread does not need this stack space
+fn run_epilogue(
+    epilogue: Epilogue,
+    regs: &mut UnwindRegsNative,
+    read: &dyn Fn(u64) -> Result<u64, ()>,
+) -> Result<Option<u64>, framehop::Error> {
+    let sp = stack_pointer(regs);
+    let word = |offset: u64| {
+        let place = sp
+            .checked_add(offset)
+            .ok_or(framehop::Error::IntegerOverflow)?;
+        read(place).map_err(|()| framehop::Error::CouldNotReadStack(place))
+    };
+    let return_address = word(8)?;
+    if epilogue == Epilogue::PopFramePointer {
+        set_frame_pointer(regs, word(0)?);
+    }
+    let outer = sp.checked_add(16).ok_or(framehop::Error::IntegerOverflow)?;
+    set_stack_pointer(regs, outer);
+    Ok(Some(return_address))
 }
 
 /// Finds the frame pointer of the function at `at`.
@@ -326,6 +359,11 @@ fn stack_pointer(regs: &UnwindRegsNative) -> u64 {
 }
 
 #[cfg(target_arch = "x86_64")]
+fn set_stack_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
+    regs.set_sp(pointer);
+}
+
+#[cfg(target_arch = "x86_64")]
 fn frame_pointer(regs: &UnwindRegsNative) -> u64 {
     regs.bp()
 }
@@ -348,6 +386,11 @@ fn stack_pointer(regs: &UnwindRegsNative) -> u64 {
 }
 
 #[cfg(target_arch = "aarch64")]
+fn set_stack_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
+    regs.set_sp(pointer);
+}
+
+#[cfg(target_arch = "aarch64")]
 fn frame_pointer(regs: &UnwindRegsNative) -> u64 {
     regs.fp()
 }
@@ -355,4 +398,110 @@ fn frame_pointer(regs: &UnwindRegsNative) -> u64 {
 #[cfg(target_arch = "aarch64")]
 fn set_frame_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
     regs.set_fp(pointer);
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::calls::CodeBytes;
+    use super::super::generated_code::{GeneratedRanges, KnownEpilogues};
+    use super::*;
+
+    /// Two functions that are about to return, each in another way.
+    const TRAMPOLINE: u64 = 0x1000;
+    const WITH_FRAME: u64 = 0x1010;
+
+    struct TwoEpilogues;
+
+    impl CodeBytes for TwoEpilogues {
+        fn read(&self, address: u64, room: &mut [u8]) -> usize {
+            let code: [u8; 5] = match address {
+                TRAMPOLINE => [0x48, 0x83, 0xc4, 0x08, 0xc3],
+                WITH_FRAME => [0x5d, 0xc3, 0xcc, 0xcc, 0xcc],
+                _ => [0xcc; 5],
+            };
+            let len = room.len().min(code.len());
+            room[..len].copy_from_slice(&code[..len]);
+            len
+        }
+    }
+
+    #[test]
+    fn generated_functions_without_a_frame_pointer_are_unwound_by_their_epilogues() {
+        let snapshot = Snapshot::new(Vec::new(), (0, 0));
+        let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
+        let known = KnownEpilogues::new();
+        let generated = GeneratedCode {
+            ranges: &ranges,
+            known: &known,
+            code: &TwoEpilogues,
+        };
+        // The word that the trampoline skips, its return address, the saved frame pointer, and the
+        // end of the stack.
+        let words = [7, WITH_FRAME, 0x7100, 0];
+        let copied = Copied {
+            start: 0x7000,
+            words: &words,
+            is_cut: false,
+        };
+        let registers = Registers {
+            pc: TRAMPOLINE,
+            sp: 0x7000,
+            fp: UNKNOWN_FRAME_POINTER,
+            lr: 0,
+        };
+        let mut frames = [(Frame::Unknown(0), 0); 4];
+        let mut walk_with = |generated| {
+            let stack = StackToWalk {
+                registers,
+                words: &copied,
+                code: None,
+                generated,
+            };
+            let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
+            (walked, frames)
+        };
+        let (walked, frames) = walk_with(Some(generated));
+        assert_eq!((walked.len, walked.cut, walked.failed), (2, false, false));
+        let outermost_first = [
+            (Frame::Unknown(WITH_FRAME), 0x7010),
+            (Frame::Unknown(TRAMPOLINE), 0x7000),
+        ];
+        assert_eq!(frames[2..], outermost_first);
+        let (walked, _) = walk_with(None);
+        assert!(walked.failed, "the frame pointer is not known");
+    }
+
+    #[test]
+    fn an_epilogue_whose_words_are_not_on_the_stack_ends_the_walk() {
+        let snapshot = Snapshot::new(Vec::new(), (0, 0));
+        let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
+        let known = KnownEpilogues::new();
+        let generated = GeneratedCode {
+            ranges: &ranges,
+            known: &known,
+            code: &TwoEpilogues,
+        };
+        let copied = Copied {
+            start: 0x7000,
+            words: &[7],
+            is_cut: false,
+        };
+        for sp in [0x7000, u64::MAX - 7, u64::MAX - 15] {
+            let registers = Registers {
+                pc: TRAMPOLINE,
+                sp,
+                fp: 0,
+                lr: 0,
+            };
+            let stack = StackToWalk {
+                registers,
+                words: &copied,
+                code: None,
+                generated: Some(generated),
+            };
+            let mut frames = [(Frame::Unknown(0), 0); 4];
+            let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
+            assert_eq!((walked.len, walked.failed), (1, true), "{sp:#x}");
+        }
+    }
 }

@@ -19,6 +19,7 @@ use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
+use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 
@@ -36,6 +37,9 @@ pub(super) struct Participant {
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
+    /// What is known of its files since it connected.
+    pub(super) files: Option<Arc<ProcessFiles>>,
+    pub(super) is_trusted: bool,
     /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
 }
@@ -124,6 +128,8 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 part_file: process.part_file.clone(),
+                files: process.files.clone(),
+                is_trusted: process.is_trusted,
                 unable: process.why_unable(),
             };
             (process.order, participant)

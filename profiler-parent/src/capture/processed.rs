@@ -178,6 +178,9 @@ fn settle<'a>(
         (Ok(true), Some(why)) if why.is_orderly() => (Verdict::Complete, true),
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
     };
+    if is_there {
+        profile.name_generated_code(participant.files.clone(), participant.is_trusted);
+    }
     Ok(Settled {
         participant,
         verdict,

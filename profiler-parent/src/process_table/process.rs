@@ -19,6 +19,7 @@ use profiler_core::time::Timestamp;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
+use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 
 /// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
@@ -63,6 +64,9 @@ pub(crate) struct Process {
     pub(crate) released: Option<Child>,
     /// Alive while the application holds a handle to the process.
     pub(crate) handle: Weak<()>,
+    /// What is known of its files, to find the names of code that it generates. `None` before it
+    /// has connected, and once its pool is gone.
+    pub(crate) files: Option<Arc<ProcessFiles>>,
     /// The process is trusted, so it is assumed to have no sandbox that forbids system calls.
     pub(crate) is_trusted: bool,
     /// The totals of its groups, once its pool is gone.
@@ -120,6 +124,7 @@ impl Process {
             abandon: None,
             released: None,
             handle: Weak::new(),
+            files: None,
             is_trusted: true,
             groups: None,
             in_file: false,

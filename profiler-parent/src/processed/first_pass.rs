@@ -28,7 +28,7 @@ use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
-use super::frames::{Frames, KnownDefinitions, Translation};
+use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
 use super::reassigned_markers::ReassignedMarkers;
 use super::rows::Rows;
@@ -141,6 +141,7 @@ impl OpenWait {
 /// The entries of one process, sorted by thread.
 #[derive(Debug)]
 pub(super) struct SortedProcess {
+    pub(super) member: MemberNumber,
     pub(super) snapshot: Snapshot,
     pub(super) owners: ThreadOwners,
     /// Indexed by the places that `owners` returns.
@@ -185,6 +186,7 @@ pub(super) fn sort_process<S: ByteSource>(
         .iter()
         .map(|counter| (counter.definition.cell, Rows::default()));
     let mut sorted = SortedProcess {
+        member: shared.frames.member(),
         counters: counters.collect(),
         owners: ThreadOwners::new(&snapshot),
         threads: snapshot
@@ -495,6 +497,7 @@ impl Pass<'_, '_> {
         let categories = self.terms.categories;
         let known = &mut *self.known;
         let mut translation = Translation {
+            member: self.sorted.member,
             definitions,
             categories,
             libs,

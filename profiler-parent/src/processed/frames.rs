@@ -29,8 +29,10 @@ const MOST_KNOWN: usize = 1 << 14;
 pub(super) enum RawFrame {
     /// Code of a module, by its offset in the module.
     Code(LibId, u64, Position),
-    /// Code of an unknown module.
-    Unknown(u64, Position),
+    /// Code of a process that is in no module, by its address there.
+    Unknown(MemberNumber, u64, Position),
+    /// Code of a module that is not known, by its offset in the module.
+    UnknownModule(MemberNumber, u64, Position),
     /// A label.
     Label(LabelId),
     /// A label in which a thread used no processor time.
@@ -40,6 +42,10 @@ pub(super) enum RawFrame {
     /// Stands for all frames that did not fit.
     TooMany,
 }
+
+/// Number of a process, in the order in which processes are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct MemberNumber(pub(super) u32);
 
 /// The position of code in its stack. The outermost frame sets the category of the stack, unless a
 /// label does, or the thread used no processor time.
@@ -86,6 +92,7 @@ pub(super) struct Frames {
     /// The quota of frames, without the two placeholder frames, and the quota of labels.
     quotas: (Quota, Quota),
     lost: u64,
+    member: MemberNumber,
 }
 
 impl Frames {
@@ -100,11 +107,13 @@ impl Frames {
             labels: Interner::default(),
             quotas,
             lost: 0,
+            member: MemberNumber::default(),
         }
     }
 
     /// Begins the next process.
     pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.member.0 += 1;
         self.quotas.0.begin(self.all.all().len(), is_root);
         self.quotas.1.begin(self.labels.all().len(), is_root);
     }
@@ -115,6 +124,11 @@ impl Frames {
         self.quotas.1.close();
     }
 
+    /// The process that has begun last.
+    pub(super) const fn member(&self) -> MemberNumber {
+        self.member
+    }
+
     /// All frames, in order of their numbers.
     pub(super) fn all(&self) -> &[RawFrame] {
         self.all.all()
@@ -123,8 +137,12 @@ impl Frames {
     /// Whether all frames are code, or all are labels.
     pub(super) fn have_one_type(&self) -> bool {
         let has = |is_wanted: fn(&RawFrame) -> bool| self.all().iter().any(is_wanted);
-        let is_code =
-            |frame: &RawFrame| matches!(frame, RawFrame::Code(..) | RawFrame::Unknown(..));
+        let is_code = |frame: &RawFrame| {
+            matches!(
+                frame,
+                RawFrame::Code(..) | RawFrame::Unknown(..) | RawFrame::UnknownModule(..)
+            )
+        };
         !has(is_code) || !has(|frame| matches!(frame, RawFrame::Label(_)))
     }
 
@@ -175,6 +193,8 @@ impl Frames {
 /// Converts the module and label numbers of one process to those of the profile.
 #[derive(Debug)]
 pub(super) struct Translation<'a> {
+    /// The process.
+    pub(super) member: MemberNumber,
     pub(super) definitions: &'a Definitions,
     pub(super) categories: &'a [CategoryRow],
     pub(super) libs: &'a mut Libs,
@@ -201,9 +221,14 @@ impl Translation<'_> {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
                 Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge), position),
-                None => RawFrame::Unknown(relative.saturating_sub(nudge), position),
+                None => {
+                    let relative = relative.saturating_sub(nudge);
+                    RawFrame::UnknownModule(self.member, relative, position)
+                }
             },
-            Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
+            Frame::Unknown(address) => {
+                RawFrame::Unknown(self.member, address.saturating_sub(nudge), position)
+            }
             Frame::Label(id) => self
                 .label(id, labels, quota)
                 .map_or(RawFrame::TooMany, |label| match position {
@@ -280,7 +305,7 @@ mod tests {
     fn the_two_placeholder_frames_always_fit() {
         let mut frames = Frames::new(1);
         let last = (0..MAX_FRAMES as u64 + 5)
-            .map(|at| frames.intern(RawFrame::Unknown(at, Position::Inner)))
+            .map(|at| frames.intern(RawFrame::Unknown(MemberNumber(1), at, Position::Inner)))
             .last();
         let too_many = last.unwrap();
         let truncated = frames.truncated();

@@ -11,7 +11,8 @@
 //!
 //! ```text
 //! every pool:  first pass               samples sorted by thread, stacks collected
-//! all frames:  names, once              addresses of all processes, module by module
+//! all frames:  names, once              addresses of all processes, module by module; those of
+//!                                       generated code process by process
 //! every pool:  write its threads        {"threads":[…],"counters":[…], …
 //! at the end:  what the rows refer to    "libs":[…],"shared":{…},"profilingLog":{…},…,"meta":{…}}
 //! ```
@@ -25,6 +26,7 @@
 mod counters;
 mod first_pass;
 mod frames;
+mod generated;
 mod libs;
 mod markers;
 mod meta;
@@ -54,7 +56,8 @@ mod window;
 pub(crate) use profile::ProcessedProfile;
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
-/// included: the memory for reading debug information, and for the definitions of each process.
+/// included: the memory for reading debug information and perf maps, and for the definitions of each
+/// process.
 #[cfg(test)]
 const MOST_MEMORY: usize = 64 << 20;
 

@@ -45,6 +45,11 @@ pub trait Symbols {
         found: &mut dyn FnMut(u64, &CodeNames<'_>),
     );
 
+    /// Whether code that processes generate at run time gets the names that their runtimes wrote.
+    fn names_generated_code(&self) -> bool {
+        true
+    }
+
     /// Describes the names that were left out because of a limit. Called once, after all modules.
     fn left_out(&mut self) -> Vec<String> {
         Vec::new()
@@ -57,5 +62,9 @@ pub struct NoSymbols;
 
 impl Symbols for NoSymbols {
     fn resolve(&mut self, _: &ModuleDefinition, _: &[u64], _: &mut dyn FnMut(u64, &CodeNames<'_>)) {
+    }
+
+    fn names_generated_code(&self) -> bool {
+        false
     }
 }

@@ -303,6 +303,7 @@ impl<S: ByteSource> Fill<'_, S> {
         let categories = &self.process.model.spec.categories;
         let known = &mut self.known;
         let mut translation = Translation {
+            member: self.process.sorted.member,
             definitions,
             categories,
             libs,

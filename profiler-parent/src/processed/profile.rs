@@ -13,9 +13,10 @@ use profiler_core::internal::profile::{
 };
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
-use profiler_core::time::{SessionClock, Timestamp};
+use profiler_core::time::{SessionClock, Timestamp, UnixNs};
 
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
+use super::generated::{GeneratedNames, GeneratingProcess};
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Process, Written};
@@ -24,6 +25,8 @@ use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
+use crate::generated_code::{GeneratedCode, ProcessFiles};
+use crate::sys;
 
 /// Opens a pool. Called once per pass, so that not all pools are open at the same time.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
@@ -51,6 +54,7 @@ struct Member<'a> {
     pid: String,
     sorting_ns: u64,
     slow_runs: PlacedRuns,
+    generated: Option<GeneratedCode>,
 }
 
 impl<'a> ProcessedProfile<'a> {
@@ -140,6 +144,7 @@ impl<'a> ProcessedProfile<'a> {
             pid: String::new(),
             sorting_ns,
             slow_runs: PlacedRuns::default(),
+            generated: None,
         });
         Ok(true)
     }
@@ -148,6 +153,28 @@ impl<'a> ProcessedProfile<'a> {
     pub(crate) fn show_slow_runs(&mut self, runs: &[SlowRunMarker]) {
         if let Some(member) = self.members.last_mut() {
             member.slow_runs = PlacedRuns::new(runs, &member.sorted);
+        }
+    }
+
+    /// Looks for the names of the code that the process which was added last generates at run time.
+    /// `files` is what is known of its files since it connected.
+    pub(crate) fn name_generated_code(
+        &mut self,
+        files: Option<Arc<ProcessFiles>>,
+        is_trusted: bool,
+    ) {
+        let ended = self.members.last().and_then(|member| member.ended);
+        let ended = ended.map(|ended| {
+            let age = self.since(ended);
+            UnixNs(sys::unix_now().0.saturating_sub(age))
+        });
+        if let Some(member) = self.members.last_mut() {
+            member.generated = Some(GeneratedCode {
+                pid: member.role.pid,
+                files,
+                ended,
+                is_trusted,
+            });
         }
     }
 
@@ -181,11 +208,15 @@ impl<'a> ProcessedProfile<'a> {
             ..
         } = &mut self.shared;
         let categories = CodeCategories::of(&self.spec.categories);
-        let named = SymbolicatedFrames::new(frames, libs, categories, strings, symbols);
+        let mut generated = generated_names(&self.members, symbols);
+        let named =
+            SymbolicatedFrames::new(frames, libs, categories, strings, symbols, &mut generated);
+        let remarks = generated.into_remarks();
         strings.code_is_named(self.members.len());
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
         left_out.extend(symbols.left_out());
+        left_out.extend(remarks);
         left_out.extend(self.notices());
         let mut out = JsonWriter::new(out);
         out.begin_object();
@@ -412,6 +443,21 @@ impl Member<'_> {
             slow_runs,
         }
     }
+}
+
+/// The names of the code that the processes generate, if they are wanted.
+fn generated_names<'m>(members: &'m [Member<'_>], symbols: &dyn Symbols) -> GeneratedNames<'m> {
+    let is_wanted = symbols.names_generated_code();
+    let processes = members.iter().filter(|_| is_wanted).filter_map(|member| {
+        let ProcessRole { name, pid, .. } = &member.role;
+        Some(GeneratingProcess {
+            member: member.sorted.member,
+            shown: format!("{name} ({pid})"),
+            code: member.generated.as_ref()?,
+            definitions: &member.sorted.snapshot.definitions,
+        })
+    });
+    GeneratedNames::new(processes.collect())
 }
 
 fn count(count: u64, of_what: &str) -> Option<String> {

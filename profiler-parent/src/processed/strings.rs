@@ -2,7 +2,8 @@
 //!
 //! Labels are added first, then names of functions; both have their own part of the memory. Texts
 //! of markers, which may all be different, get the remaining memory. Every process has a share of
-//! the memory for labels and for texts of markers, because processes choose these texts. Invariant:
+//! the memory for labels, for names of generated code and for texts of markers, because processes
+//! choose these texts. Invariant:
 //! a string that does not fit is shown as [`OTHER`] and counted.
 
 use std::io::Write;
@@ -34,6 +35,7 @@ pub(super) struct ProfileStrings {
 enum StringRoom {
     Labels(Quota),
     Code,
+    Generated(Quota),
     All(Quota),
 }
 
@@ -52,12 +54,22 @@ impl ProfileStrings {
     pub(super) fn begin_process(&mut self, is_root: bool) {
         let used = self.table.bytes();
         match &mut self.room {
-            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.begin(used, is_root),
+            StringRoom::Labels(quota) | StringRoom::Generated(quota) | StringRoom::All(quota) => {
+                quota.begin(used, is_root);
+            }
             StringRoom::Code => {}
         }
     }
 
-    /// Ends the labels: names of code follow.
+    /// Begins the names of the code that this number of processes generate. They get half of the
+    /// memory that is left for names of code, so that code without names can be shown.
+    pub(super) fn begin_generated(&mut self, processes: usize) {
+        let used = self.table.bytes();
+        let most = used.saturating_add(CODE_BYTES.saturating_sub(used) / 2);
+        self.room = StringRoom::Generated(Quota::new(used, most, processes));
+    }
+
+    /// Ends the labels, or the names of generated code: names of other code follow.
     pub(super) fn begin_code(&mut self) {
         self.room = StringRoom::Code;
     }
@@ -84,7 +96,9 @@ impl TextTable for ProfileStrings {
             return known;
         }
         let room = match &self.room {
-            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.limit(),
+            StringRoom::Labels(quota) | StringRoom::Generated(quota) | StringRoom::All(quota) => {
+                quota.limit()
+            }
             StringRoom::Code => CODE_BYTES,
         };
         if self.table.bytes().saturating_add(text.len()) <= room {
@@ -147,7 +161,7 @@ mod tests {
     #[test]
     fn a_process_with_many_texts_leaves_room_for_others() {
         let mut texts = ProfileStrings::new(8);
-        for kind in ["labels", "markers"] {
+        for kind in ["labels", "generated code", "markers"] {
             for process in 0..8 {
                 texts.begin_process(false);
                 let count = if process == 0 { 400_000 } else { 500 };
@@ -162,7 +176,28 @@ mod tests {
                 );
             }
             texts.begin_code();
-            texts.code_is_named(8);
+            match kind {
+                "labels" => texts.begin_generated(8),
+                _ => texts.code_is_named(8),
+            }
         }
+    }
+
+    #[test]
+    fn names_of_generated_code_leave_room_for_code_without_names() {
+        let mut texts = ProfileStrings::new(1);
+        texts.begin_code();
+        texts.begin_generated(1);
+        texts.begin_process(false);
+        for number in 0..400_000 {
+            texts.intern(&format!("generated {number}"));
+        }
+        let before = texts.left_out();
+        assert!(before > 0);
+        texts.begin_code();
+        for number in 0..10_000 {
+            texts.intern(&format!("{number:#x}"));
+        }
+        assert_eq!(texts.left_out(), before);
     }
 }

@@ -12,7 +12,8 @@ use profiler_core::internal::profile::interner::Interner;
 use profiler_core::internal::profile::model::{TextTable, find_category};
 use profiler_core::internal::profile::{CategoryRow, StringId};
 
-use super::frames::{Frames, Position, RawFrame};
+use super::frames::{Frames, MemberNumber, Position, RawFrame};
+use super::generated::GeneratedNames;
 use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
@@ -23,8 +24,45 @@ use crate::source_path::viewer_form;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Func {
     pub(super) name: StringId,
-    pub(super) lib: Option<LibId>,
     pub(super) source: Option<StringId>,
+    origin: Origin,
+}
+
+/// What else is known of a function. One field for both cases, because there are many functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    Unknown,
+    /// Its code is in this file.
+    Lib(LibId),
+    /// Its code was generated, from source that begins on this line, counted from 1.
+    Line(u32),
+}
+
+impl Func {
+    /// A function that is known by its name alone.
+    const fn named(name: StringId) -> Self {
+        Self {
+            name,
+            source: None,
+            origin: Origin::Unknown,
+        }
+    }
+
+    /// The file that contains its code.
+    pub(super) const fn lib(&self) -> Option<LibId> {
+        match self.origin {
+            Origin::Lib(lib) => Some(lib),
+            Origin::Unknown | Origin::Line(_) => None,
+        }
+    }
+
+    /// Its first line, counted from 1. Known only for generated code.
+    pub(super) const fn line(&self) -> Option<u32> {
+        match self.origin {
+            Origin::Line(line) => Some(line),
+            Origin::Unknown | Origin::Lib(_) => None,
+        }
+    }
 }
 
 /// A function in the machine code of a file.
@@ -80,7 +118,9 @@ impl NamedFrame {
         };
         let plain = |row: Option<u64>| row.map(|row| (row, 0));
         match *raw.all().get(self.raw as usize)? {
-            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => match position {
+            RawFrame::Code(.., position)
+            | RawFrame::Unknown(.., position)
+            | RawFrame::UnknownModule(.., position) => match position {
                 _ if self.depth > 0 => None,
                 Position::Outermost => plain(code.user),
                 Position::Inner => None,
@@ -139,6 +179,7 @@ impl SymbolicatedFrames {
         categories: CodeCategories,
         strings: &mut ProfileStrings,
         symbols: &mut dyn Symbols,
+        generated: &mut GeneratedNames<'_>,
     ) -> Self {
         let mut named = Self {
             spans: vec![(0, 0); raw.all().len()],
@@ -167,6 +208,7 @@ impl SymbolicatedFrames {
                 }
             });
         }
+        named.add_generated(raw, strings, generated);
         for (number, frame) in (0..).zip(raw.all()) {
             if named
                 .spans
@@ -219,13 +261,53 @@ impl SymbolicatedFrames {
         for (depth, frame) in (0..=u16::MAX).zip(shown.iter().rev()) {
             let source = frame.file.map(|file| strings.intern(&viewer_form(file)));
             let func = Func {
-                name: strings.intern(frame.function),
-                lib: Some(lib),
                 source,
+                origin: Origin::Lib(lib),
+                ..Func::named(strings.intern(frame.function))
             };
             self.push(func, number, native, frame.line, depth);
         }
         self.set_span(number, first);
+    }
+
+    /// Adds the frames in generated code that have names, one process after the other.
+    fn add_generated(
+        &mut self,
+        raw: &Frames,
+        strings: &mut ProfileStrings,
+        generated: &mut GeneratedNames<'_>,
+    ) {
+        let mut code: Vec<(MemberNumber, u64, u32)> = Vec::new();
+        for (number, frame) in (0..).zip(raw.all()) {
+            if let RawFrame::Unknown(member, address, _) = frame {
+                code.push((*member, *address, number));
+            }
+        }
+        code.sort_unstable();
+        let of_members = || code.chunk_by(|(one, ..), (other, ..)| one == other);
+        strings.begin_generated(of_members().count());
+        for of_member in of_members() {
+            let Some((member, ..)) = of_member.first() else {
+                continue;
+            };
+            strings.begin_process(false);
+            let mut addresses: Vec<u64> =
+                of_member.iter().map(|(_, address, _)| *address).collect();
+            addresses.dedup();
+            generated.resolve(*member, &addresses, &mut |address, name| {
+                let func = Func {
+                    source: name.file.map(|file| strings.intern(&viewer_form(file))),
+                    origin: name.line.map_or(Origin::Unknown, Origin::Line),
+                    ..Func::named(strings.intern(&name.function))
+                };
+                for (.., number) in part(of_member, |(_, of, _)| of.cmp(&address)) {
+                    let first = self.frames.len();
+                    self.push(func, *number, None, None, 0);
+                    self.set_span(*number, first);
+                }
+            });
+        }
+        strings.begin_code();
     }
 
     fn push(&mut self, func: Func, raw: u32, native: Option<u32>, line: Option<u32>, depth: u16) {
@@ -254,41 +336,25 @@ impl SymbolicatedFrames {
             RawFrame::Code(lib, address, _) => {
                 let name = strings.intern(&format!("{}+{address:#x}", libs.name(*lib)));
                 Func {
-                    name,
-                    lib: Some(*lib),
-                    source: None,
+                    origin: Origin::Lib(*lib),
+                    ..Func::named(name)
                 }
             }
-            RawFrame::Unknown(address, _) => Func {
-                name: strings.intern(&format!("{address:#x}")),
-                lib: None,
-                source: None,
-            },
+            RawFrame::Unknown(_, address, _) | RawFrame::UnknownModule(_, address, _) => {
+                Func::named(strings.intern(&format!("{address:#x}")))
+            }
             RawFrame::Label(id) | RawFrame::IdleLabel(id) => match raw.label(*id) {
                 Some(label) => {
                     line = label.line;
                     Func {
-                        name: label.name,
-                        lib: None,
                         source: label.file,
+                        ..Func::named(label.name)
                     }
                 }
-                None => Func {
-                    name: strings.own("(unknown label)"),
-                    lib: None,
-                    source: None,
-                },
+                None => Func::named(strings.own("(unknown label)")),
             },
-            RawFrame::TooMany => Func {
-                name: strings.own("(too many different frames)"),
-                lib: None,
-                source: None,
-            },
-            RawFrame::Truncated => Func {
-                name: strings.own(TRUNCATED_STACK),
-                lib: None,
-                source: None,
-            },
+            RawFrame::TooMany => Func::named(strings.own("(too many different frames)")),
+            RawFrame::Truncated => Func::named(strings.own(TRUNCATED_STACK)),
         };
         self.push(func, number, None, line, 0);
         self.set_span(number, first);

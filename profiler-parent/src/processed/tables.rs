@@ -107,7 +107,7 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
     for flag in ["isJS", "relevantForJS"] {
         out.entry_list(flag, funcs, |_, out| out.bool(false));
     }
-    out.entry_list("resource", funcs, |func, out| match func.lib {
+    out.entry_list("resource", funcs, |func, out| match func.lib() {
         Some(lib) => out.u64(u64::from(lib.0)),
         None => out.i64(-1),
     });
@@ -120,9 +120,10 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
         });
         out.u64_or_null(source);
     });
-    for key in ["lineNumber", "columnNumber"] {
-        out.entry_list(key, funcs, |_, out| out.null());
-    }
+    out.entry_list("lineNumber", funcs, |func, out| {
+        out.u64_or_null(func.line().map(u64::from));
+    });
+    out.entry_list("columnNumber", funcs, |_, out| out.null());
     length(funcs.len(), out);
     out.end_object();
     sources

@@ -12,6 +12,8 @@ use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, 
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::profile::model::ProcessModel;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProfileSpec};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::internal::reader::{ByteSource, PoolReader, ThreadInfo};
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
@@ -20,6 +22,8 @@ use serde_json::Value;
 
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::names::NoSymbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use super::names::{CodeNames, Symbols};
 use super::process::Process;
 use super::slow_runs::PlacedRuns;
 use super::symbolicated::SymbolicatedFrames;
@@ -27,6 +31,8 @@ use super::window::Window;
 use super::{
     MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap,
 };
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use crate::generated_code::ProcessFiles;
 
 const MARKER: u64 = 1 << 28;
 const SAMPLE: u64 = 3 << 28;
@@ -254,9 +260,12 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
 }
 
 fn sample(at: u64, addresses: impl Iterator<Item = u64>) -> Vec<u64> {
-    let frames: Vec<u64> = addresses
-        .map(|address| Frame::Unknown(address).encode())
-        .collect();
+    sample_of(at, addresses.map(Frame::Unknown))
+}
+
+/// A sample with these frames, the innermost last.
+fn sample_of(at: u64, frames: impl Iterator<Item = Frame>) -> Vec<u64> {
+    let frames: Vec<u64> = frames.map(Frame::encode).collect();
     let body = [0, u64::MAX, frames.len() as u64];
     let head = [
         (6 + frames.len() as u64) | TAIL | SAMPLE,
@@ -307,6 +316,88 @@ fn a_process_with_invented_addresses_leaves_room_for_the_stacks_of_others() {
     }
     let after = (shared.frames.lost(), shared.stacks.lost());
     assert_eq!(after, (before.1, before.2), "later processes lose nothing");
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn generated_code_has_the_names_of_its_own_process_only() {
+    test_support::own_process!(); // the perf map has the number of the process
+    let mut other = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let pids = [
+        profiler_core::internal::sys::process_id(),
+        ProcessId::new(other.id()),
+    ];
+    let maps = pids.map(|pid| format!("/tmp/perf-{pid}.map"));
+    std::fs::write(&maps[0], "1000 10 py::f:/srv/a.py\n3000 10 g\n").unwrap();
+    std::fs::write(&maps[1], "1000 10 h\n").unwrap();
+    let forged = [1, 2].map(|_| {
+        let samples = [sample(9, [0x2000, 0x1008].into_iter())];
+        Forged::new().threads([100], MAIN_THREAD).chunk(&samples)
+    });
+    let spec = forged[0].spec();
+    let mut profile = ProcessedProfile::new(forged[0].clock, &spec, 2);
+    for (forged, pid) in forged.iter().zip(pids) {
+        let role = ProcessRole { pid, ..role() };
+        let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
+        assert_eq!(added, Ok(true));
+        profile.name_generated_code(ProcessFiles::note(pid, true), true);
+    }
+    let mut out = Vec::new();
+    let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    maps.iter()
+        .for_each(|map| std::fs::remove_file(map).unwrap());
+    written.unwrap();
+    let profile: Value = serde_json::from_slice(&out).unwrap();
+    let shared = &profile["shared"];
+    let text = |at: &Value| shared["stringArray"][at.as_u64().unwrap() as usize].clone();
+    let names = shared["funcTable"]["name"].as_array().unwrap();
+    let mut names: Vec<_> = names.iter().map(|name| text(name).to_string()).collect();
+    names.sort();
+    // The outer address is a return address, so the call is one byte before it.
+    assert_eq!(names, ["\"0x1fff\"", "\"f\"", "\"h\""]);
+    assert_eq!(shared["frameTable"]["length"], 4);
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
+    test_support::own_process!(); // the perf map has the number of the process
+    let pid = profiler_core::internal::sys::process_id();
+    let map = format!("/tmp/perf-{pid}.map");
+    std::fs::write(&map, "1000 10 f\n").unwrap();
+    let module = profiler_core::ids::DefinitionId::new(99);
+    let frames = [Frame::Code(module, 0x1004), Frame::Unknown(0x1008)];
+    let samples = [sample_of(9, frames.into_iter())];
+    let forged = Forged::new().threads([100], MAIN_THREAD).chunk(&samples);
+    let spec = forged.spec();
+    let mut profile = ProcessedProfile::new(forged.clock, &spec, 1);
+    let role = ProcessRole { pid, ..role() };
+    let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
+    assert_eq!(added, Ok(true));
+    profile.name_generated_code(None, true);
+    let mut out = Vec::new();
+    let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
+    std::fs::remove_file(&map).unwrap();
+    written.unwrap();
+    let profile: Value = serde_json::from_slice(&out).unwrap();
+    let strings = profile["shared"]["stringArray"].as_array().unwrap();
+    let has = |text: &str| strings.iter().any(|one| one == text);
+    assert!(has("f") && has("0x1003"), "{strings:?}");
+}
+
+/// Has no names for files, and allows those of generated code.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+struct SourceOfNothing;
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+impl Symbols for SourceOfNothing {
+    fn resolve(&mut self, _: &ModuleDefinition, _: &[u64], _: &mut dyn FnMut(u64, &CodeNames<'_>)) {
+    }
 }
 
 #[test]

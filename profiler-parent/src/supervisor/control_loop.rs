@@ -23,6 +23,7 @@ use super::link::{Control, Link, Worth};
 use super::{SupervisorContext, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
+use crate::generated_code::ProcessFiles;
 use crate::process_table::{Process, ProcessState};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
@@ -118,12 +119,13 @@ impl ControlLoop {
                 self.account(Event::Connected { key });
             }
             SupervisorEvent::Connected { key, hello, sender } => {
+                // Noted now: once the child has ended, the system no longer tells it.
+                let files = ProcessFiles::note(hello.pid, self.is_trusted(key) == Some(true));
                 // The child may have ended before its `Hello` was handled.
-                if self
-                    .context
-                    .processes
-                    .change(key, |process| greet(process, &hello))
-                    == Some(true)
+                if self.context.processes.change(key, |process| {
+                    process.files = files;
+                    greet(process, &hello)
+                }) == Some(true)
                 {
                     let mut link = Link::new(sender);
                     self.catch_up(key, &mut link);
@@ -181,19 +183,20 @@ impl ControlLoop {
     /// is a system call, for which a sandbox may kill the child. A child that may have a sandbox is
     /// not asked for it.
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
-        let may_call = || {
-            self.context
-                .processes
-                .lock()
-                .get(&key)
-                .is_none_or(|process| process.is_trusted)
-        };
         match control {
-            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
+            Control::SetProbes(probes)
+                if probes.contains(Probes::CPU) && self.is_trusted(key) == Some(false) =>
+            {
                 Control::SetProbes(probes.without(Probes::CPU))
             }
             _ => control,
         }
+    }
+
+    /// Whether a child is trusted. `None` for a process that is not in the table.
+    fn is_trusted(&self, key: PoolId) -> Option<bool> {
+        let all = self.context.processes.lock();
+        Some(all.get(&key)?.is_trusted)
     }
 
     fn hear(&mut self, key: PoolId, message: ToParent) {

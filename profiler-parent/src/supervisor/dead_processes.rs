@@ -163,6 +163,7 @@ fn bury(
 /// Keeps the entry counts of a dead process and closes its pool.
 fn drop_pool(process: &mut Process) {
     process.dead_pool = None;
+    process.files = None;
     if let Remains::Pool(file) = &process.remains {
         process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());

@@ -252,6 +252,16 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
 pub(crate) struct FoundFile(OwnedFd);
 
 impl FoundFile {
+    /// The file of this descriptor, which was opened with `O_PATH`.
+    pub(super) const fn of(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
+    /// Its descriptor, which cannot read.
+    pub(super) const fn descriptor(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// Finds a file, and follows links.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
         // A descriptor with `O_PATH` does not release locks when it is closed.

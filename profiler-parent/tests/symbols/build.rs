@@ -11,7 +11,8 @@ use object::{Object, ObjectSection};
 use profiler_parent::internal::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
 /// `inner` is inlined into `middle`, and `middle` into `outer`. `plain` has no inlined functions,
-/// `hidden` is not exported, and `not_code` is data.
+/// `hidden` is not exported, and `not_code` is data. With `-DLONG_TEXT`, a text of 4 MiB is in the
+/// debug information, which does not refer to it.
 pub(crate) const C: &str = r#"
 #define MARK(n) __asm__ volatile("1: nop\n.pushsection marks,\"aR\"\n.balign 4\n.long " #n "\n.long 1b - .\n.popsection")
 static inline __attribute__((always_inline)) void inner(void) {
@@ -32,6 +33,9 @@ static __attribute__((noinline)) void hidden(void) {
     MARK(5);
 }
 __asm__(".pushsection .data\n.globl not_code\nnot_code: .long 0, 0\n.popsection");
+#ifdef LONG_TEXT
+__asm__(".pushsection .debug_str,\"MS\",%progbits,1\n.fill 4194304, 1, 97\n.byte 0\n.popsection");
+#endif
 int main(void) {
     outer();
     plain();

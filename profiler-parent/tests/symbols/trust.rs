@@ -2,9 +2,8 @@
 
 use std::process::Command;
 
-use object::{Object, ObjectSection, ObjectSymbol};
 use profiler_parent::internal::symbols::{
-    ModuleKey, NameSource, Problem, SymbolOptions, SymbolProgress, Symbols, Wanted,
+    ModuleKey, NameSource, Problem, SymbolProgress, Symbols, Wanted,
 };
 
 use super::build::{self, run, seen};
@@ -158,26 +157,16 @@ fn results_are_cached_for_later_captures_up_to_the_limit() {
 
 #[test]
 fn debug_information_above_the_limit_is_skipped_and_the_symbol_table_is_used() {
-    // In this program, the symbols and the indexes of the debug information are far smaller than
-    // the debug information itself.
-    let path = std::env::current_exe().unwrap();
-    let bytes = std::fs::read(&path).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    let size = |name: &str| {
-        file.section_by_name(name)
-            .map_or(0, |section| section.size())
-    };
-    let small = [".symtab", ".strtab", ".debug_abbrev", ".debug_aranges"];
-    let limit = (1 << 20) + small.into_iter().map(size).sum::<u64>();
-    let main = file.symbol_by_name("main").unwrap().address();
-    let key = ModuleKey {
-        path: path.to_str().unwrap(),
-        build_id: file.build_id().unwrap().unwrap(),
-    };
-    let mut symbols = Symbols::new(SymbolOptions::default().file_limit(limit));
+    // All of the program but its debug information is far smaller than 1 MiB.
+    let built = build::c(&["-g", "-DLONG_TEXT"]);
+    let mut symbols = built.symbols();
+    assert!(built.mark(4, &mut symbols)[0].1.ends_with("program.c"));
+    let report = &symbols.reports()[0];
+    assert_eq!(report.source, NameSource::DebugInformation, "{report}");
+    let mut symbols = Symbols::new(built.options().file_limit(1 << 20));
     assert_eq!(
-        seen(&symbols.resolve(key, &[main])[0]),
-        [("main".to_owned(), String::new(), 0)]
+        built.mark(4, &mut symbols),
+        [("plain".to_owned(), String::new(), 0)]
     );
     let report = &symbols.reports()[0];
     assert_eq!(report.source, NameSource::SymbolTable, "{report}");

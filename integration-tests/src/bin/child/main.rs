@@ -14,6 +14,7 @@ mod counts;
 mod end;
 mod files;
 mod forks;
+mod generated;
 mod groups;
 mod limits;
 mod malicious_channel;
@@ -54,6 +55,7 @@ const FAMILIES: &[Family] = &[
     groups::obey,
     files::obey,
     samples::obey,
+    generated::obey,
     requests::obey,
     visit::obey,
 ];
