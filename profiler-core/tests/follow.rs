@@ -1,9 +1,11 @@
 //! Tests of the follower, which reads a pool while it grows: every entry is delivered once, in
 //! order, and entries that are evicted unread are counted.
 //!
-//! `changing` tests pools that change between two reads, and damaged pools.
+//! `changing` tests pools that change between two reads, and damaged pools; `newest_first` tests
+//! followers that read the newest entries first.
 
 mod changing;
+mod newest_first;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -30,9 +30,8 @@ fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
     (names, progress)
 }
 
-#[test]
-fn unread_entries_of_an_earlier_session_are_neither_delivered_nor_missed_in_the_next() {
-    own_process!();
+/// Makes a pool that successive sessions use.
+fn attach() {
     let params = SessionParams::default();
     let id = pool::new_id().unwrap();
     let limit = params.limit;
@@ -50,6 +49,29 @@ fn unread_entries_of_an_earlier_session_are_neither_delivered_nor_missed_in_the_
         .unwrap(),
     )
     .unwrap();
+}
+
+#[test]
+fn entries_that_were_put_off_are_not_delivered_in_the_next_session() {
+    own_process!();
+    attach();
+    start(1_000_000);
+    (0..1000).for_each(|_| marker!("before"));
+    let mut follower = Follower::open_newest_first(session::pool_file().unwrap()).unwrap();
+    assert!(names(&mut follower).1.entries < 1000);
+    assert!(follower.older_until().is_some(), "nothing was put off");
+    start(2_000_000);
+    marker!("second");
+    assert_eq!(names(&mut follower).0, ["second"]);
+    let older = follower.advance_backward(|_| panic!("of an earlier session"));
+    assert_eq!(older.unwrap(), None);
+    session::stop();
+}
+
+#[test]
+fn unread_entries_of_an_earlier_session_are_neither_delivered_nor_missed_in_the_next() {
+    own_process!();
+    attach();
     start(1_000_000);
     marker!("first");
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();

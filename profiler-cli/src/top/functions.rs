@@ -18,6 +18,8 @@ pub(super) struct FunctionsAnswer {
     /// Which threads of the server have stopped, and why.
     #[serde(default)]
     trouble: Vec<String>,
+    #[serde(default)]
+    window: String,
     time: String,
     range: Range,
     before: Option<Range>,
@@ -45,6 +47,8 @@ struct Missing {
     #[serde(default)]
     behind: u64,
     left_out_ns: u64,
+    #[serde(default)]
+    frames: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,6 +120,7 @@ impl FunctionsAnswer {
             unreadable,
             behind,
             left_out_ns,
+            frames,
         } = self.missing;
         let all = [
             (
@@ -130,7 +135,8 @@ impl FunctionsAnswer {
                 ),
             ),
             (
-                evicted_before > 0,
+                // The other windows do not begin at the oldest entry.
+                evicted_before > 0 && self.window == "start",
                 format!("{evicted_before} older entries had been evicted"),
             ),
             (
@@ -149,6 +155,7 @@ impl FunctionsAnswer {
                 left_out_ns > 0,
                 format!("{} did not fit", time(left_out_ns)),
             ),
+            (frames > 0, format!("{frames} frames did not fit")),
         ];
         let missing = all.into_iter().filter(|(is_so, _)| *is_so);
         let missing = missing.map(|(_, text)| text);
@@ -217,6 +224,24 @@ mod tests {
             line.ends_with("1 processes record faster than they are read"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn entries_that_had_been_evicted_are_missing_only_in_the_time_since_the_start() {
+        let remarks = |window: &str| {
+            let answer = r#"{"passes":3,"is_behind":false,"window":"WINDOW","time":"on-cpu",
+                "range":{"from_ns":0,"to_ns":1},"before":null,"total_ns":0,"on_cpu_ns":0,
+                "off_cpu_ns":0,"unnamed":0,"process_count":0,"missing":{"evicted_before":7,
+                "evicted_since":0,"unreadable":0,"left_out_ns":0,"frames":3},
+                "functions":[],"table":{"sort":"self","total":0,"rows":[]}}"#;
+            let answer = answer.replace("WINDOW", window);
+            let answer: FunctionsAnswer = serde_json::from_str(&answer).unwrap();
+            answer.remarks().collect::<Vec<_>>()
+        };
+        let frames = "3 frames did not fit";
+        assert_eq!(remarks("10s"), [frames]);
+        let both = format!("7 older entries had been evicted; {frames}");
+        assert_eq!(remarks("start"), [both]);
     }
 
     #[test]

@@ -123,15 +123,59 @@ impl SlotPages {
 
     /// The fields of each slot whose generation stayed the same.
     fn slots(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        let [before, fields, after] = [&self.before, &self.fields, &self.after]
-            .map(|page| page.chunks_exact(SLOT_BYTES as usize));
-        before
-            .zip(fields)
-            .zip(after)
-            .map(|((before, fields), after)| {
-                let generation = word(before, 0);
-                (generation == word(fields, 0) && generation == word(after, 0)).then_some(fields)
-            })
+        let slots = self.fields.len() / SLOT_BYTES as usize;
+        (0..slots).map(move |place| self.slot(place))
+    }
+
+    /// The fields of a slot of the page, if its generation stayed the same.
+    fn slot(&self, place: usize) -> Option<&[u8]> {
+        let start = place.checked_mul(SLOT_BYTES as usize)?;
+        let range = start..start.saturating_add(SLOT_BYTES as usize);
+        let fields = self.fields.get(range.clone())?;
+        let generation = |page: &[u8]| page.get(range.clone()).map(|slot| word(slot, 0));
+        let same = Some(word(fields, 0));
+        let is_stable = generation(&self.before) == same && generation(&self.after) == same;
+        is_stable.then_some(fields)
+    }
+}
+
+/// Reads slots in the order of their numbers, each page of the directory once. So many slots take
+/// few system calls.
+pub(super) struct SlotReader {
+    pages: SlotPages,
+    /// The page that was read last.
+    page: Option<u64>,
+}
+
+impl SlotReader {
+    pub(super) fn new(layout: &Layout) -> Self {
+        Self {
+            pages: SlotPages::new(layout),
+            page: None,
+        }
+    }
+
+    /// The contents of a slot when its page was read: `None` if it held nothing, or changed
+    /// meanwhile.
+    pub(super) fn read(
+        &mut self,
+        source: &impl ByteSource,
+        layout: &Layout,
+        index: ChunkIndex,
+    ) -> io::Result<Option<ChunkInfo>> {
+        let number = u64::from(index.get());
+        let per_page = (layout.page / SLOT_BYTES).max(1);
+        let page = number / per_page;
+        if self.page != Some(page) {
+            let offset = layout.region(Region::Directory).row(page, layout.page);
+            self.page = None;
+            self.pages
+                .read(source, offset.ok_or(io::ErrorKind::InvalidInput)?)?;
+            self.page = Some(page);
+        }
+        let place = usize::try_from(number % per_page).unwrap_or(usize::MAX);
+        let fields = self.pages.slot(place);
+        Ok(fields.and_then(|fields| ChunkInfo::parse(layout, index.get(), fields)))
     }
 }
 

@@ -24,12 +24,15 @@
 //! ```
 //!
 //! An advance reads the directory's touched pages once, and a second time if chunks were taken
-//! since the previous advance. Invariants: an entry is delivered at most once; the entries of one
-//! thread are delivered in the order in which it recorded them; entries evicted before they were
-//! read are counted ([`Progress::missed`], see [`missed`]): the number is never too high, and exact
-//! once eviction has stopped. The pool is not trusted: work and memory are bounded by its length.
+//! since the previous advance. A follower may also read the newest entries first (see [`older`]).
+//! Invariants: an entry is delivered at most once; the entries of one thread are delivered in the
+//! order in which it recorded them, except for those that [`Follower::advance_backward`] delivers;
+//! entries evicted before they were read are counted ([`Progress::missed`], see [`missed`]): the
+//! number is never too high, and exact once eviction has stopped. The pool is not trusted: work and
+//! memory are bounded by its length.
 
 mod missed;
+mod older;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,7 +40,7 @@ use std::io;
 
 use super::chunk::Entries;
 use super::definitions::{Definitions, DefinitionsReader};
-use super::directory::{self, ChunkInfo};
+use super::directory::{self, ChunkInfo, SlotReader};
 use super::source::{ByteSource, word};
 use super::tables::{self, ThreadInfo};
 use super::{ReadError, read_header};
@@ -47,6 +50,7 @@ use crate::pool::header::Header;
 use crate::pool::layout::{Region, SLOT_BYTES, header as at};
 use crate::time::Timestamp;
 use missed::{Counted, Evicted};
+use older::OlderChunks;
 
 /// Maximum number of pages of the directory that are read at once.
 const PAGES: u64 = 16;
@@ -78,10 +82,14 @@ pub struct Followed<'a> {
 pub struct Progress {
     /// Entries that this advance delivered.
     pub entries: u64,
+    /// Bytes of entries that this advance read.
+    pub bytes: u64,
     /// Entries evicted before they were read, so far. The most recent evictions are included from
     /// the next advance on.
     pub missed: u64,
-    /// Entries evicted before the first advance. Those entries are not missed.
+    /// Entries evicted before the first advance. Those entries are not missed. If the newest
+    /// entries are read first, entries that are evicted before their turn are included, because
+    /// they are older than all that were read.
     pub evicted_before: u64,
     /// Bytes that are not entries and were skipped, so far. Always 0 for a pool that only our
     /// writer touched.
@@ -106,6 +114,8 @@ struct Cursor {
     entries: u64,
     /// Whether its thread has left it.
     is_done: bool,
+    /// Entries of a chunk that was put off: [`Follower::advance_backward`] reads them.
+    put_off: u64,
 }
 
 /// Reads a pool incrementally as it grows.
@@ -122,6 +132,8 @@ pub struct Follower<S> {
     /// The thread that the next advance reads first. It changes after each incomplete advance, so
     /// that a thread that always has new entries does not keep the others from being read.
     first: ThreadIndex,
+    /// The chunks that are read after newer ones.
+    older: OlderChunks,
     block: Vec<u8>,
     bytes: Vec<u8>,
 }
@@ -151,6 +163,7 @@ impl<S: ByteSource> Follower<S> {
             missed_before: 0,
             progress: Progress::default(),
             first: ThreadIndex::new(0),
+            older: OlderChunks::none(),
             block: Vec::new(),
             bytes: Vec::new(),
         })
@@ -181,7 +194,7 @@ impl<S: ByteSource> Follower<S> {
         budget: u64,
         mut each: impl FnMut(&Followed<'_>),
     ) -> Result<Progress, ReadError> {
-        self.progress.entries = 0;
+        (self.progress.entries, self.progress.bytes) = (0, 0);
         self.progress.is_behind = false;
         self.check_for_another_session()?;
         if !self.evicted.has_begun()
@@ -190,7 +203,8 @@ impl<S: ByteSource> Follower<S> {
             self.evicted.begin(Counted::new(&counts));
             self.progress.evicted_before = self.evicted.at_first();
         }
-        let mut chunks = self.new_entries()?;
+        let chunks = self.new_entries()?;
+        let mut chunks = self.put_off(chunks);
         self.count_missed()?;
         let turn = chunks.partition_point(|chunk| chunk.thread < self.first);
         chunks.rotate_left(turn);
@@ -244,6 +258,7 @@ impl<S: ByteSource> Follower<S> {
             self.missed_before = self.progress.missed;
             self.evicted = Evicted::from_the_beginning();
             self.cursors.clear();
+            self.older = OlderChunks::none();
         }
         Ok(())
     }
@@ -316,15 +331,17 @@ impl<S: ByteSource> Follower<S> {
     }
 
     /// Reads these slots completely, except those already seen to be empty, moves their cursors to
-    /// the present chunks, and returns those chunks.
+    /// the present chunks, and returns those chunks. Reads after all passes over the directory, so
+    /// a chunk that a later one was found to follow is complete.
     fn chunks(&mut self, slots: &BTreeMap<u32, u64>) -> Result<Vec<ChunkInfo>, ReadError> {
         let mut chunks = Vec::new();
+        let mut reader = SlotReader::new(&self.header.layout);
         for (slot, seen) in slots {
             let index = ChunkIndex::new(*slot);
             let layout = &self.header.layout;
             let is_taken = seen & 1 == 1;
             let found = if is_taken {
-                directory::read_slot(&self.source, layout, index)?
+                reader.read(&self.source, layout, index)?
             } else {
                 None
             };
@@ -356,7 +373,10 @@ impl<S: ByteSource> Follower<S> {
         }
         let cursor = self.cursors.get_mut(place)?;
         if cursor.generation != generation {
-            self.evicted.note_gone(cursor.entries);
+            self.evicted
+                .note_gone(cursor.entries.saturating_add(cursor.put_off));
+            let before = self.progress.evicted_before;
+            self.progress.evicted_before = before.saturating_add(cursor.put_off);
             self.evicted.is_stale |= cursor.generation != 0 || generation != 1;
             *cursor = Cursor {
                 generation,
@@ -384,8 +404,10 @@ impl<S: ByteSource> Follower<S> {
             bytes: chunk.bytes,
             entries: chunk.entries,
             is_done: chunk.done.is_some(),
+            put_off: 0,
         };
         let added = chunk.bytes.saturating_sub(cursor.bytes);
+        self.progress.bytes = self.progress.bytes.saturating_add(added);
         if added > 0 {
             let offset = chunk.extent.offset.saturating_add(cursor.bytes);
             let Some(thread) = self.copy(chunk, offset, added)? else {

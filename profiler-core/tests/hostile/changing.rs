@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use profiler_core::internal::pool::layout::{Layout, Region};
+use profiler_core::internal::pool::layout::{Layout, Region, SLOT_BYTES};
 use profiler_core::internal::reader::groups::{GroupReader, GroupTotals, PoolGroups};
 use profiler_core::internal::reader::{ByteSource, Followed, Follower, Progress};
 
@@ -24,6 +24,8 @@ const MOST_NAME: usize = 256;
 const MOST_LABELS: usize = 16;
 /// Number of words of a region that changes can reach.
 const REACH: u64 = 4096;
+/// Maximum length of a chunk. The changes do not reach the regions, so a page has 4 KiB.
+const LARGEST_CHUNK: u64 = 1 << 20;
 
 /// A change that is made before a read.
 #[derive(Clone, Copy)]
@@ -181,7 +183,28 @@ pub(crate) fn check(pool: &Recorded, input: &[u8], mut each: impl FnMut(&Followe
         );
         progress = now;
     }
+    check_newest_first(&source, budget);
     all
+}
+
+/// Reads the newest entries first, then the older ones.
+fn check_newest_first(source: &Changing, budget: u64) {
+    let Ok(mut follower) = Follower::open_newest_first(source) else {
+        return;
+    };
+    let slots = source.bytes.borrow().len() / 4096;
+    let mut steps = 0;
+    for _ in 0..ROUNDS {
+        if follower.advance_within(budget, |_| {}).is_err() {
+            return;
+        }
+        while let Ok(Some(progress)) = follower.advance_backward(|_| {}) {
+            steps += 1;
+            assert!(progress.bytes <= LARGEST_CHUNK.max(SLOT_BYTES));
+        }
+    }
+    // The list of chunks that were put off does not grow again.
+    assert!(steps <= slots, "{steps} chunks in {slots} slots");
 }
 
 fn check_groups(found: &PoolGroups) {

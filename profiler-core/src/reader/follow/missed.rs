@@ -69,7 +69,7 @@ pub(super) struct Evicted {
     begins: bool,
     /// The count at the latest reading.
     now: u64,
-    /// Entries of chunks that were destroyed after they were read.
+    /// Entries of destroyed chunks that were read before, or put off.
     read: u64,
     /// Whether chunks were destroyed since the latest reading.
     pub(super) is_stale: bool,
@@ -101,7 +101,7 @@ impl Evicted {
         self.unsettled = Some(counts);
     }
 
-    /// Notes that a chunk was destroyed after `read` of its entries had been read.
+    /// Notes that a chunk was destroyed after `read` of its entries had been read or put off.
     pub(super) fn note_gone(&mut self, read: u64) {
         self.read = self.read.saturating_add(read);
     }

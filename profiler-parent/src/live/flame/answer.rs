@@ -54,6 +54,9 @@ pub(in crate::live) struct FlameAnswer {
     passes: u64,
     /// Whether entries that were recorded before the first read are still being read.
     is_behind: bool,
+    /// Whether all samples of the time that the answer covers were read. While entries are still
+    /// being read, the time of waits that began earlier may be missing.
+    is_window_read: bool,
     /// Which threads of the flame graph have stopped, and why. If the reader has stopped, the
     /// answer has no numbers, because they would be out of date.
     trouble: Vec<String>,
@@ -111,6 +114,8 @@ pub(super) fn answer(
         (None, Some(range)) => range.times(at_ns),
         (None, None) => (first_sample(samples).unwrap_or(at_ns), at_ns),
     };
+    let first = before.or(now).map(|periods| periods.times(at_ns).0);
+    let first_ns = if runs.is_some() { Some(range.0) } else { first };
     let info = |runs: &RunRanges| RunsInfo {
         count: runs.count(),
         total_ns: runs.total_ns(),
@@ -118,6 +123,7 @@ pub(super) fn answer(
     let mut answer = FlameAnswer {
         passes: samples.passes,
         is_behind: samples.is_behind,
+        is_window_read: is_read(samples, first_ns),
         trouble: trouble(&samples.stopped),
         at_ns,
         window: window.name(),
@@ -153,6 +159,13 @@ fn shown_processes(samples: &Samples) -> Vec<&SampledProcess> {
     let mut shown: Vec<_> = samples.processes().filter(|_| is_current).collect();
     shown.sort_by_key(|process| (process.identity.order, process.identity.key));
     shown
+}
+
+/// Whether all samples since this point in session time were read; `None` stands for all time.
+fn is_read(samples: &Samples, since_ns: Option<i64>) -> bool {
+    let whole_since_ns = samples.whole_since_ns();
+    let is_since = since_ns.zip(whole_since_ns);
+    !samples.is_behind || is_since.is_some_and(|(since, whole)| whole <= since)
 }
 
 fn trouble(stopped: &StoppedThreads) -> Vec<String> {

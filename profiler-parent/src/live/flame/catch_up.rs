@@ -1,17 +1,20 @@
 //! How much of each process is read in a pass, and in which order.
 //!
 //! Used by the reader's thread ([`super::store`]). The entries that a pool holds at the first read
-//! are read without a pause, up to a bound for each process. A process that records faster than it
-//! is read reaches its bound, and from then on takes a bounded part of a pass. Pure. Invariant: in
-//! each round, every process is read once, so a process with many entries does not delay the
-//! others; of each process, a small part is read first, so that the first answer soon has all of
-//! them.
+//! are read without a pause, the newest first, up to a bound for each process. A process that
+//! records faster than it is read reaches its bound, and from then on takes a bounded part of a
+//! pass. Pure. Invariants: in each round, every process is read once, so a process with many
+//! entries does not delay the others; the first budgets are small, so the first answer soon has the
+//! newest samples of all processes, and the time that is read grows evenly.
 
-/// Bytes that are read of one process under the lock.
+/// Bytes that are read of one process under the lock. A chunk is read as a whole, so a budget is
+/// exceeded by up to one chunk.
 const BUDGET: u64 = 1 << 20;
-/// The same for the first read of a process. Of 200 processes, 25 MiB are read before the first
-/// pass ends.
-const FIRST_BUDGET: u64 = 1 << 17;
+/// The same for the first [`FIRST_BUDGETS`] of a process. Of 200 processes, 12.5 MiB and some
+/// chunks are read before the first pass ends.
+const FIRST_BUDGET: u64 = 1 << 16;
+/// The number of small budgets: 1 MiB, about the samples of 10 s of one busy thread.
+const FIRST_BUDGETS: u32 = 16;
 /// Budgets of a process that are read without a pause: enough for 4 GiB.
 const CATCH_UP_BUDGETS: u32 = 4096;
 /// Budgets of a process in one pass, once it has caught up or has reached its bound.
@@ -48,7 +51,7 @@ impl CatchUp {
 
     /// The bytes of the next budget.
     pub(super) const fn bytes(self) -> u64 {
-        if self.left == CATCH_UP_BUDGETS {
+        if CATCH_UP_BUDGETS.saturating_sub(self.left) < FIRST_BUDGETS {
             FIRST_BUDGET
         } else {
             BUDGET
@@ -114,13 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn little_of_each_process_is_read_first() {
+    fn little_of_each_process_is_read_in_the_first_rounds() {
         let mut process = CatchUp::new();
-        assert_eq!(process.bytes(), FIRST_BUDGET);
-        for is_behind in [true, true, false, true] {
-            process.note(is_behind);
-            assert_eq!(process.bytes(), BUDGET);
+        for _ in 0..FIRST_BUDGETS {
+            assert_eq!(process.bytes(), FIRST_BUDGET);
+            process.note(true);
         }
+        assert_eq!(process.bytes(), BUDGET);
+        let mut small = CatchUp::new();
+        small.note(false);
+        assert_eq!(small.bytes(), BUDGET, "it has been read");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Made from the samples in the pools, which are read by position; no process is asked. The first
 //! request starts a thread ([`store`]) that follows all pools and adds up the time of each stack of
 //! each thread, in periods ([`weights`], [`window`]). [`usage`] computes the time of a sample, and
-//! [`threads`] finds its thread. [`catch_up`] divides the reader's time among the processes.
+//! [`threads`] finds its thread. The newest samples of each pool are read first ([`process`]), and
+//! [`catch_up`] divides the reader's time among the processes.
 //! The names of functions are looked up by a second thread ([`names`]), and addresses are shown
 //! meanwhile. Both threads end, and all samples are dropped, some seconds after the last request.
 //! Each request makes the tree that it wants to see ([`selection`], [`graph`], [`answer`]), on a
@@ -21,7 +22,8 @@
 //! follow from the limits on the numbers of elements and from their sizes, and are not measured:
 //! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
 //! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
-//! it is answered.
+//! it is answered. In addition, the follower of a pool keeps the definitions of the pool, which
+//! take at most as much memory as the pool is long, and about 90 bytes for each chunk.
 
 mod answer;
 mod catch_up;

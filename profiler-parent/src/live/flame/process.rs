@@ -1,7 +1,10 @@
 //! The samples of one process: read from its pool, and added up by thread, stack and time.
 //!
-//! Owned by the reader's thread, under the lock of the store. Invariants: the process is not
-//! involved; everything is bounded; a process that has ended keeps its sums and no pool.
+//! Owned by the reader's thread, under the lock of the store. The newest samples of the pool are
+//! read first; [`older`] reads the others, chunk by chunk. Invariants: the process is not involved;
+//! everything is bounded; a process that has ended keeps its sums and no pool.
+
+mod older;
 
 use std::sync::Arc;
 
@@ -21,6 +24,7 @@ use super::usage::{SampleTimes, Spent, WaitRange};
 use super::weights::{Room, ThreadNumber, Weight, Weights};
 use super::window::length_ns;
 use crate::process_table::Process;
+use older::OlderChunk;
 
 /// The interval of samples, if the pool does not say it.
 const TICK_NS: u64 = 1_000_000;
@@ -41,6 +45,8 @@ pub(super) struct Pass<'a> {
     pub(super) budget: u64,
     /// Whether samples are kept one by one for groups.
     pub(super) keeps_recent: bool,
+    /// Whether the samples are older than all that were read of the process.
+    pub(super) is_older: bool,
     pub(super) frames: &'a mut FrameTable,
     pub(super) room: &'a mut Room,
 }
@@ -70,6 +76,9 @@ pub(super) struct SampledProcess {
     pub(super) recent: RecentSamples,
     pub(super) catch_up: CatchUp,
     pub(super) progress: Progress,
+    /// The time since which all samples were read, in session time. Used while older samples are
+    /// still to be read; `None` if newer ones are, too.
+    whole_since_ns: Option<i64>,
     pub(super) is_unreadable: bool,
     pub(super) samples: u64,
     /// The time of the earliest sample, in session time.
@@ -79,7 +88,7 @@ pub(super) struct SampledProcess {
 impl SampledProcess {
     /// Begins to read a process.
     pub(super) fn new(key: PoolId, process: &Process, pool: &Arc<OwnFile>) -> Self {
-        let follower = Follower::open(Arc::clone(pool)).ok();
+        let follower = Follower::open_newest_first(Arc::clone(pool)).ok();
         let interval = follower
             .as_ref()
             .and_then(|follower| follower.header().params.as_ref())
@@ -92,17 +101,21 @@ impl SampledProcess {
                 order: process.order,
             },
             is_unreadable: follower.is_none(),
+            threads: match &follower {
+                Some(_) => ThreadTable::newest_first(),
+                None => ThreadTable::default(),
+            },
             follower,
             tick_ns: interval.filter(|ns| *ns > 0).unwrap_or(TICK_NS),
             known_modules: KnownModules::default(),
             paths: RecorderPaths::default(),
             tree: StackTree::default(),
             weights: Weights::default(),
-            threads: ThreadTable::default(),
             rows_read: None,
             recent: RecentSamples::default(),
             catch_up: CatchUp::new(),
             progress: Progress::default(),
+            whole_since_ns: None,
             samples: 0,
             first_ns: None,
         }
@@ -128,7 +141,8 @@ impl SampledProcess {
         self.catch_up.note(self.is_behind());
     }
 
-    /// Reads the new entries; returns the follower unless the pool cannot be read any more.
+    /// Reads the new entries, and then older ones while the budget lasts; returns the follower
+    /// unless the pool cannot be read any more.
     fn read_from(
         &mut self,
         mut follower: Follower<Arc<OwnFile>>,
@@ -139,15 +153,19 @@ impl SampledProcess {
         }
         let advanced = follower.advance_within(pass.budget, |one| {
             if let Entry::Sample(sample) = &one.entry {
-                self.take(one, sample, pass);
+                self.take(one, sample, None, pass);
             }
         });
-        let Ok(progress) = advanced else {
+        let advanced = advanced.and_then(|progress| {
+            self.progress = progress;
+            self.read_older(&mut follower, pass)
+        });
+        if advanced.is_err() {
             self.is_unreadable = true;
+            self.end_older(pass);
             return None;
-        };
-        self.progress = progress;
-        self.is_unreadable |= progress.damaged > 0;
+        }
+        self.is_unreadable |= self.progress.damaged > 0;
         if self.threads.has_unnamed() {
             self.read_threads(&follower, pass.now_ns);
         }
@@ -186,7 +204,17 @@ impl SampledProcess {
 
     /// Whether entries remain to be read at once.
     pub(super) const fn is_behind(&self) -> bool {
-        self.progress.is_behind && self.follower.is_some()
+        let remains = self.progress.is_behind || self.threads.awaits_older();
+        remains && self.follower.is_some()
+    }
+
+    /// The time since which all samples were read, in session time; `None` if it is not known.
+    pub(super) const fn whole_since_ns(&self) -> Option<i64> {
+        if self.is_behind() {
+            self.whole_since_ns
+        } else {
+            Some(i64::MIN)
+        }
     }
 
     /// Whether the process records faster than it is read.
@@ -194,7 +222,14 @@ impl SampledProcess {
         self.is_behind() && self.catch_up.is_over()
     }
 
-    fn take(&mut self, one: &Followed<'_>, sample: &SampleEntry<'_>, pass: &mut Pass<'_>) {
+    /// Takes a sample of a chunk that is read as it grows, or of an older one.
+    fn take(
+        &mut self,
+        one: &Followed<'_>,
+        sample: &SampleEntry<'_>,
+        mut older: Option<&mut OlderChunk>,
+        pass: &mut Pass<'_>,
+    ) {
         let mut frames = ProcessFrames {
             table: pass.frames,
             definitions: one.definitions,
@@ -202,9 +237,11 @@ impl SampledProcess {
             room: pass.room,
         };
         let recorder = one.thread.index;
-        let node = self
-            .paths
-            .node(recorder, one.chunk, sample, &mut self.tree, &mut frames);
+        let paths = match &mut older {
+            Some(older) => &mut older.paths,
+            None => &mut self.paths,
+        };
+        let node = paths.node(recorder, one.chunk, sample, &mut self.tree, &mut frames);
         let tid = sample.foreign.unwrap_or(one.thread.tid);
         let known = self.threads.all().len();
         let number = self.threads.number(tid, sample.at);
@@ -217,7 +254,10 @@ impl SampledProcess {
         self.samples += 1;
         self.first_ns = Some(self.first_ns.map_or(at_ns, |first| first.min(at_ns)));
         let times = SampleTimes::of(sample, at_ns, self.tick_ns);
-        let spent = self.threads.spent(number, tid, &times, node);
+        let spent = match older {
+            Some(older) => older.spent(number, tid, &times, node),
+            None => self.threads.spent(number, tid, &times, node),
+        };
         self.add(number, node, &times, spent, pass);
     }
 
@@ -268,7 +308,11 @@ impl SampledProcess {
                 node,
                 weight,
             };
-            self.recent.keep(sample, pass.now_ns);
+            if pass.is_older {
+                self.recent.keep_older(sample, pass.now_ns);
+            } else {
+                self.recent.keep(sample, pass.now_ns);
+            }
         }
     }
 

@@ -25,7 +25,8 @@ pub(super) struct RecentSample {
     pub(super) weight: Weight,
 }
 
-/// The latest samples of one process, in the order in which they were read.
+/// The latest samples of one process, in the order in which they were read. Before them are the
+/// samples of older chunks, in the reverse order.
 #[derive(Debug, Default)]
 pub(super) struct RecentSamples {
     all: VecDeque<RecentSample>,
@@ -40,6 +41,23 @@ impl RecentSamples {
         self.keep_within(MOST_RECENT, sample, now_ns);
     }
 
+    /// Keeps a sample of a chunk that is older than all that were read, unless it is too old. If
+    /// there is no room, it is left out.
+    pub(super) fn keep_older(&mut self, sample: RecentSample, now_ns: i64) {
+        self.keep_older_within(MOST_RECENT, sample, now_ns);
+    }
+
+    fn keep_older_within(&mut self, most: usize, sample: RecentSample, now_ns: i64) {
+        if is_old(&sample, now_ns) {
+            return;
+        }
+        if self.all.len() >= most {
+            self.leave_out(&sample);
+        } else {
+            self.all.push_front(sample);
+        }
+    }
+
     fn keep_within(&mut self, most: usize, sample: RecentSample, now_ns: i64) {
         if is_old(&sample, now_ns) {
             return;
@@ -48,10 +66,14 @@ impl RecentSamples {
             && let Some(oldest) = self.all.pop_front()
             && !is_old(&oldest, now_ns)
         {
-            self.left_out = self.left_out.plus(oldest.weight);
-            self.left_out_ns = self.left_out_ns.max(oldest.to_ns);
+            self.leave_out(&oldest);
         }
         self.all.push_back(sample);
+    }
+
+    fn leave_out(&mut self, sample: &RecentSample) {
+        self.left_out = self.left_out.plus(sample.weight);
+        self.left_out_ns = self.left_out_ns.max(sample.to_ns);
     }
 
     /// Drops the samples that are too old.
@@ -114,6 +136,23 @@ mod tests {
         recent.forget_old(9 * SECOND);
         assert_eq!(recent.left_out(), Weight::default());
         assert_eq!(kept(&recent), [3 * SECOND, 4 * SECOND, 5 * SECOND]);
+    }
+
+    #[test]
+    fn samples_of_older_chunks_are_kept_before_the_others_while_there_is_room() {
+        let mut recent = RecentSamples::default();
+        recent.keep_within(3, sample(5 * SECOND, 10), 5 * SECOND);
+        for at in [3, 4, 2] {
+            recent.keep_older_within(3, sample(at * SECOND, 10), 5 * SECOND);
+        }
+        recent.keep_older_within(3, sample(-2 * SECOND, 10), 5 * SECOND);
+        let kept = |recent: &RecentSamples| recent.iter().map(|one| one.to_ns).collect::<Vec<_>>();
+        assert_eq!(kept(&recent), [4 * SECOND, 3 * SECOND, 5 * SECOND]);
+        assert_eq!(recent.left_out(), Weight::on(10), "the oldest had no room");
+        recent.keep_within(3, sample(6 * SECOND, 10), 6 * SECOND);
+        assert_eq!(kept(&recent), [3 * SECOND, 5 * SECOND, 6 * SECOND]);
+        recent.forget_old(10 * SECOND);
+        assert_eq!(kept(&recent), [5 * SECOND, 6 * SECOND]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The samples of all processes, and the thread that reads them.
 //!
 //! The thread reads the new entries of all pools about once a second, one process at a time under
-//! the lock. The entries that the pools hold at the first read are read without a pause
-//! ([`super::catch_up`]); meanwhile, also during the first pass, requests are answered with the
-//! entries that have been read, and the answers say that they are incomplete. Invariants: the lock
-//! is held for the time that one budget of one process takes, some milliseconds, and never while
-//! symbols are looked up; a request that waits for the lock is the next to get it; if a thread
-//! panics, all answers say so.
+//! the lock. The entries that the pools hold at the first read are read without a pause, the newest
+//! first ([`super::catch_up`]); meanwhile, also during the first pass, requests are answered with
+//! the entries that have been read, and the answers say what is incomplete. Invariants: the lock is
+//! held for the time that one budget of one process takes, usually some milliseconds, and never
+//! while symbols are looked up; a request that waits for the lock is the next to get it; if a
+//! thread panics, all answers say so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,8 @@ pub(super) struct Samples {
     room: Room,
     /// Finished passes.
     pub(super) passes: u64,
-    /// Whether the entries that the pools held at the first read are still being read.
+    /// Whether the entries that the pools held at the first read are still being read. True until
+    /// the first pass has ended.
     pub(super) is_behind: bool,
     /// When the last finished pass began, in session time; during the first pass, when it began.
     pub(super) read_ns: i64,
@@ -93,7 +94,7 @@ impl Samples {
             frames: FrameTable::default(),
             room: Room::of(MOST_CELLS, MOST_NODES),
             passes: 0,
-            is_behind: false,
+            is_behind: true,
             read_ns: 0,
             stopped: StoppedThreads::default(),
         }
@@ -106,9 +107,21 @@ impl Samples {
             ended: vec![process],
             frames,
             passes: 1,
+            is_behind: false,
             read_ns,
             ..Self::new()
         }
+    }
+
+    /// The time since which all samples were read, in session time; `None` if it is not known.
+    /// Without the processes that have reached their bound, which an answer counts.
+    pub(super) fn whole_since_ns(&self) -> Option<i64> {
+        if self.passes == 0 && self.open.iter().next().is_none() {
+            return None; // nothing was read
+        }
+        let all = self.open.iter().filter(|one| !one.catch_up.is_over());
+        all.map(SampledProcess::whole_since_ns)
+            .try_fold(i64::MIN, |latest, since| Some(latest.max(since?)))
     }
 
     /// All processes whose samples were read.
@@ -230,19 +243,13 @@ impl PassTimes {
 }
 
 impl Samples {
-    /// Finds the processes to read. From then on, an answer covers the present, and says whether
-    /// it lacks older entries.
+    /// Finds the processes to read. From the first pass on, an answer covers the present. A process
+    /// that is found in a later pass started after the time that answers cover until the pass ends.
     fn begin_pass(&mut self, table: &ProcessTable, now_ns: i64) {
         self.update(table);
-        self.is_behind = self.has_older();
         if self.passes == 0 {
             self.read_ns = now_ns;
         }
-    }
-
-    /// Whether entries that a pool held at its first read are still to be read.
-    fn has_older(&self) -> bool {
-        self.open.iter().any(|one| !one.catch_up.is_over())
     }
 
     fn update(&mut self, table: &ProcessTable) {
@@ -256,10 +263,15 @@ impl Samples {
     }
 
     /// The most budgets of each process in this pass. An ended process is read in every pass, until
-    /// all of it is read.
+    /// all of it is read. The processes that record faster than they are read share the budgets of
+    /// one, so many of them do not make a pass much longer.
     fn turns(&mut self, is_regular: bool) -> Vec<(PoolId, usize)> {
+        let too_fast = self.open.iter().filter(|one| one.is_too_fast()).count();
         let turn = |pool: &mut FollowedPool<SampledProcess>| {
-            let budgets = pool.reader.catch_up.budgets(is_regular);
+            let mut budgets = pool.reader.catch_up.budgets(is_regular);
+            if pool.reader.is_too_fast() {
+                budgets = budgets.div_ceil(too_fast.max(1));
+            }
             let least = usize::from(pool.is_over);
             (pool.reader.identity.key, budgets.max(least))
         };
@@ -276,6 +288,7 @@ impl Samples {
             now_ns: times.now_ns,
             budget: pool.reader.catch_up.bytes(),
             keeps_recent: times.keeps_recent,
+            is_older: false,
             frames: &mut self.frames,
             room: &mut self.room,
         };
@@ -301,7 +314,7 @@ impl Samples {
             self.room
                 .give_back(process.weights.len(), process.tree.len());
         }
-        self.is_behind = self.has_older();
+        self.is_behind = self.open.iter().any(|one| !one.catch_up.is_over());
         self.read_ns = now_ns;
         self.passes += 1;
         if self.passes.is_multiple_of(TIDY_PASSES) {

@@ -16,7 +16,7 @@ use profiler_core::time::Timestamp;
 
 use super::hash::FastMap;
 use super::stack_tree::NodeNumber;
-use super::usage::{SampleTimes, Spent, ThreadUsage, WaitRange};
+use super::usage::{PutOffSample, SampleTimes, Spent, ThreadUsage, WaitRange};
 use super::weights::ThreadNumber;
 
 /// Limit on the threads of a process that are told apart.
@@ -59,9 +59,24 @@ pub(super) struct ThreadTable {
     /// The usage of the threads that do not fit.
     others: BTreeMap<ThreadId, ThreadUsage>,
     has_unnamed: bool,
+    /// Whether older samples than those that were read are still to be read.
+    awaits_older: bool,
 }
 
 impl ThreadTable {
+    /// No threads yet. The newest samples are read first.
+    pub(super) fn newest_first() -> Self {
+        Self {
+            awaits_older: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether older samples than those that were read are still to be read.
+    pub(super) const fn awaits_older(&self) -> bool {
+        self.awaits_older
+    }
+
     /// All threads in the order of their numbers.
     pub(super) fn all(&self) -> &[SampledThread] {
         &self.all
@@ -176,15 +191,58 @@ impl ThreadTable {
         times: &SampleTimes,
         node: NodeNumber,
     ) -> Spent {
+        let awaits_older = self.awaits_older;
+        match self.usage(number, tid) {
+            Some(usage) if awaits_older => usage.next_or_begin(times, node),
+            Some(usage) => usage.next(times, node),
+            // A wait of this thread is counted when it has ended.
+            None => ThreadUsage::default().next(times, node),
+        }
+    }
+
+    /// Joins the usage of a thread with that of the time before. Returns the sample that was put
+    /// off until then, and the time that it adds.
+    pub(super) fn precede(
+        &mut self,
+        number: ThreadNumber,
+        tid: ThreadId,
+        mut older: ThreadUsage,
+    ) -> Option<(PutOffSample, Spent)> {
+        match self.usage(number, tid) {
+            Some(usage) => usage.precede(older),
+            None => older.end_put_off(),
+        }
+    }
+
+    /// Notes that there are no older samples. Returns all samples that were put off, and the time
+    /// that they add.
+    pub(super) fn end_older(&mut self) -> Vec<(ThreadNumber, PutOffSample, Spent)> {
+        self.awaits_older = false;
+        let ended = self.usages().filter_map(|(number, usage)| {
+            let (first, spent) = usage.end_put_off()?;
+            Some((number, first, spent))
+        });
+        ended.collect()
+    }
+
+    /// The usage of a thread; `None` if there is no room for it.
+    fn usage(&mut self, number: ThreadNumber, tid: ThreadId) -> Option<&mut ThreadUsage> {
         if number != OTHERS {
             let thread = self.all.get_mut(number.0 as usize);
-            return thread.map_or_else(Spent::default, |thread| thread.usage.next(times, node));
+            return thread.map(|thread| &mut thread.usage);
         }
         if self.others.len() < MOST_OTHERS || self.others.contains_key(&tid) {
-            return self.others.entry(tid).or_default().next(times, node);
+            return Some(self.others.entry(tid).or_default());
         }
-        // A wait of this thread is counted when it has ended.
-        ThreadUsage::default().next(times, node)
+        None
+    }
+
+    /// The usage of all threads.
+    fn usages(&mut self) -> impl Iterator<Item = (ThreadNumber, &mut ThreadUsage)> {
+        let known = self.all.iter_mut().map(|thread| &mut thread.usage);
+        let known = (0..).map(ThreadNumber).zip(known);
+        let others = self.others.values_mut().map(|usage| (OTHERS, usage));
+        known.chain(others)
     }
 
     /// The parts of all unfinished waits, up to `until_ns`, that are not counted yet. Counts them.
@@ -193,12 +251,9 @@ impl ThreadTable {
         until_ns: i64,
     ) -> impl Iterator<Item = (ThreadNumber, NodeNumber, WaitRange)> {
         if self.others.len() > MOST_OTHERS / 2 {
-            self.others.retain(|_, usage| usage.is_waiting());
+            self.others.retain(|_, usage| usage.is_needed());
         }
-        let known = self.all.iter_mut().map(|thread| &mut thread.usage);
-        let known = (0..).map(ThreadNumber).zip(known);
-        let others = self.others.values_mut().map(|usage| (OTHERS, usage));
-        known.chain(others).filter_map(move |(number, usage)| {
+        self.usages().filter_map(move |(number, usage)| {
             let (node, range) = usage.advance(until_ns)?;
             Some((number, node, range))
         })

@@ -3,8 +3,14 @@
 //! A running thread has samples, each with the processor time since the sample before. A waiting
 //! thread has one sample at the start of its wait and one at the end; in between, nothing is
 //! recorded. So the time of an unfinished wait is counted while it lasts ([`ThreadUsage::advance`])
-//! and not again at its end. Invariants: no wait is counted twice; times of a forged pool give any
-//! sums, and never a panic.
+//! and not again at its end.
+//!
+//! The newest samples of a pool are read first. What the first sample of a thread adds depends on
+//! the samples before it if the thread did not run: it may end a wait. So it is put off
+//! ([`ThreadUsage::begin`]) until the samples before it have been read ([`ThreadUsage::precede`]),
+//! or until it is known that there are none ([`ThreadUsage::end_put_off`]). Invariants: no wait is
+//! counted twice; samples that are read chunk by chunk, the newest chunk first, give the same sums
+//! as in their order; times of a forged pool give any sums, and never a panic.
 
 use profiler_core::internal::entry::sample::SampleEntry;
 
@@ -26,6 +32,11 @@ pub(super) struct SampleTimes {
 }
 
 impl SampleTimes {
+    /// Whether the thread used the processor since the sample before.
+    fn ran(&self) -> bool {
+        self.cpu_ns.unwrap_or(0) > 0
+    }
+
     /// The times of a sample that was taken at this point in session time. Ticks are `tick_ns`
     /// apart.
     pub(super) fn of(sample: &SampleEntry<'_>, at_ns: i64, tick_ns: u64) -> Self {
@@ -59,22 +70,77 @@ struct OpenWait {
     counted_ns: i64,
 }
 
+/// A sample whose time depends on samples that are older, and that are not read yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PutOffSample {
+    pub(super) times: SampleTimes,
+    pub(super) node: NodeNumber,
+}
+
 /// The usage of one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThreadUsage {
     open: Option<OpenWait>,
     /// The time of the latest sample.
     latest_ns: i64,
+    /// Whether there was a sample.
+    has_begun: bool,
+    /// The first sample, if it was put off.
+    first: Option<PutOffSample>,
 }
 
 impl ThreadUsage {
+    /// The time that the thread's next sample adds to its stack `node`, if older samples may be
+    /// read later.
+    pub(super) fn next_or_begin(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
+        if self.has_begun {
+            self.next(sample, node)
+        } else {
+            self.begin(sample, node)
+        }
+    }
+
+    /// The time that the thread's first sample adds, if older samples may be read later.
+    fn begin(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
+        let spent = self.next(sample, node);
+        if sample.ran() {
+            return spent;
+        }
+        let times = *sample;
+        self.first = Some(PutOffSample { times, node });
+        Spent::default()
+    }
+
+    /// Joins the usage of the time before this. Returns the sample that was put off until then, and
+    /// the time that it adds.
+    pub(super) fn precede(&mut self, mut older: Self) -> Option<(PutOffSample, Spent)> {
+        if !older.has_begun {
+            return None;
+        }
+        if !self.has_begun {
+            *self = older;
+            return None;
+        }
+        let first = std::mem::replace(&mut self.first, older.first)?;
+        Some((first, older.next(&first.times, first.node)))
+    }
+
+    /// Returns the sample that was put off, and the time that it adds if no sample is older.
+    pub(super) fn end_put_off(&mut self) -> Option<(PutOffSample, Spent)> {
+        let first = self.first.take()?;
+        Some((first, Self::default().next(&first.times, first.node)))
+    }
+
     /// The time that the thread's next sample adds to its stack `node`.
     pub(super) fn next(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
+        self.has_begun = true;
         let open = self.open.take();
         let at_ns = sample.at_ns;
-        let ran = sample.cpu_ns.unwrap_or(0) > 0;
         // The first sample of a thread in a chunk has its whole stack, also during a wait.
-        let continues = |open: &OpenWait| !ran && (sample.is_repeated || open.node == node);
+        let continues = |open: &OpenWait| {
+            let is_same = sample.is_repeated || open.node == node;
+            !sample.ran() && is_same
+        };
         let (spent, counted_ns) = match open.filter(continues) {
             Some(open) => {
                 let wait = ordered(open.counted_ns, at_ns);
@@ -92,9 +158,9 @@ impl ThreadUsage {
         spent
     }
 
-    /// Whether the thread waits since its latest sample.
-    pub(super) const fn is_waiting(&self) -> bool {
-        self.open.is_some()
+    /// Whether the thread waits since its latest sample, or its first sample was put off.
+    pub(super) const fn is_needed(&self) -> bool {
+        self.open.is_some() || self.first.is_some()
     }
 
     /// The part of an unfinished wait, up to `now_ns`, that is not counted yet. Counts it.
@@ -132,131 +198,4 @@ fn ordered(from_ns: i64, to_ns: i64) -> Option<WaitRange> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NODE: NodeNumber = NodeNumber(1);
-    const RUNS: SampleTimes = SampleTimes {
-        at_ns: 0,
-        cpu_ns: Some(10),
-        span_ns: 10,
-        waits: false,
-        is_repeated: false,
-    };
-    const WAITS: SampleTimes = SampleTimes {
-        cpu_ns: Some(0),
-        waits: true,
-        ..RUNS
-    };
-    const STOPS: SampleTimes = SampleTimes {
-        cpu_ns: Some(0),
-        is_repeated: true,
-        ..RUNS
-    };
-
-    fn at(times: SampleTimes, at_ns: i64) -> SampleTimes {
-        SampleTimes { at_ns, ..times }
-    }
-
-    #[test]
-    fn a_wait_is_counted_while_it_lasts_and_not_again_at_its_end() {
-        let mut usage = ThreadUsage::default();
-        assert_eq!(usage.next(&at(RUNS, 50), NODE).on, Weight::on(10));
-        assert_eq!(usage.next(&at(WAITS, 100), NODE), Spent::default());
-        assert_eq!(usage.advance(150), Some((NODE, (100, 150))));
-        assert_eq!(usage.advance(150), None);
-        assert_eq!(usage.next(&at(STOPS, 180), NODE).wait, Some((150, 180)));
-        assert_eq!(usage.advance(900), None, "the wait has ended");
-    }
-
-    #[test]
-    fn a_wait_that_ended_before_it_was_counted_is_not_counted_again() {
-        let mut usage = ThreadUsage::default();
-        usage.next(&at(WAITS, 100), NODE);
-        usage.advance(200);
-        assert_eq!(usage.next(&at(STOPS, 150), NODE), Spent::default());
-    }
-
-    #[test]
-    fn a_long_wait_with_entries_in_between_is_one_wait() {
-        let mut usage = ThreadUsage::default();
-        usage.next(&at(WAITS, 100), NODE);
-        let goes_on = SampleTimes {
-            waits: true,
-            ..STOPS
-        };
-        assert_eq!(usage.next(&at(goes_on, 300), NODE).wait, Some((100, 300)));
-        assert_eq!(usage.next(&at(STOPS, 400), NODE).wait, Some((300, 400)));
-    }
-
-    #[test]
-    fn a_thread_that_did_not_run_waited_for_the_ticks_of_its_sample() {
-        let mut usage = ThreadUsage::default();
-        usage.next(&at(RUNS, 100), NODE);
-        let idle = SampleTimes {
-            span_ns: 40,
-            ..STOPS
-        };
-        assert_eq!(usage.next(&at(idle, 200), NODE).wait, Some((160, 200)));
-        assert_eq!(
-            usage.next(&at(idle, 210), NODE).wait,
-            Some((200, 210)),
-            "nothing before the latest sample"
-        );
-    }
-
-    #[test]
-    fn a_wait_that_goes_on_in_another_chunk_is_one_wait() {
-        // The stack is recorded again in whole.
-        let whole = SampleTimes {
-            is_repeated: false,
-            span_ns: 900,
-            ..STOPS
-        };
-        let unmeasured = SampleTimes {
-            cpu_ns: None,
-            ..whole
-        };
-        let goes_on = SampleTimes {
-            waits: true,
-            ..whole
-        };
-        for end in [whole, unmeasured, goes_on] {
-            let mut usage = ThreadUsage::default();
-            usage.next(&at(WAITS, 100), NODE);
-            assert_eq!(usage.advance(900), Some((NODE, (100, 900))));
-            let spent = usage.next(&at(end, 1000), NODE);
-            let wait = Some((900, 1000));
-            assert_eq!((spent.on, spent.wait), (Weight::default(), wait), "{end:?}");
-            let after = end.waits.then_some((NODE, (1000, 1100)));
-            assert_eq!(usage.advance(1100), after);
-        }
-    }
-
-    #[test]
-    fn time_that_is_counted_as_a_wait_is_not_counted_for_another_stack() {
-        let mut usage = ThreadUsage::default();
-        usage.next(&at(WAITS, 100), NODE);
-        usage.advance(900);
-        let elsewhere = SampleTimes {
-            is_repeated: false,
-            span_ns: 900,
-            ..STOPS
-        };
-        let spent = usage.next(&at(elsewhere, 1000), NodeNumber(2));
-        assert_eq!(spent.wait, Some((900, 1000)));
-    }
-
-    #[test]
-    fn without_measured_processor_time_ticks_count() {
-        let mut usage = ThreadUsage::default();
-        let unmeasured = |times: SampleTimes, at_ns| SampleTimes {
-            cpu_ns: None,
-            ..at(times, at_ns)
-        };
-        assert_eq!(usage.next(&unmeasured(RUNS, 50), NODE).on, Weight::on(10));
-        assert_eq!(usage.next(&unmeasured(WAITS, 60), NODE), Spent::default());
-        let end = usage.next(&unmeasured(STOPS, 90), NODE);
-        assert_eq!((end.on, end.wait), (Weight::default(), Some((60, 90))));
-    }
-}
+mod tests;

@@ -53,7 +53,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
       const pairs = Object.entries(want).filter(([, value]) => value !== "");
       show(await ask("flame.json", pairs));
       // The first answer comes before the pools are read.
-      if (latest.passes === 0 || latest.is_behind) setTimeout(readOn, 100);
+      if (isReading(latest) && latest.trouble.length === 0) setTimeout(readOn, 100);
     } catch (error) {
       by("flame-note").textContent = `No flame graph: ${error.message}.`;
       tell("There is no flame graph.");
@@ -61,6 +61,9 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     asking = false;
     if (askAgain) { askAgain = false; refresh(); }
   }
+
+  /** Whether the samples that were recorded before the first request are still being read. */
+  const isReading = (answer) => answer.passes === 0 || answer.is_behind;
 
   /** Asks again while recorded samples are being read, unless the page is paused or hidden. */
   function readOn() {
@@ -86,9 +89,9 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     latest = answer;
     canvas.dataset.passes = answer.passes;
     const length = answer.range.to_ns - answer.range.from_ns;
-    const cores = length > 0 ? answer.on_cpu_ns / length : 0;
+    const cores = length > 0 && answer.is_window_read ? ` (${digits(answer.on_cpu_ns / length)} cores)` : "";
     by("flame-count").textContent =
-      `${time(answer.on_cpu_ns)} on CPU (${digits(cores)} cores), ${time(answer.off_cpu_ns)} off CPU in ${time(length)}`;
+      `${time(answer.on_cpu_ns)} on CPU${cores}, ${time(answer.off_cpu_ns)} off CPU in ${time(length)}`;
     showChoices(by("flame-process"), answer.processes.map((one) => [one.key, `${one.name} (${one.pid})`]), want.process);
     showChoices(by("flame-thread"), answer.threads.map((one) => [String(one.tid), `${one.name} (${one.tid})`]), want.thread);
     by("flame-thread").disabled = want.process === "";
@@ -114,7 +117,7 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
   /** The state in a few words without numbers, which change all the time. */
   function stateOf(answer) {
     if (answer.trouble.length > 0) return `${answer.trouble.join("; ")}.`;
-    if (answer.passes === 0 || answer.is_behind) return "The recorded samples are being read.";
+    if (isReading(answer)) return "The recorded samples are being read.";
     if (answer.is_path_empty) return "The function that is zoomed to has no time.";
     return answer.total_ns > 0 ? "The flame graph is shown." : "The flame graph has no time in this selection.";
   }
@@ -123,8 +126,11 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     const { missing } = answer;
     const found = answer.trouble.map((text) => `${text[0].toUpperCase()}${text.slice(1)}.`);
     if (found.length > 0 && answer.total_ns === 0) return found;
-    if (answer.passes === 0 || answer.is_behind) found.push("The recorded samples are still being read.");
-    else if (answer.total_ns === 0) found.push(answer.samples === 0 ? "No samples are recorded." : "No time in this selection.");
+    if (isReading(answer)) {
+      found.push(answer.is_window_read
+        ? "Older samples are still being read: the time of waits that began earlier may be missing."
+        : "The recorded samples are still being read, the newest first.");
+    } else if (answer.total_ns === 0) found.push(answer.samples === 0 ? "No samples are recorded." : "No time in this selection.");
     if (answer.is_path_empty) found.push("The function that is zoomed to has no time in this window.");
     if (want.find !== "" && answer.total_ns > 0) found.push(`Found: ${percent(answer.found_ns, answer.total_ns)} of the time.`);
     if (answer.runs) {

@@ -137,6 +137,20 @@ fn a_path_of_ids_leads_to_a_node_in_an_upright_and_in_an_inverted_tree() {
 }
 
 #[test]
+fn a_window_is_read_before_the_time_since_the_start_is() {
+    let mut samples = three_threads().into_samples();
+    let is_read = |samples: &Samples, window: &str| {
+        let answer = ask(samples, &format!("window={window}"), None);
+        answer["is_window_read"] == true
+    };
+    assert!(is_read(&samples, "start"));
+    // Of another process, older samples are still to be read.
+    samples.is_behind = true;
+    assert!(is_read(&samples, "10s") && is_read(&samples, "60s"));
+    assert!(!is_read(&samples, "start"));
+}
+
+#[test]
 fn an_answer_without_a_reader_has_its_reason_and_no_numbers() {
     let mut samples = three_threads().into_samples();
     samples.stopped.names = Some("no names".to_owned());

@@ -62,6 +62,7 @@ impl TestProcess {
             now_ns: self.now_ns,
             budget: 0,
             keeps_recent: true,
+            is_older: false,
             frames: &mut self.frames,
             room: &mut self.room,
         };
@@ -98,7 +99,7 @@ impl TestProcess {
                 entry: Entry::Sample(*sample),
                 definitions: &definitions,
             };
-            self.pass(|process, pass| process.take(&one, sample, pass));
+            self.pass(|process, pass| process.take(&one, sample, None, pass));
         });
     }
 

@@ -94,7 +94,36 @@ fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomp
     assert!(!is_behind && at_ns >= now_ns);
     tester.start();
     tester.store.lock().begin_pass(processes, at_ns + 1);
-    assert_eq!(look(), (true, at_ns), "a new process has not been read");
+    assert_eq!(look(), (false, at_ns), "it started after this time");
+}
+
+#[test]
+fn samples_are_whole_when_all_processes_have_been_read() {
+    let tester = Tester::new();
+    let whole_since_ns = || tester.store.lock().whole_since_ns();
+    assert_eq!(whole_since_ns(), None);
+    tester.start();
+    let processes = &tester.pools.processes;
+    tester.store.lock().begin_pass(processes, 1);
+    assert_eq!(whole_since_ns(), None, "it has not been read");
+    read_once(&tester.pools, &tester.store);
+    assert_eq!(whole_since_ns(), Some(i64::MIN));
+}
+
+#[test]
+fn processes_that_record_faster_than_they_are_read_share_the_budgets_of_one() {
+    let tester = Tester::new();
+    let [one, other, slow] = [(); 3].map(|()| tester.start());
+    read_once(&tester.pools, &tester.store);
+    for key in [one, other] {
+        let mut samples = tester.store.lock();
+        let pool = samples.open.get_mut(key).unwrap();
+        pool.reader.progress.is_behind = true;
+    }
+    let turns = tester.turns(true);
+    let of = |key| turns.iter().find(|(known, _)| *known == key).unwrap().1;
+    assert_eq!([of(one), of(other)], [of(slow) / 2; 2]);
+    assert!(tester.turns(false).is_empty());
 }
 
 #[test]

@@ -21,14 +21,7 @@ pub(super) struct RecentPeriods(pub(super) Vec<Slot>);
 
 impl RecentPeriods {
     fn add(&mut self, period: Period, on_us: u32, off_us: u32) {
-        // Almost all time is added to the latest period.
-        let latest = self.0.len().saturating_sub(1);
-        let is_it = |place: usize| self.0.get(place).is_some_and(|slot| slot.period == period);
-        let place = if is_it(latest) {
-            latest
-        } else {
-            self.0.partition_point(|slot| slot.period < period)
-        };
+        let place = self.place_of(period);
         match self.0.get_mut(place).filter(|slot| slot.period == period) {
             Some(slot) => {
                 slot.on_us = slot.on_us.saturating_add(on_us);
@@ -40,9 +33,28 @@ impl RecentPeriods {
                     on_us,
                     off_us,
                 };
-                self.0.insert(place, slot);
-                self.forget_before_the_latest();
+                self.insert(place, slot);
             }
+        }
+    }
+
+    /// Adds a period, unless no window contains it any more. The newest entries are read first, so
+    /// most periods of a large pool are too old.
+    fn insert(&mut self, place: usize, slot: Slot) {
+        let latest = self.0.last().map(|last| last.period);
+        if latest.is_none_or(|latest| !is_too_old(slot.period, latest)) {
+            self.0.insert(place, slot);
+            self.forget_before_the_latest();
+        }
+    }
+
+    /// The place of a period, or the place where it would be.
+    fn place_of(&self, period: Period) -> usize {
+        // Almost all time is added to the latest period.
+        let latest = self.0.len().saturating_sub(1);
+        match self.0.get(latest) {
+            Some(slot) if slot.period == period => latest,
+            _ => self.0.partition_point(|slot| slot.period < period),
         }
     }
 
@@ -55,8 +67,7 @@ impl RecentPeriods {
     }
 
     fn forget(&mut self, now: Period) {
-        let is_old = |slot: &Slot| slot.period.0.saturating_add(Resolution::KEPT) <= now.0;
-        let old = self.0.partition_point(is_old);
+        let old = self.0.partition_point(|slot| is_too_old(slot.period, now));
         self.0.drain(..old);
         if self.0.is_empty() {
             self.0 = Vec::new();
@@ -72,6 +83,11 @@ impl RecentPeriods {
             })
         })
     }
+}
+
+/// Whether no window contains a period any more.
+const fn is_too_old(period: Period, now: Period) -> bool {
+    period.0.saturating_add(Resolution::KEPT) <= now.0
 }
 
 /// The time of one stack of one thread.

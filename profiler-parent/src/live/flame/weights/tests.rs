@@ -103,6 +103,26 @@ fn old_periods_are_dropped_and_stay_in_the_total() {
     assert_eq!(sum(&weights, None), Weight::on(500_000));
 }
 
+#[test]
+fn time_that_is_read_late_is_in_the_total_and_only_in_periods_that_a_window_contains() {
+    let mut weights = Weights::default();
+    let mut room = Room::of(1, 0);
+    for second in (0..500).rev() {
+        let at_ns = second * SECOND;
+        weights.add(THREAD, NodeNumber(0), at_ns, Weight::on(1000), &mut room);
+    }
+    let periods = |recent: &RecentPeriods| recent.0.len();
+    let kept = Resolution::KEPT as usize;
+    assert_eq!(periods(&weights.cells[0].fine), kept);
+    assert_eq!(periods(&weights.cells[0].coarse), kept);
+    let now = 500 * SECOND - 1;
+    let ten = sum(&weights, Window::TenSeconds.now(now));
+    assert_eq!(
+        (ten, sum(&weights, None)),
+        (Weight::on(10_000), Weight::on(500_000))
+    );
+}
+
 proptest! {
     #[test]
     fn waits_of_any_length_keep_their_time(from in any::<i64>(), to in any::<i64>()) {
