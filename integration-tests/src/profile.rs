@@ -147,10 +147,15 @@ impl Profile {
     ///
     /// # Errors
     /// [`HeldUp`] if the capture did not wait for the child because the child made no progress in
-    /// time. Otherwise an error with the verdict.
+    /// time, or if its part was not read by the deadline. Otherwise an error with the verdict.
     pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
         let verdict = self.verdict(name)?;
-        if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {
+        let late = [
+            FROZEN,
+            "recovered: not finished at the deadline",
+            "recovered: refused: cannot read: reading it takes too long",
+        ];
+        if late.contains(&verdict.as_str()) {
             return Err(HeldUp(name.to_owned()).into());
         }
         ensure!(verdict == "complete", "{name} is {verdict}");
