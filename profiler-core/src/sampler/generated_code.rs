@@ -80,9 +80,12 @@ fn is_generated(mapping: &Mapping<'_>) -> bool {
     mapping.executable && mapping.readable && mapping.inode == 0 && has_no_file
 }
 
+/// A return address, and the epilogue that was found there.
+type KnownEpilogue = Cell<(u64, Option<Epilogue>)>;
+
 /// The epilogues at the return addresses that were met last.
 #[derive(Debug)]
-pub(super) struct KnownEpilogues(Box<[Cell<(u64, Option<Epilogue>)>]>);
+pub(super) struct KnownEpilogues(Box<[KnownEpilogue]>);
 
 impl KnownEpilogues {
     pub(super) fn new() -> Self {
@@ -94,7 +97,7 @@ impl KnownEpilogues {
         self.0.iter().for_each(|place| place.set((0, None)));
     }
 
-    fn place(&self, address: u64) -> Option<&Cell<(u64, Option<Epilogue>)>> {
+    fn place(&self, address: u64) -> Option<&KnownEpilogue> {
         let mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - KEPT_BITS);
         self.0.get(usize::try_from(mixed).ok()?)
     }
