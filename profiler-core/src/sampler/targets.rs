@@ -31,13 +31,22 @@ use crate::time::Timestamp;
 /// thousands of threads, whose lists are expensive.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// Within these bounds, the time between two lists is the cost of a list times this factor.
-const LISTING_SHARE: u64 = 200;
+const LISTING_SHARE: u32 = 200;
 /// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
 /// The number of ended threads that keep their rows for their samples.
 const MOST_GONE: usize = 1024;
 /// The prefix of the names of the profiler's own threads.
 const OWN_THREADS: &str = "profiler-";
+
+/// The time between a list and the next one, from the processor time of this list and of the one
+/// before. A single expensive list changes nothing: the first list reads memory and executes code
+/// for the first time, and a list may be interrupted.
+fn listing_pause(cost: Duration, cost_before: Duration) -> Duration {
+    cost.min(cost_before)
+        .saturating_mul(LISTING_SHARE)
+        .clamp(LISTING.0, LISTING.1)
+}
 
 /// A sampled thread.
 #[derive(Debug)]
@@ -159,6 +168,8 @@ pub(super) struct Targets {
     has_new: bool,
     seen_changes: Option<u64>,
     next_listing: Instant,
+    /// Processor time of the last list; zero before the first one.
+    listing_cost: Duration,
     /// The triggers and waits of threads that have ended or are no longer sampled.
     removed: Vec<RemovedTarget>,
     /// The number of targets removed so far.
@@ -186,6 +197,7 @@ impl Targets {
             has_new: false,
             seen_changes: None,
             next_listing: now(),
+            listing_cost: Duration::ZERO,
             removed: Vec::new(),
             removals: 0,
         }
@@ -241,15 +253,11 @@ impl Targets {
         let moment = now();
         let may_list = may_list || self.has_new;
         if may_list && moment >= self.next_listing {
-            let cpu_ns = || tasks::cpu_ns(sys::current_thread_id()).unwrap_or(0);
-            let before = cpu_ns();
+            let before = tasks::own_cpu_ns();
             self.add_found(manager, notices);
-            let cost = Duration::from_nanos(
-                cpu_ns()
-                    .saturating_sub(before)
-                    .saturating_mul(LISTING_SHARE),
-            );
-            self.next_listing = moment + cost.clamp(LISTING.0, LISTING.1);
+            let cost = Duration::from_nanos(tasks::own_cpu_ns().saturating_sub(before));
+            self.next_listing = moment + listing_pause(cost, self.listing_cost);
+            self.listing_cost = cost;
         }
         self.removals != removals
     }
@@ -469,5 +477,21 @@ impl Targets {
             let state = &mut *state;
             state.rows.let_go(manager, &state.chunks, row);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_expensive_list_does_not_delay_the_next_one() {
+        let pause = |cost, before| {
+            let [cost, before] = [cost, before].map(Duration::from_micros);
+            listing_pause(cost, before).as_millis()
+        };
+        assert_eq!((pause(5000, 0), pause(5000, 10)), (2, 2));
+        assert_eq!((pause(10, 5000), pause(50, 5000)), (2, 10));
+        assert_eq!((pause(1000, 2000), pause(5000, 4000)), (200, 500));
     }
 }
