@@ -68,7 +68,8 @@ pub(super) fn longest_pause(cost: Duration) -> Duration {
 impl Cadence {
     pub(super) fn new(collects: bool, interval: Duration) -> Self {
         if collects {
-            Self::Collecting { pause: IDLE.0 }
+            // The first pass finds few threads: a program usually starts its threads afterwards.
+            Self::Collecting { pause: BUSY / 2 }
         } else {
             let schedule = Schedule::new(interval, now());
             Self::Sampling { schedule, idle: 0 }
@@ -130,6 +131,14 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_first_pass_in_which_no_thread_runs_is_soon_followed_by_another() {
+        let Cadence::Collecting { pause } = Cadence::new(true, MS) else {
+            panic!("no timers");
+        };
+        assert!(pause * 2 <= BUSY, "{pause:?}");
+    }
 
     #[test]
     fn passes_are_rarer_with_long_intervals_and_with_many_threads() {
