@@ -15,6 +15,7 @@ pub mod helper_process;
 pub mod hostile_library;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
+pub mod joined;
 pub mod kills;
 pub mod locks;
 pub mod marks;

@@ -40,6 +40,12 @@ mod frozen;
 mod groups;
 mod host_locks;
 mod hostile_symbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_bad;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_spawners;
 mod kills;
 mod large_thread_locals;
 mod lifetime;

@@ -12,7 +12,12 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod other_process;
+
 pub(crate) use imp::*;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use other_process::{facts_of, maps_file, name_of};
 
 /// Sends a signal to a child that has no handle. Its exit status must not have been taken, because
 /// the system may reuse the process id afterwards.
@@ -44,6 +49,46 @@ pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
     /// Resident memory, including shared memory.
     pub(crate) resident_bytes: u64,
+}
+
+/// What the system says about a process that need not be a child of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+pub(crate) struct ProcessFacts {
+    /// When it started. The execution of another program does not change it.
+    pub(crate) start: profiler_core::ids::ProcessStart,
+    /// Its parent process.
+    pub(crate) parent: profiler_core::ids::ProcessId,
+    /// The program that it executes, if this process may inspect it.
+    pub(crate) image: Option<ProgramImage>,
+}
+
+/// One execution of a program by a process: where the program and its stack are. The system chooses
+/// new addresses whenever a process executes a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+pub(crate) struct ProgramImage {
+    /// When the process started.
+    pub(crate) start: profiler_core::ids::ProcessStart,
+    /// The first address of its code.
+    pub(crate) code: u64,
+    /// The end of its code.
+    pub(crate) code_end: u64,
+    /// The bottom of its stack.
+    pub(crate) stack: u64,
+}
+
+impl ProgramImage {
+    /// Whether the same process executes another program `now`.
+    pub(crate) fn is_replaced_by(&self, now: &Self) -> bool {
+        self.start == now.start && self != now
+    }
 }
 
 /// The result of waiting on a waker.

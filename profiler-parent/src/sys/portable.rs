@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use profiler_core::internal::sys::ForeignFile;
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys::{ForeignFile, OwnDescriptor};
 
-use super::{Reaped, Woken};
+use super::{ProcessFacts, Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
@@ -58,6 +60,21 @@ impl ChildHandle {
     /// Always returns `None`.
     pub(crate) fn open(_: &Child) -> Option<Self> {
         None
+    }
+
+    /// Not supported on this system.
+    pub(crate) fn of_other(_: OwnDescriptor<OwnedFd>, _: ProcessId) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub(crate) fn reopen(_: ProcessId, _: ProcessStart) -> Option<Self> {
+        None
+    }
+
+    /// Never called.
+    pub(crate) fn state_of_other(&self, _: ProcessStart) -> Reaped {
+        match *self {}
     }
 
     /// Never called.
@@ -110,6 +127,16 @@ impl Waker {
             children: Vec::new(),
         }
     }
+}
+
+/// Not known on this system.
+pub(crate) fn maps_file(_: ProcessId, _: &File) -> Option<bool> {
+    None
+}
+
+/// Not known on this system.
+pub(crate) fn facts_of(_: ProcessId) -> Option<ProcessFacts> {
+    None
 }
 
 /// Opens a file for reading if it is a regular file: see [`FoundFile::open`].

@@ -6,8 +6,8 @@
 //! one line, `ok…` or `error …`, unless the command ends the process. At the end of the input, the
 //! process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`] or
-//! [`record`], or a command in one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`], [`record`] or
+//! [`joins`], or a command in one of the families.
 
 mod begin;
 mod counts;
@@ -15,6 +15,7 @@ mod end;
 mod files;
 mod forks;
 mod groups;
+mod joins;
 mod limits;
 mod malicious_channel;
 mod pairs;
@@ -56,6 +57,7 @@ const FAMILIES: &[Family] = &[
     samples::obey,
     requests::obey,
     visit::obey,
+    joins::obey,
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -63,7 +65,7 @@ fn main() -> anyhow::Result<()> {
     if beginning == "inventory" {
         return forks::print_inventory();
     }
-    let others = [limits::begin, part_liar::begin, record::begin];
+    let others = [limits::begin, part_liar::begin, record::begin, joins::begin];
     let other = others.iter().find_map(|family| family(&beginning));
     let status = other.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;
