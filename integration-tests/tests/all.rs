@@ -45,6 +45,8 @@ mod joining;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_bad;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_forks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_spawners;
 mod kills;
 mod large_thread_locals;

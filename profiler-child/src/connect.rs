@@ -3,13 +3,14 @@
 //! Called by the host through [`init`]. The host's thread reads the environment, takes the pool and
 //! starts recording. The control thread connects, sends `Hello` and serves the parent. A pool is
 //! handed over by a parent that has started this process, or obtained from the session whose
-//! address the process has inherited ([`crate::join`]); from then on the two are the same.
+//! address the process has inherited ([`crate::join`]); from then on the two are the same. A forked
+//! child of a process that has begun can begin anew (`fork`).
 //! Invariant: an error at any step leaves the profiler off, or on without a parent, and reaches the
 //! host only through the return value.
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ipc_protocol::environment::{
@@ -24,11 +25,11 @@ use profiler_core::ids::ProcessKey;
 use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::read_header;
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
-use profiler_core::session::{self, StartError, StartOptions};
+use profiler_core::session::{self, AfterForkError, StartError, StartOptions};
 
 use crate::control::Control;
 use crate::gather::Files;
-use crate::join::{self, AskError};
+use crate::join::{AskError, ask};
 use crate::shutdown;
 
 /// How long [`init`] waits for a session that this process joins by itself.
@@ -42,7 +43,7 @@ pub enum Status {
     Recording,
     /// The environment names neither a parent nor a session.
     NoParent,
-    /// [`init`] was called before.
+    /// [`init`] was called before in this process, or [`after_fork`](crate::after_fork).
     AlreadyDone,
     /// The profiler is off, for this reason.
     Off(InitError),
@@ -64,9 +65,13 @@ pub enum InitError {
     /// This process records for a session of its own.
     #[error("this process records for a session of its own")]
     OwnSession,
-    /// The pool cannot be taken, or recording cannot start.
+    /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which
+    /// the profiler was started, call [`after_fork`](crate::after_fork).
     #[error(transparent)]
     Start(#[from] StartError),
+    /// [`after_fork`](crate::after_fork) cannot be used in this process, or now.
+    #[error(transparent)]
+    AfterFork(#[from] AfterForkError),
     /// This build does not support the pool's header.
     #[error("what the parent handed over is not a pool: {0}")]
     NotAPool(String),
@@ -98,7 +103,9 @@ impl InitError {
     }
 }
 
-static DONE: AtomicBool = AtomicBool::new(false);
+/// The process that has begun: it has called [`init`] or `after_fork`; 0 before. In a forked child,
+/// the process from which it was forked.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
 
 /// Begins to record, if the environment names a parent or a session.
 ///
@@ -120,7 +127,10 @@ pub fn init() -> Status {
 
 /// Like [`init`], with another limit on the wait for a session that this process joins by itself.
 pub fn init_within(patience: Duration) -> Status {
-    if DONE.swap(true, Ordering::AcqRel) {
+    if session::is_forked() {
+        return Status::Off(StartError::Forked.into());
+    }
+    if !begin() {
         return Status::AlreadyDone;
     }
     let refused = match environment::take() {
@@ -132,9 +142,41 @@ pub fn init_within(patience: Duration) -> Status {
         },
         Err(error) => return Status::Off(error.into()),
     };
+    match join(patience) {
+        Status::NoParent => refused.map_or(Status::NoParent, Status::Off),
+        status => status,
+    }
+}
+
+/// Notes that this process begins. False if it has begun before. A forked child may begin if the
+/// process from which it was forked has begun without effect.
+pub(crate) fn begin() -> bool {
+    let before = BEGUN.load(Ordering::Acquire);
+    let own = std::process::id();
+    // In the child of a `vfork`, the profiler is set up, and is that of another process.
+    let may_begin = before == 0 || (before != own && !session::is_set_up());
+    may_begin
+        && BEGUN
+            .compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+}
+
+/// Notes that this process, which is a forked child, begins anew.
+pub(crate) fn begin_anew() {
+    BEGUN.store(std::process::id(), Ordering::Release);
+}
+
+/// Whether a process from which this one was forked has begun, and this one has not.
+pub(crate) fn parent_has_begun() -> bool {
+    let begun = BEGUN.load(Ordering::Acquire);
+    begun != 0 && begun != std::process::id()
+}
+
+/// Records for the session that the environment names.
+pub(crate) fn join(patience: Duration) -> Status {
     match join_session(patience) {
         Ok(true) => Status::Recording,
-        Ok(false) => refused.map_or(Status::NoParent, Status::Off),
+        Ok(false) => Status::NoParent,
         Err(error) => Status::Off(error),
     }
 }
@@ -176,7 +218,7 @@ fn join_session(patience: Duration) -> Result<bool, InitError> {
             None => Ok(false),
         };
     }
-    let Some(joined) = join::ask(program_name(), patience)? else {
+    let Some(joined) = ask(program_name(), patience)? else {
         return Ok(false);
     };
     let line = Endpoint::Inherited(joined.channel);

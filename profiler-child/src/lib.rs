@@ -20,9 +20,9 @@
 //! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
 //! # Your responsibilities
-//! - A forked child of a process that has called [`init`] does not record. A process that forks
-//!   before it calls [`init`], such as a server that starts its workers by `fork`, lets each forked
-//!   child call [`init`] itself.
+//! - A forked child of a process that has called [`init`] does not record until it calls
+//!   [`after_fork`], as the workers of a server that forks them do. If the server itself does not
+//!   call [`init`], its workers call [`init`] instead.
 
 #![cfg_attr(
     not(test),
@@ -36,6 +36,7 @@
 
 mod connect;
 mod control;
+mod fork;
 mod gather;
 mod join;
 mod outgoing;
@@ -43,6 +44,7 @@ mod shutdown;
 mod updates;
 
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
+pub use fork::{after_fork, after_fork_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};

@@ -29,6 +29,7 @@ mod spans;
 mod sprawl;
 mod traps;
 mod visit;
+mod workers;
 
 use std::io::{BufRead, Write};
 
@@ -58,6 +59,7 @@ const FAMILIES: &[Family] = &[
     requests::obey,
     visit::obey,
     joins::obey,
+    workers::obey,
 ];
 
 fn main() -> anyhow::Result<()> {
