@@ -23,7 +23,7 @@ use crate::fork_and_register::exits_well;
 use crate::support::{RunningSession, snapshot};
 
 /// Returns whether `body` returns `true` in a forked child, which then ends.
-fn is_true_in_child(body: impl FnOnce() -> bool) -> bool {
+pub(crate) fn is_true_in_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child allocates and starts threads with the C library, where both work in a
     // forked child, and ends with `_exit`.
     let pid = unsafe { libc::fork() };
@@ -35,13 +35,15 @@ fn is_true_in_child(body: impl FnOnce() -> bool) -> bool {
     exits_well(pid)
 }
 
-fn begin_anew() -> Result<(), AfterForkError> {
+/// Begins anew in a forked child.
+pub(crate) fn begin_anew() -> Result<(), AfterForkError> {
     // SAFETY: no thread of these tests starts the profiler during a fork, and the C library's
     // allocator works in a forked child.
     unsafe { session::after_fork() }
 }
 
-fn start(features: Features) -> bool {
+/// Starts a session of this process. False if that is refused.
+pub(crate) fn start(features: Features) -> bool {
     let params = SessionParams {
         features,
         ..SessionParams::default()
@@ -54,7 +56,8 @@ fn recorded() -> u64 {
     snapshot().counts().recorded()
 }
 
-fn record(count: u32) {
+/// Records markers.
+pub(crate) fn record(count: u32) {
     (0..count).for_each(|_| marker!("numbered"));
 }
 
@@ -203,58 +206,4 @@ fn a_child_begins_anew_whatever_the_threads_of_its_parent_were_doing() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(bad, 0, "a child hung or could not record");
-}
-
-/// Makes a timer that is not armed.
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(profiler_portable)
-))]
-fn make_timer() -> Option<libc::timer_t> {
-    // SAFETY: a structure of numbers and pointers, for which zeros are valid.
-    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
-    event.sigev_notify = libc::SIGEV_NONE;
-    let mut timer = std::ptr::null_mut();
-    // SAFETY: reads one structure, and writes the new timer to a local.
-    let failed =
-        unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
-    (failed == 0).then_some(timer)
-}
-
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(profiler_portable)
-))]
-fn exists(timer: libc::timer_t) -> bool {
-    // SAFETY: a structure of numbers, for which zeros are valid.
-    let mut left: libc::itimerspec = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one structure. The system reports a timer that does not exist.
-    unsafe { libc::timer_gettime(timer, &raw mut left) == 0 }
-}
-
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(profiler_portable)
-))]
-#[test]
-fn timers_of_a_child_are_not_taken_for_those_of_its_parent() {
-    own_process!();
-    const SAMPLES: Features = Features::STACK_WALK.with(Features::CPU);
-    assert!(start(SAMPLES));
-    let is_sampled = || {
-        record(1);
-        (0..1_000_000_u64).for_each(|number| _ = std::hint::black_box(number));
-        session::sampling_stats().is_some_and(|stats| stats.taken > 0)
-    };
-    assert!(until(is_sampled), "this thread has no timer");
-    let child = || {
-        // The system gives them the same numbers as the timers of the parent.
-        let timers: Vec<_> = (0..32).filter_map(|_| make_timer()).collect();
-        let is_started = begin_anew().is_ok() && start(SAMPLES);
-        record(1);
-        session::stop(); // deletes the timers of the profiler
-        is_started && timers.len() == 32 && timers.into_iter().all(exists)
-    };
-    assert!(is_true_in_child(child));
-    session::stop();
 }

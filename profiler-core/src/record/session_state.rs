@@ -47,6 +47,8 @@ static FORKING: AtomicU64 = AtomicU64::new(0);
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 /// 1 once the process may record; stays 1 in a forked child.
 static SET_UP: AtomicU64 = AtomicU64::new(0);
+/// 1 once the process, a forked child, has begun anew; stays 1 in its own forked children.
+static ANEW: AtomicU64 = AtomicU64::new(0);
 
 /// The current word.
 #[inline(always)]
@@ -184,7 +186,14 @@ pub(crate) fn is_set_up() -> bool {
 pub(crate) fn begin_anew() {
     // The child's copy counts the fork that made it.
     FORKING.store(0, Ordering::SeqCst);
+    ANEW.store(1, Ordering::SeqCst);
     GATE.alive.store(1, Ordering::SeqCst);
+}
+
+/// Whether this is a forked child that has begun anew. Its main thread is the thread that called
+/// `fork`, on the stack that this thread had.
+pub(crate) fn has_begun_anew() -> bool {
+    ANEW.load(Ordering::Acquire) != 0
 }
 
 /// Runs the fork handlers without a fork. See [`crate::session`].
