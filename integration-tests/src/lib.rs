@@ -16,6 +16,7 @@ pub mod hostile_library;
 pub mod installed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
+pub mod joined;
 pub mod kills;
 pub mod locks;
 pub mod marks;

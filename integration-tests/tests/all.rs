@@ -42,6 +42,14 @@ mod generated_runtimes;
 mod groups;
 mod host_locks;
 mod hostile_symbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_bad;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_forks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_spawners;
 mod kills;
 mod large_thread_locals;
 mod lifetime;

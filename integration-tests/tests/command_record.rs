@@ -320,7 +320,7 @@ fn help_explains_what_is_profiled_and_the_exit_code() -> anyhow::Result<()> {
     assert_eq!(help.code, Some(0));
     for said in [
         "profiler_child::init()",
-        "Only CMD itself is profiled",
+        "every process below it",
         "exit code is CMD's",
         "stackwalk",
         "--groups",

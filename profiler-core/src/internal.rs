@@ -59,6 +59,12 @@ pub mod reader {
     pub use crate::reader::*;
 }
 
+pub mod renewable {
+    //! See `renewable` in the sources: statics that a forked child replaces.
+
+    pub use crate::renewable::*;
+}
+
 pub mod sys {
     //! See `sys` in the sources: the operating system.
 

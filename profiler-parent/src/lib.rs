@@ -64,7 +64,7 @@ pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionError};
-pub use supervisor::{ChildSignals, ProfiledChild, SpawnError};
+pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 pub use symbols::SymbolOptions;
 pub use work::{WorkEvent, WorkListener};
 

@@ -18,13 +18,14 @@ use profiler_parent::{
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
     DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
     LimitError, Monitor, ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport,
-    ProcessState, ProfiledChild, Session, SessionBuilder, SessionError, SlowRun, SpawnError,
-    SymbolOptions, Unsuitable, Verdict, Why,
+    ProcessState, ProfiledChild, Session, SessionAddressError, SessionBuilder, SessionError,
+    SlowRun, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
 assert_send_sync!(
     Session,
+    SessionAddressError,
     SessionBuilder,
     SessionError,
     Confirmation,

@@ -1,8 +1,8 @@
 //! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
 //!
-//! One session with one child. Invariants: the profile is also written if a process kills the
-//! program; a file that the user did not name is never overwritten; the program's exit code is the
-//! command's.
+//! One session with one child, and the processes below it that join. Invariants: the profile is also
+//! written if a process kills the program; a file that the user did not name is never overwritten;
+//! the program's exit code is the command's.
 
 mod features;
 mod progress;
@@ -22,7 +22,7 @@ use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{
-    CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
+    CaptureReport, ProcessReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
 };
 
 use crate::plain::plain;
@@ -33,13 +33,13 @@ use stop::Stopping;
 /// Runs a program and writes its profile
 ///
 /// For programs that embed `profiler-child` and have no parent of their own: they only have to call
-/// `profiler_child::init()` at the beginning of main. Other programs run as usual, and no profile
-/// is written.
+/// `profiler_child::init()` at the beginning of main. Other programs run as usual; if no process
+/// records, no profile is written.
 ///
-/// Only CMD itself is profiled. If CMD is a wrapper (a shell, `cargo run`), the first program below
-/// it that embeds the profiler is profiled instead. Processes that the program starts are profiled
-/// only if its own code starts them in a session of its own; they are then in that session's
-/// profile.
+/// CMD and every process below it that embeds the profiler are profiled, whichever process starts
+/// them: CMD may be a shell script, `cargo run` or a job pool. The exceptions are processes whose
+/// environment was cleared, and processes that a program starts in a session of its own, which are
+/// in that session's profile.
 ///
 /// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
@@ -159,7 +159,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let status = progress::wait(&session, &mut child);
     stopping.has_ended();
     let name = child.name();
-    if !child.has_begun() {
+    let has_joined = |process: &ProcessReport| process.has_joined && process.unprofiled.is_none();
+    if !child.has_begun() && !session.processes().iter().any(has_joined) {
         report_no_profile(&child, &name);
         return Ok(exit_code(status));
     }

@@ -41,7 +41,12 @@ fn text(session: &Session) -> String {
         .iter()
         .filter(|process| process.state != ProcessState::Parent);
     let running = children
-        .filter(|process| !matches!(process.state, ProcessState::Exited(_)))
+        .filter(|process| {
+            !matches!(
+                process.state,
+                ProcessState::Exited(_) | ProcessState::Executed
+            )
+        })
         .count();
     let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
     let held = mebibytes(held);

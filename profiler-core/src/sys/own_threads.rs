@@ -3,7 +3,7 @@
 //! A thread of [`super::spawn_quiet`] or [`super::run_quiet`] is in the list while it runs. The
 //! sampler subtracts the processor time of these threads from that of the process. If the list is
 //! full, further threads are left out. After a fork, the child's list contains threads of its
-//! parent. The system reports no clock for their numbers in the child.
+//! parent until the child begins anew. The system reports no clock for their numbers in the child.
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -36,6 +36,12 @@ impl Drop for OwnThread {
             place.store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// In a forked child that begins anew: removes the threads of the parent.
+pub(super) fn forget_parent() {
+    ALL.iter()
+        .for_each(|place| place.store(0, Ordering::Relaxed));
 }
 
 /// The threads that are in the list now.

@@ -81,6 +81,9 @@ fn write_process<W: Write>(process: &CapturedProcess, out: &mut JsonWriter<W>) {
     out.begin_object();
     out.entry_str("name", &process.name);
     out.entry_u64("pid", u64::from(process.pid.get()));
+    if let Some(parent) = process.parent {
+        out.entry_u64("parentPid", u64::from(parent.get()));
+    }
     out.entry_str("verdict", &process.verdict.to_string());
     out.entry_bool("present", process.verdict.is_present());
     out.entry_u64("threads", u64::from(process.threads));

@@ -164,6 +164,8 @@ pub struct CapturedProcess {
     pub name: String,
     /// System number.
     pub pid: ProcessId,
+    /// The system number of the process that started it, if it is known.
+    pub parent: Option<ProcessId>,
     /// Threads in the profile.
     pub threads: u32,
     /// The counts of its entries, by outcome.

@@ -34,6 +34,8 @@ pub(super) struct Participant {
     pub(super) key: PoolId,
     pub(super) name: String,
     pub(super) pid: ProcessId,
+    /// The process that started it, if it is known.
+    pub(super) parent: Option<ProcessId>,
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
@@ -86,6 +88,7 @@ impl Participant {
         CapturedProcess {
             name: self.name.clone(),
             pid: self.pid,
+            parent: self.parent,
             threads: summary.threads,
             counts: summary.counts,
             verdict,
@@ -125,6 +128,7 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 key: *key,
                 name: process.name.clone(),
                 pid: process.pid,
+                parent: process.parent,
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 part_file: process.part_file.clone(),
@@ -149,6 +153,7 @@ pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
     (expired.processes > 0).then(|| CapturedProcess {
         name: format!("{} earlier processes", expired.processes),
         pid: ProcessId::new(0),
+        parent: None,
         threads: 0,
         counts: expired.counts,
         verdict: Verdict::Missing { why: Why::Expired },

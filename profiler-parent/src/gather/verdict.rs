@@ -51,6 +51,11 @@ pub enum Why {
         /// Its exit code.
         status: i32,
     },
+    /// It exited in order, but its exit code is not known: it was not a child of this process, and
+    /// the system did not tell.
+    ExitedUnseen,
+    /// It executes another program (`exec`), whose data is that of another process.
+    Executed,
     /// It ended in an unknown way.
     Gone,
     /// It was alive, but its part made no progress.
@@ -99,10 +104,13 @@ impl Verdict {
 }
 
 impl Why {
-    /// Whether the process exited with an exit code, not by a signal, so that its memory holds
-    /// everything that it recorded.
+    /// Whether the process exited with an exit code, not by a signal, or executes another program,
+    /// so that its memory holds everything that it recorded.
     pub const fn is_orderly(&self) -> bool {
-        matches!(self, Self::Exited { .. })
+        matches!(
+            self,
+            Self::Exited { .. } | Self::ExitedUnseen | Self::Executed
+        )
     }
 
     /// The reason for a process that has ended with `status`; `None` if other code took the status.
@@ -193,6 +201,8 @@ impl fmt::Display for Why {
             Self::Crashed { status } => write!(f, "crashed with {status}"),
             Self::Stopped { status } => write!(f, "ended by {status}"),
             Self::Exited { status } => write!(f, "exited with code {status}"),
+            Self::ExitedUnseen => f.write_str("exited, with unknown code"),
+            Self::Executed => f.write_str("executes another program"),
             Self::Gone => f.write_str("ended, with unknown status"),
             Self::Frozen => f.write_str("frozen: made no progress"),
             Self::Late => f.write_str("not finished at the deadline"),

@@ -21,7 +21,7 @@ use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
 use super::stopped_cache::StoppedCache;
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{Process, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
 /// The largest number of groups of a process that are kept when its pool is closed: those with the
@@ -53,7 +53,7 @@ impl Candidate {
             (Remains::Expired(_), None) => Source::Missing("its pool is closed".to_owned()),
             (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
         };
-        let has_ended = matches!(process.state, ProcessState::Exited(_));
+        let has_ended = process.is_over();
         let order = process.order;
         let pid = process.pid;
         let name = process.name.clone();

@@ -5,6 +5,7 @@
 //! unless it is among the latest processes without data or the application holds its handle.
 
 mod expired;
+mod lives;
 pub(crate) mod pool_list;
 mod process;
 mod report;
@@ -15,9 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use profiler_core::ids::PoolId;
+use profiler_core::ids::{PoolId, ProcessId};
 
 use expired::{ExpiredProcesses, ExpiredSum};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
 
@@ -208,12 +211,55 @@ impl ProcessTable {
     /// Bytes that the pools of running processes occupy, without the overhead of the file system.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
-        let living = all
-            .iter()
-            .filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
+        let living = all.iter().filter(|(_, process)| !process.is_over());
         living
             .map(|(key, process)| (*key, process.accountable(process.true_bytes())))
             .collect()
+    }
+
+    /// Number of running processes that have joined by themselves and have a pool.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn joined(&self) -> u64 {
+        let all = self.lock();
+        let joined = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Pool(_)))
+        });
+        u64::try_from(joined.count()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a process that has asked to join and was refused can be listed: it is not listed, and
+    /// fewer than `most` running ones are.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn can_list_refused(&self, pid: ProcessId, most: usize) -> bool {
+        let all = self.lock();
+        let refused = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Unprofiled(_)))
+        });
+        let pids: Vec<ProcessId> = refused.map(|process| process.pid).collect();
+        pids.len() < most && !pids.contains(&pid)
+    }
+
+    /// Takes the pool of a process away that has not begun to record. The process is listed as not
+    /// profiled, for this reason.
+    pub(crate) fn unprofile(&self, key: PoolId, why: String) {
+        let has_ended = self.change(key, |process| {
+            // The supervisor notes the processes without data that end later.
+            let has_ended = process.is_over() && matches!(process.remains, Remains::Pool(_));
+            process.remains = Remains::Unprofiled(why);
+            process.dead_pool = None;
+            process.abandon = None;
+            process.figures = None;
+            has_ended
+        });
+        if has_ended == Some(true) {
+            self.note_empty(key);
+        }
     }
 
     /// Number of connected children.
@@ -233,11 +279,14 @@ impl ProcessTable {
     }
 }
 
+fn is_running_joined(process: &Process, has: impl Fn(&Remains) -> bool) -> bool {
+    process.has_joined && !process.is_over() && has(&process.remains)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;

@@ -21,6 +21,7 @@ use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
+use crate::sys::ProgramImage;
 
 /// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
 /// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
@@ -73,6 +74,16 @@ pub(crate) struct Process {
     pub(crate) groups: Option<Arc<PoolGroups>>,
     /// The pool is a named file, for which the file system also counts metadata blocks.
     pub(crate) in_file: bool,
+    /// The process that started it.
+    pub(crate) parent: Option<ProcessId>,
+    /// It was started by any process and joined by itself.
+    pub(crate) has_joined: bool,
+    /// The program that it executed when it connected, to notice that it executes another one.
+    pub(crate) image: Option<ProgramImage>,
+    /// It has executed another program: its recording has ended.
+    pub(crate) has_executed: bool,
+    /// It has announced its end in its pool, as an orderly exit does.
+    pub(crate) has_closed_its_pool: bool,
 }
 
 impl Remains {
@@ -92,6 +103,17 @@ impl Remains {
             }
             Self::Expired(counts) => counts.recorded() > 0,
             Self::Unprofiled(_) => false,
+        }
+    }
+
+    /// Whether the process `pid` has attached the pool, as far as is known.
+    pub(super) fn is_taken_by(&self, pid: ProcessId) -> bool {
+        match self {
+            Self::Pool(file) => PoolReader::open(&**file).is_ok_and(|reader| {
+                let header = reader.header();
+                header.life != Life::Created && header.pid == pid
+            }),
+            Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
         }
     }
 
@@ -128,6 +150,31 @@ impl Process {
             is_trusted: true,
             groups: None,
             in_file: false,
+            parent: None,
+            has_joined: false,
+            image: None,
+            has_executed: false,
+            has_closed_its_pool: false,
+        }
+    }
+
+    /// Creates the entry of a process that joins by itself. `parent` is the process that started
+    /// it.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn joined(
+        name: &str,
+        pid: ProcessId,
+        parent: Option<ProcessId>,
+        remains: Remains,
+    ) -> Self {
+        Self {
+            parent,
+            has_joined: true,
+            is_trusted: false,
+            ..Self::new(name, pid, ProcessState::Starting, remains)
         }
     }
 
@@ -152,7 +199,12 @@ impl Process {
         if let Some(message) = self.damage.clone() {
             return Some(Why::Unreadable { message });
         }
+        if self.has_executed {
+            return Some(Why::Executed);
+        }
         match &self.state {
+            ProcessState::Executed => Some(Why::Executed),
+            ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
             ProcessState::Parent | ProcessState::Connected => None,
             ProcessState::Starting => Some(Why::NeverConnected),
             ProcessState::Disconnected(message) => Some(Why::Refused {
@@ -175,6 +227,11 @@ impl Process {
     /// Whether the process runs, as far as is known.
     pub(crate) const fn seems_to_run(&self) -> bool {
         matches!(self.state, ProcessState::Starting | ProcessState::Connected)
+    }
+
+    /// Whether the recording of the process has ended: it has exited, or executes another program.
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.state, ProcessState::Exited(_) | ProcessState::Executed)
     }
 
     /// Whether the data is gone and no entry was ever recorded.
@@ -218,6 +275,8 @@ impl Process {
         ProcessReport {
             name: self.name.clone(),
             pid: self.pid,
+            parent: self.parent,
+            has_joined: self.has_joined,
             state: self.state.clone(),
             unprofiled,
             allowance: self

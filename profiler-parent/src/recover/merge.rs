@@ -295,6 +295,7 @@ pub(super) fn settled(
     CapturedProcess {
         name: name.to_owned(),
         pid,
+        parent: None,
         threads: summary.threads,
         counts: summary.counts,
         verdict,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipc_protocol::transport::ipc_channel::stale_sockets;
+use ipc_protocol::transport::stale_sockets;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{
     Features, OverheadBudget, SampleSource, SessionParams, StartError, effective_params,
@@ -245,7 +245,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Starts recording in this process; children join with [`Session::spawn`].
+    /// Starts recording in this process; children join with [`Session::spawn`],
+    /// and other processes by themselves, see [`Session::prepare`].
     ///
     /// # Errors
     /// [`SessionError`]; nothing runs then.

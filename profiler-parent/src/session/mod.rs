@@ -1,7 +1,8 @@
 //! A session: the application's handle to all parts of the profiler.
 //!
 //! [`SessionBuilder::start`] starts recording in this process and the supervisor
-//! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it;
+//! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it, and
+//! [`Session::prepare`] lets processes join that others start;
 //! [`Session::capture`] gathers one profile of all of them. Each part of a session gets only what
 //! it uses; this file puts them together.
 
@@ -15,6 +16,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams};
@@ -34,7 +36,9 @@ use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRe
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable};
 use crate::session_time::SessionTime;
-use crate::supervisor::{Control, ProfiledChild, SpawnError, Supervisor, SupervisorContext, Trust};
+use crate::supervisor::{
+    Control, ProfiledChild, SessionAddressError, SpawnError, Supervisor, SupervisorContext, Trust,
+};
 use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
 
@@ -81,7 +85,8 @@ impl Session {
         SessionBuilder::default()
     }
 
-    /// Starts a child that records for this session. `name` is its name in the profile.
+    /// Starts a child that records for this session. `name` is its name in the profile. The
+    /// processes that the child starts can join the session by themselves ([`Session::prepare`]).
     ///
     /// The session reaps the child; [`ProfiledChild::wait`] returns the exit status. If the memory
     /// limit cannot hold one more process, the child runs without profiling, and the profile says
@@ -97,7 +102,8 @@ impl Session {
     /// parses foreign data in a sandbox. The child communicates through its own inherited socket.
     /// Nothing that it sends can make this process block, grow or exit; at worst its control
     /// channel is closed, and its data is read from its memory. The child's code is the same:
-    /// `profiler_child::init()`.
+    /// `profiler_child::init()`. It does not get the address of the session, so the processes that
+    /// it starts do not join.
     ///
     /// Only the started process itself may use the channel: a wrapper must `exec` the program that
     /// records, not fork it. `docs/security.md` lists the other guarantees, and the system calls
@@ -111,6 +117,43 @@ impl Session {
         command: Command,
     ) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Untrusted)
+    }
+
+    /// Lets the process that `command` starts join this session, whoever starts it: the command may
+    /// be started without [`Session::spawn`], for example by another library. The processes that it
+    /// starts can join, too, because they inherit the variable. The program calls
+    /// `profiler_child::init()`; other programs run as usual.
+    ///
+    /// A process that joins is recorded like an untrusted child ([`Session::spawn_untrusted`]),
+    /// under the name of its program, within the same memory limit. The session does not wait for
+    /// it, and reports its exit status only if the system tells it.
+    ///
+    /// The first call makes a socket in a private directory, below `$XDG_RUNTIME_DIR` or the
+    /// temporary directory, and starts a thread. A process costs this process three descriptors;
+    /// at most half of the descriptors that this process may have are used for processes that have
+    /// joined.
+    ///
+    /// # Errors
+    /// [`SessionAddressError`]; `command` is unchanged then. Always on systems other than Linux.
+    pub fn prepare(&self, command: &mut Command) -> Result<(), SessionAddressError> {
+        for (name, value) in self.environment()? {
+            command.env(name, value);
+        }
+        // This process may have a parent of its own, whose resources are not for other processes.
+        command.env_remove(ipc_protocol::environment::VARIABLE);
+        Ok(())
+    }
+
+    /// The environment variables with which a process can join this session, for spawners that do
+    /// not use [`Command`] or that clear the environment. [`Session::prepare`] sets them.
+    ///
+    /// They contain a secret: every process of this user that knows it can join.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub fn environment(&self) -> Result<Vec<(&'static str, String)>, SessionAddressError> {
+        let address = self.supervisor.address()?;
+        Ok(vec![(SESSION_VARIABLE, address.to_value())])
     }
 
     /// All processes of the session, the parent first, with current memory figures.
@@ -361,6 +404,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.supervisor.stop_joining();
         self.end.send();
         self.observers.close();
         self.probes.close();

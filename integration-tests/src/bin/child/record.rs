@@ -9,17 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use integration_tests::patience::until;
-use integration_tests::{acks, marks};
-use profiler_core::internal::manager::is_maintenance_idle;
+use integration_tests::acks;
+use integration_tests::marks::{self, record_paced};
 
 use crate::{Words, number, stay_forever};
-
-/// The number of markers for which the ready chunks suffice while the maintenance thread is idle.
-const PACE: usize = 50;
-
-/// Held by the thread that records the next [`PACE`] markers.
-static PACED: Mutex<()> = Mutex::new(());
 
 /// Whether the floods must end.
 static CALM: AtomicBool = AtomicBool::new(false);
@@ -81,24 +74,6 @@ fn record(words: Words<'_>, stay: bool, is_paced: bool) -> anyhow::Result<String
         workers.into_iter().for_each(|worker| drop(worker.join()));
     }
     Ok("ok".to_owned())
-}
-
-/// Records markers, a few at a time, each time after the maintenance thread has made the next
-/// chunks ready. Threads that record faster than it works drop entries.
-///
-/// # Panics
-/// If the maintenance thread does not become idle.
-fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
-    let is_idle = || is_maintenance_idle() != Some(false);
-    while !sequences.is_empty() {
-        let _paced = PACED.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(
-            until(is_idle),
-            "the maintenance thread does not become idle"
-        );
-        let next = sequences.by_ref().take(PACE);
-        next.for_each(|sequence| marks::record(thread, sequence));
-    }
 }
 
 /// The beginning `record-and-stay`: records a hundred markers on the main thread, and then waits

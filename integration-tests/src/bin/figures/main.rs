@@ -17,6 +17,7 @@ mod flood;
 mod gather;
 mod groups;
 mod host;
+mod join;
 mod json;
 mod limit;
 mod live;
@@ -60,6 +61,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("diff", diff::measure),
     ("live", live::measure),
     ("host", host::measure),
+    ("join", join::measure),
 ];
 
 #[global_allocator]

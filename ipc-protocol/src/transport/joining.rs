@@ -1,0 +1,144 @@
+//! How a process joins a session by itself: both sides of the first exchange.
+//!
+//! The parent's session creates a [`SessionListener`] and publishes its [`SessionAddress`]. A
+//! process that finds the address in its environment calls [`join`]. The session takes the
+//! process's number and user from the kernel, and answers with the descriptor of a pool or with a
+//! refusal. The socket is then the process's control channel, exactly like the socket of an
+//! untrusted child ([`super::inherited`]), beginning with its `Hello`. Linux only; elsewhere
+//! [`SessionListener::new`] and [`join`] return errors.
+//!
+//! ```text
+//! process                                         session
+//!   connect ──────────────────────────────────▶    accept; SO_PEERCRED, SO_PEERPIDFD
+//!   SO_PEERCRED: the same user?
+//!   JoinRequest { token, name, start, … } ─────▶    the same user, the token, room in the limit?
+//!   ◀── JoinAnswer::Welcome { token }, pool ────    SCM_RIGHTS
+//!   Hello { token, … } ────────────────────────▶    as from any child
+//! ```
+//!
+//! A hostile process of the same user can only lose its own connection: nothing here waits for it,
+//! its packets are received as those of an untrusted child, and descriptors in them are never
+//! received. Processes of other users are refused by both sides, and cannot enter the directory of
+//! the socket.
+
+mod listener;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use profiler_core::ids::UserId;
+
+use super::TransportError;
+use crate::codec;
+use crate::environment::{SessionAddress, Token};
+use crate::limits::MAX_JOIN_FRAME_BYTES;
+use crate::message::{JoinAnswer, JoinRefusal, JoinRequest, PROTOCOL_VERSION};
+use crate::sys::joining::{Asker, Deadline, own_user};
+
+pub use listener::{Joiner, SessionListener, refusal_for};
+
+/// Why a process could not join.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Nobody listens at the address: the session is over.
+    #[error("nobody listens at the session's address")]
+    NoSession(#[source] io::Error),
+    /// Another user's process listens at the address.
+    #[error("the process at the session's address belongs to user {0}")]
+    OtherUser(UserId),
+    /// The session did not answer in time; it may be stopped or busy.
+    #[error("the session did not answer within {} ms", .0.as_millis())]
+    NoAnswer(Duration),
+    /// The session refuses this process.
+    #[error("the session refuses this process: {0}")]
+    Refused(#[from] JoinRefusal),
+    /// The session's answer cannot be used.
+    #[error("the session's answer is of no use: {0}")]
+    BadAnswer(&'static str),
+    /// The connection failed.
+    #[error(transparent)]
+    Channel(#[from] TransportError),
+}
+
+/// A session's answer to a process that may record.
+#[derive(Debug)]
+pub struct Joined {
+    /// The memory to record into.
+    pub pool: File,
+    /// The control channel, for [`super::listener::Endpoint::Inherited`].
+    pub channel: File,
+    /// The token for the `Hello`.
+    pub token: Token,
+}
+
+/// In a process that joins: asks the session at `address` for a pool. Waits at most `patience`,
+/// and not at all if nobody listens. Sends the token only to a process of the same user.
+///
+/// # Errors
+/// [`JoinError`]; no descriptor is left open then.
+pub fn join(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    patience: Duration,
+) -> Result<Joined, JoinError> {
+    let deadline = Deadline::after(patience);
+    let asker = connect(address.path(), &deadline, patience)?;
+    let frame = codec::encode(request).map_err(TransportError::from)?;
+    asker.send(&frame).map_err(TransportError::from)?;
+    let mut room = [0; MAX_JOIN_FRAME_BYTES];
+    let received = asker
+        .receive(&mut room, &deadline)
+        .map_err(TransportError::from)?;
+    let Some((length, pool)) = received else {
+        return Err(JoinError::NoAnswer(patience));
+    };
+    if length == 0 {
+        return Err(TransportError::Disconnected.into());
+    }
+    let frame = room.get(..length).unwrap_or_default();
+    let token = match codec::decode(frame).map_err(TransportError::from)? {
+        JoinAnswer::Welcome { token } => token,
+        JoinAnswer::Refused(why) => return Err(why.into()),
+    };
+    let pool = pool.ok_or(JoinError::BadAnswer("it contains no memory"))?;
+    let channel = asker.into_channel().map_err(TransportError::from)?;
+    Ok(Joined {
+        pool,
+        channel,
+        token,
+    })
+}
+
+/// In a process of another version than the session: tells the session so, so that it can list the
+/// process as not profiled. Waits for at most `patience`, and for no answer.
+///
+/// # Errors
+/// [`JoinError`], if the session does not learn it.
+pub fn report_version(path: &Path, patience: Duration) -> Result<(), JoinError> {
+    let asker = connect(path, &Deadline::after(patience), patience)?;
+    let version = u16::try_from(PROTOCOL_VERSION).unwrap_or(u16::MAX);
+    Ok(asker
+        .send(&version.to_le_bytes())
+        .map_err(TransportError::from)?)
+}
+
+fn connect(path: &Path, deadline: &Deadline, patience: Duration) -> Result<Asker, JoinError> {
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, TimedOut};
+    let asker = Asker::connect(path, deadline).map_err(|error| match error.kind() {
+        NotFound | NotADirectory | ConnectionRefused => JoinError::NoSession(error),
+        TimedOut => JoinError::NoAnswer(patience),
+        _ => TransportError::Io(error).into(),
+    })?;
+    let user = asker.peer().map_err(TransportError::from)?.user;
+    if user == own_user() {
+        Ok(asker)
+    } else {
+        Err(JoinError::OtherUser(user))
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+mod tests;
