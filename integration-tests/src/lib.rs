@@ -11,6 +11,7 @@ pub mod acks;
 pub mod exits;
 pub mod figure;
 pub mod fixture;
+pub mod foreign;
 pub mod helper_process;
 pub mod hostile_library;
 pub mod installed;

@@ -9,6 +9,16 @@ use integration_tests::counting::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_c;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_forks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_library;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_record;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_unprofiled;
 mod alerts;
 mod captures;
 mod clocks;
@@ -44,6 +54,8 @@ mod host_locks;
 mod hostile_symbols;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_announced;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_bad;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

@@ -50,7 +50,7 @@ pub(crate) fn forget_parent() {
     OUTGOING.renew(Mutex::new(None));
 }
 
-/// Registers a handler that closes the pool when the process exits.
+/// Registers a handler that closes the pool when the process exits, once.
 pub(crate) fn register() {
     if !IS_REGISTERED.swap(true, Ordering::AcqRel) {
         // SAFETY: the handler is a static function; registering allocates and cannot run it.

@@ -3,6 +3,7 @@
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! the command writes only the file that it is asked to write.
 
+mod agent;
 mod diff;
 mod export;
 mod import;
@@ -41,6 +42,7 @@ enum Command {
     Import(import::ImportArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
+    Agent(agent::AgentArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +72,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Top(options),
         }) => top::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Agent(options),
+        }) => agent::run(&options).map(done),
         Err(stop) => Ok(explain(&stop)),
     };
     let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));

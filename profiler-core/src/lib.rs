@@ -91,6 +91,8 @@ mod reader;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
+mod recorder_note;
+#[cfg(feature = "engine")]
 mod renewable;
 #[cfg(feature = "engine")]
 pub mod safepoint;

@@ -53,7 +53,7 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
-pub use process_table::{ProcessReport, ProcessState};
+pub use process_table::{ProcessReport, ProcessState, UnprofiledProcess};
 pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};

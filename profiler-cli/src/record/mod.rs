@@ -1,13 +1,16 @@
-//! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
+//! `profiler record -- CMD`: the parent for any program.
 //!
-//! One session with one child, and the processes below it that join. Invariants: the profile is also
-//! written if a process kills the program; a file that the user did not name is never overwritten;
-//! the program's exit code is the command's.
+//! One session with one child, and the processes below it that join: by themselves, if they embed
+//! `profiler-child`, or because they load the agent ([`crate::agent`]). Invariants: the profile is
+//! also written if a process kills the program; a file that the user did not name is never
+//! overwritten; the program's exit code is the command's.
 
 mod features;
+mod outcome;
 mod progress;
 mod stop;
 mod units;
+mod unprofiled;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -21,10 +24,9 @@ use profiler_parent::ByteLimit;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
-use profiler_parent::{
-    CaptureReport, ProcessReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
-};
+use profiler_parent::{CaptureReport, ProcessReport, SampleSource, Session, SessionBuilder};
 
+use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
@@ -32,14 +34,15 @@ use stop::Stopping;
 
 /// Runs a program and writes its profile
 ///
-/// For programs that embed `profiler-child` and have no parent of their own: they only have to call
-/// `profiler_child::init()` at the beginning of main. Other programs run as usual; if no process
-/// records, no profile is written.
+/// CMD and every process below it are profiled, whichever process starts them: CMD may be any
+/// program, a shell script, `make` or a job pool. A program that calls `profiler_child::init()`
+/// records by itself; a library that the command preloads (LD_PRELOAD) records every other one.
 ///
-/// CMD and every process below it that embeds the profiler are profiled, whichever process starts
-/// them: CMD may be a shell script, `cargo run` or a job pool. The exceptions are processes whose
-/// environment was cleared, and processes that a program starts in a session of its own, which are
-/// in that session's profile.
+/// Not profiled, and named in the profile with the reason if they are found: programs that are
+/// statically linked, made for another processor or for the C library musl, or built with a
+/// sanitizer; programs with other rights; processes whose environment was cleared; and forked
+/// processes of programs with several threads. Processes that a program starts in a session of its
+/// own are in that session's profile. If no process records, no profile is written.
 ///
 /// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
@@ -89,6 +92,9 @@ pub(crate) struct RecordArgs {
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// Profiles only programs that call `profiler_child::init()`: preloads no library
+    #[arg(long)]
+    no_agent: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
@@ -151,17 +157,28 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let signals = Signals::catch()?;
-    let mut child = session.spawn(&options.shown_name(), options.command())?;
+    let agent = options.agent();
+    let mut command = options.command();
+    if let Some(agent) = &agent {
+        agent.load_into(&mut command);
+    }
+    let program = PathBuf::from(command.get_program());
+    let mut child = session.spawn(&options.shown_name(), command)?;
     if options.name.is_none() {
         child.name_by_program();
     }
     let stopping = Stopping::watch(signals, child.signals())?;
-    let status = progress::wait(&session, &mut child);
+    let pid = child.id().get();
+    let mut wait = || progress::wait(&session, &mut child);
+    let status = match agent {
+        Some(_) => unprofiled::watch(&session, pid, &program, wait),
+        None => wait(),
+    };
     stopping.has_ended();
     let name = child.name();
     let has_joined = |process: &ProcessReport| process.has_joined && process.unprofiled.is_none();
     if !child.has_begun() && !session.processes().iter().any(has_joined) {
-        report_no_profile(&child, &name);
+        outcome::report_no_profile(&session, &child, &name);
         return Ok(exit_code(status));
     }
     // Another process may have created the file meanwhile.
@@ -172,7 +189,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     drop(live);
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
-    report_profile(&report, &name);
+    outcome::report_profile(&report, &name);
     Ok(exit_code(status))
 }
 
@@ -203,6 +220,22 @@ impl RecordArgs {
         self.filter
             .iter()
             .fold(builder, |builder, filter| builder.filter(filter))
+    }
+
+    /// The library to preload. Without it, programs that embed the profiler are profiled all the
+    /// same.
+    fn agent(&self) -> Option<Agent> {
+        if self.no_agent {
+            return None;
+        }
+        let found = Agent::find();
+        if let Err(error) = &found {
+            eprintln!(
+                "profiler: only programs that call profiler_child::init() are profiled: {}",
+                plain(&error.to_string())
+            );
+        }
+        found.ok()
     }
 
     fn command(&self) -> Command {
@@ -244,52 +277,6 @@ impl RecordArgs {
             .clone()
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
-    }
-}
-
-fn report_no_profile(child: &ProfiledChild, name: &str) {
-    let name = plain(name);
-    if child.is_profiled() {
-        eprintln!(
-            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
-             it called profiler_child::init(). No profile was written"
-        );
-    } else {
-        eprintln!(
-            "profiler: {name} ran unprofiled: the memory limit is too small. No profile was written"
-        );
-    }
-}
-
-fn report_profile(report: &CaptureReport, name: &str) {
-    let path = report.path.display();
-    let recorded: u64 = report
-        .processes
-        .iter()
-        .map(|process| process.counts.recorded())
-        .sum();
-    let kept: u64 = report
-        .processes
-        .iter()
-        .map(|process| process.counts.delivered)
-        .sum();
-    eprintln!(
-        "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
-        report.bytes
-    );
-    for process in report
-        .processes
-        .iter()
-        .filter(|process| process.name == name)
-    {
-        // A process that ended regularly needs no message.
-        let is_orderly = process
-            .verdict
-            .why()
-            .is_none_or(profiler_parent::Why::is_orderly);
-        if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            eprintln!("profiler: {} is {}", plain(name), process.verdict);
-        }
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) use imp::{
     time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub use own_threads::own_thread_count;
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
 pub use threads::{run_quiet, spawn_quiet};
@@ -94,7 +95,7 @@ pub fn process_id() -> ProcessId {
 }
 
 /// Processor time that this process has used.
-pub(crate) fn process_cpu_ns() -> Option<u64> {
+pub fn process_cpu_ns() -> Option<u64> {
     cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 

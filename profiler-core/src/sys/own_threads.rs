@@ -56,6 +56,15 @@ pub(crate) fn all() -> impl Iterator<Item = ThreadId> {
         .map(ThreadId::new)
 }
 
+/// The number of the profiler's threads that run now. Reads atomics only. In a forked child, the
+/// number of its parent.
+pub fn own_thread_count() -> usize {
+    let listed = ALL.iter();
+    listed
+        .filter(|place| place.load(Ordering::Relaxed) != 0)
+        .count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::internal::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
+use super::brief::BriefLife;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
@@ -38,6 +39,12 @@ pub(crate) enum Remains {
     Expired(EntryCounts),
     /// No data, because the process never recorded, for this reason.
     Unprofiled(String),
+    /// No data, because its program has announced itself and has not asked for memory.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Brief(BriefLife),
 }
 
 /// A process of the session.
@@ -57,6 +64,8 @@ pub(crate) struct Process {
     pub(crate) is_named_by_program: bool,
     /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
+    /// The reason why it never attaches its pool, according to the application.
+    pub(crate) cannot_record: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
     pub(crate) died: Option<Timestamp>,
     /// Ends the receive thread of the process.
@@ -102,7 +111,7 @@ impl Remains {
                 PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
             }
             Self::Expired(counts) => counts.recorded() > 0,
-            Self::Unprofiled(_) => false,
+            Self::Unprofiled(_) | Self::Brief(_) => false,
         }
     }
 
@@ -113,15 +122,24 @@ impl Remains {
                 let header = reader.header();
                 header.life != Life::Created && header.pid == pid
             }),
-            Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
+            Self::Expired(_) | Self::Unprofiled(_) | Self::Brief(_) => self.is_taken(),
         }
+    }
+
+    /// The process that has attached the pool, if there is a pool and one has. It is another
+    /// process than the started one if that is a wrapper.
+    pub(super) fn owner(&self) -> Option<ProcessId> {
+        let Self::Pool(file) = self else { return None };
+        let reader = PoolReader::open(&**file).ok()?;
+        let header = reader.header();
+        (header.life != Life::Created).then_some(header.pid)
     }
 
     /// The final entry counts of data that is gone.
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
             Self::Expired(counts) => *counts,
-            Self::Pool(_) | Self::Unprofiled(_) => EntryCounts::default(),
+            Self::Pool(_) | Self::Unprofiled(_) | Self::Brief(_) => EntryCounts::default(),
         }
     }
 }
@@ -141,6 +159,7 @@ impl Process {
             program: None,
             is_named_by_program: false,
             damage: None,
+            cannot_record: None,
             figures: None,
             died: None,
             abandon: None,
@@ -206,16 +225,25 @@ impl Process {
             ProcessState::Executed => Some(Why::Executed),
             ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
             ProcessState::Parent | ProcessState::Connected => None,
-            ProcessState::Starting => Some(Why::NeverConnected),
+            ProcessState::Starting => Some(self.why_never_connected()),
             ProcessState::Disconnected(message) => Some(Why::Refused {
                 message: message.clone(),
             }),
             ProcessState::Exited(status) => match Why::ended(*status) {
                 why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
-                    Some(Why::NeverConnected)
+                    Some(self.why_never_connected())
                 }
                 why => Some(why),
             },
+        }
+    }
+
+    fn why_never_connected(&self) -> Why {
+        match self.cannot_record.clone() {
+            Some(message) => Why::Unprofiled { message },
+            // A process joins when it attaches its pool; a short one may end before its hello.
+            None if self.has_joined && self.is_over() => Why::RecordedNothing,
+            None => Why::NeverConnected,
         }
     }
 
@@ -262,7 +290,7 @@ impl Process {
             Remains::Pool(file) => file
                 .get()
                 .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
-            Remains::Expired(_) | Remains::Unprofiled(_) => 0,
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => 0,
         }
     }
 
@@ -270,7 +298,11 @@ impl Process {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
-            Remains::Pool(_) | Remains::Expired(_) => None,
+            Remains::Brief(life) if life.lived.is_some() || self.is_over() => {
+                Some(life.why(self.why_unable()).to_string())
+            }
+            Remains::Brief(_) => None,
+            Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
         };
         ProcessReport {
             name: self.name.clone(),

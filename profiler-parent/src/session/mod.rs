@@ -34,7 +34,7 @@ use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
-use crate::process_table::{ProcessReport, ProcessTable};
+use crate::process_table::{ProcessReport, ProcessTable, UnprofiledProcess};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, ProfiledChild, SessionAddressError, SpawnError, Supervisor, SupervisorContext, Trust,
@@ -159,6 +159,16 @@ impl Session {
     /// All processes of the session, the parent first, with current memory figures.
     pub fn processes(&self) -> Vec<ProcessReport> {
         self.processes.reports()
+    }
+
+    /// Lists a process that cannot record, with the reason, in this session's profiles and reports.
+    /// For tools that find such processes; a session does not look for them. Returns `false` if the
+    /// process records, or if the session knows another reason.
+    ///
+    /// Every call keeps some hundred bytes for the life of the session.
+    pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
+        let key = profiler_core::internal::pool::new_id();
+        key.is_ok_and(|key| self.processes.list_unprofiled(key, process))
     }
 
     /// The number of entries that all processes have recorded so far, including discarded ones.

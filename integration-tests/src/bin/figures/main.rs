@@ -9,6 +9,7 @@
 //! stderr names it. 2: invalid arguments. A group is one module with a function that takes the
 //! [`Report`], and one row in [`GROUPS`].
 
+mod agent;
 mod always_on;
 mod diff;
 mod export;
@@ -62,6 +63,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("live", live::measure),
     ("host", host::measure),
     ("join", join::measure),
+    ("agent", agent::measure),
 ];
 
 #[global_allocator]
