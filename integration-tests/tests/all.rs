@@ -73,6 +73,8 @@ mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod nested_sessions;
 mod observe_delivery;
 mod observe_processes;
 mod observe_spans;

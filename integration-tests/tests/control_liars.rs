@@ -257,7 +257,7 @@ fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
 fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
     own_process!();
     let refused =
-        Outcome::Closed("the other side speaks version 8 of the protocol, this side version 7");
+        Outcome::Closed("the other side speaks version 9 of the protocol, this side version 8");
     tell(
         |liar, _| run_commands("hello-wrong-version", liar),
         &refused,

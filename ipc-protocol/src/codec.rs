@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::limits;
 use crate::message::{
-    GatherOutcome, JoinAnswer, JoinRefusal, JoinRequest, PROTOCOL_VERSION, ToChild, ToParent,
+    GatherOutcome, JoinAnswer, JoinRefusal, Opening, PROTOCOL_VERSION, ToChild, ToParent,
 };
 
 const VERSION_BYTES: usize = 2;
@@ -60,7 +60,7 @@ pub enum ProtocolError {
     Codec(#[from] CodecError),
 }
 
-/// A message that can be sent: [`ToChild`] or [`ToParent`], and before these [`JoinRequest`] or
+/// A message that can be sent: [`ToChild`] or [`ToParent`], and before these [`Opening`] or
 /// [`JoinAnswer`].
 pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
     /// Whether every text and list is within [`crate::limits`].
@@ -75,7 +75,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::ToChild {}
     impl Sealed for super::ToParent {}
-    impl Sealed for super::JoinRequest {}
+    impl Sealed for super::Opening {}
     impl Sealed for super::JoinAnswer {}
 }
 
@@ -110,9 +110,13 @@ impl Message for ToParent {
     }
 }
 
-impl Message for JoinRequest {
+impl Message for Opening {
     fn check(&self) -> Result<(), ProtocolError> {
-        at_most("process name", self.name.len(), limits::MAX_NAME_BYTES)
+        let name = match self {
+            Self::Join(request) => &request.name,
+            Self::RecordedElsewhere(process) => &process.name,
+        };
+        at_most("process name", name.len(), limits::MAX_NAME_BYTES)
     }
 }
 

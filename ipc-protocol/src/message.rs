@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Token;
 #[doc(inline)]
 pub use crate::version::PROTOCOL_VERSION;
-pub use joining::{JoinAnswer, JoinRefusal, JoinRequest};
+pub use joining::{JoinAnswer, JoinRefusal, JoinRequest, Opening, RecordedElsewhere};
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {

@@ -63,7 +63,7 @@ pub enum InitError {
     /// The session did not let this process join.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// This process records for a session of its own.
+    /// This process records for a session of its own, which it started before.
     #[error("this process records for a session of its own")]
     OwnSession,
     /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which
@@ -199,6 +199,9 @@ pub(crate) fn record_if_handed() -> ControlFlow<Status, Option<InitError>> {
     if let Some(status) = status_if_begun() {
         return ControlFlow::Break(status);
     }
+    if session::is_active() {
+        return ControlFlow::Break(stay_with_own_session());
+    }
     let parent = match environment::take() {
         Ok(None) => return ControlFlow::Continue(None),
         Ok(Some(parent)) => parent,
@@ -208,6 +211,23 @@ pub(crate) fn record_if_handed() -> ControlFlow<Status, Option<InitError>> {
         Ok(()) => ControlFlow::Break(Status::Recording),
         Err(error) if error.is_of_another_process() => ControlFlow::Continue(Some(error)),
         Err(error) => ControlFlow::Break(Status::Off(error)),
+    }
+}
+
+/// The status of a process that records for a session of its own. It stays with that session: a
+/// process has one recorder, and another pool would end the recording.
+fn stay_with_own_session() -> Status {
+    let is_asked = match environment::take() {
+        Ok(Some(_)) => Ok(true),
+        Ok(None) => environment::session_address()
+            .map(|address| address.is_some())
+            .map_err(InitError::from),
+        Err(error) => Err(error.into()),
+    };
+    match is_asked {
+        Ok(true) => Status::Off(InitError::OwnSession),
+        Ok(false) => Status::NoParent,
+        Err(error) => Status::Off(error),
     }
 }
 

@@ -9,6 +9,7 @@ mod export;
 mod import;
 mod info;
 mod plain;
+mod process_table;
 mod profile;
 mod progress;
 mod record;
@@ -17,6 +18,7 @@ mod redirect;
 mod report;
 mod signals;
 mod top;
+mod tree;
 mod view;
 
 use std::process::ExitCode;

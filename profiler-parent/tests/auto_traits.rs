@@ -17,9 +17,9 @@ use profiler_parent::{
     Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError,
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
     DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
-    LimitError, Monitor, ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport,
-    ProcessState, ProfiledChild, Session, SessionAddressError, SessionBuilder, SessionError,
-    SlowRun, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
+    LimitError, Monitor, NotRecorded, ObserveError, Observer, PoolDirectoryError, ProcessId,
+    ProcessReport, ProcessState, ProfiledChild, Session, SessionAddressError, SessionBuilder,
+    SessionError, SessionSummary, SlowRun, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -30,6 +30,7 @@ assert_send_sync!(
     SessionError,
     Confirmation,
     LimitError,
+    NotRecorded,
     ByteLimit,
     Features,
     PoolDirectoryError,
@@ -40,6 +41,7 @@ assert_send_sync!(
     ProcessId,
     ProcessReport,
     ProcessState,
+    SessionSummary,
     EntryCounts,
     Drops,
     DropReason,

@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 
 use ipc_protocol::codec::{Message, decode, encode};
-use ipc_protocol::message::{JoinAnswer, JoinRequest, PROTOCOL_VERSION, ToChild, ToParent};
+use ipc_protocol::message::{JoinAnswer, Opening, PROTOCOL_VERSION, ToChild, ToParent};
 
 fn check<M: Message + PartialEq + Debug>(frame: &[u8]) {
     if let Ok(message) = decode::<M>(frame) {
@@ -22,7 +22,7 @@ pub(crate) fn check_input(data: &[u8]) {
     for _ in 0..2 {
         check::<ToParent>(&frame);
         check::<ToChild>(&frame);
-        check::<JoinRequest>(&frame);
+        check::<Opening>(&frame);
         check::<JoinAnswer>(&frame);
         frame
             .iter_mut()

@@ -10,7 +10,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::environment::Token;
-use crate::message::{GatherId, Hello, JoinRefusal, Proportion, RequestId};
+use crate::message::{
+    GatherId, Hello, JoinRefusal, JoinRequest, Proportion, RecordedElsewhere, RequestId,
+};
 
 fn params() -> impl Strategy<Value = SessionParams> {
     (any::<[u64; 4]>(), prop::collection::vec(".{0,20}", 0..5)).prop_map(|(numbers, filters)| {
@@ -205,6 +207,32 @@ fn join_request() -> impl Strategy<Value = JoinRequest> {
         )
 }
 
+fn recorded_elsewhere() -> impl Strategy<Value = RecordedElsewhere> {
+    (
+        any::<[u8; 16]>(),
+        any::<[u32; 3]>(),
+        any::<u64>(),
+        ".{0,30}",
+    )
+        .prop_map(
+            |(token, [pid, parent, session], start, name)| RecordedElsewhere {
+                token: Token::from_bytes(token),
+                name,
+                pid: ProcessId::new(pid),
+                start: ProcessStart::new(start),
+                parent: ProcessId::new(parent),
+                session: ProcessId::new(session),
+            },
+        )
+}
+
+fn opening() -> impl Strategy<Value = Opening> {
+    prop_oneof![
+        join_request().prop_map(Opening::Join),
+        recorded_elsewhere().prop_map(Opening::RecordedElsewhere),
+    ]
+}
+
 fn join_answer() -> impl Strategy<Value = JoinAnswer> {
     let refusal = (0_u8..8, any::<[u32; 2]>(), ".{0,50}").prop_map(
         |(which, [theirs, ours], text)| match which {
@@ -229,12 +257,12 @@ fn join_answer() -> impl Strategy<Value = JoinAnswer> {
 proptest! {
     #[test]
     fn every_message_of_a_join_survives_the_round_trip(
-        request in join_request(),
+        opening in opening(),
         answer in join_answer(),
     ) {
-        let frame = encode(&request).unwrap();
+        let frame = encode(&opening).unwrap();
         prop_assert!(frame.len() <= limits::MAX_JOIN_FRAME_BYTES);
-        prop_assert_eq!(decode::<JoinRequest>(&frame).unwrap(), request);
+        prop_assert_eq!(decode::<Opening>(&frame).unwrap(), opening);
         let frame = encode(&answer).unwrap();
         prop_assert!(frame.len() <= limits::MAX_JOIN_FRAME_BYTES);
         prop_assert_eq!(decode::<JoinAnswer>(&frame).unwrap(), answer);

@@ -1,15 +1,44 @@
-//! The first exchange of a process that joins a session by itself.
+//! The first exchange at a session's address.
 //!
-//! Built and read by [`crate::transport::joining`] and its callers: one request, one answer. A
-//! process that may end at once sends the request twice: first as an announcement, which has no
-//! answer. After a welcome, the process sends its [`Hello`](super::Hello) over the same socket, and
-//! is from then on like any child. Invariant: a frame begins with the version in every version, so
-//! a process of another version is recognised.
+//! Built and read by [`crate::transport::joining`] and its callers. A process that joins sends one
+//! request and gets one answer. A process that may end at once sends the request twice: first as an
+//! announcement, which has no answer. After a welcome, the process sends its
+//! [`Hello`](super::Hello) over the same socket, and is from then on like any child. A process that
+//! has a session of its own reports the processes that its session records, and gets no answer.
+//! Invariant: a frame begins with the version in every version, so a process of another version is
+//! recognised.
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Token;
+
+/// The first packet of a process that connects to a session's address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Opening {
+    /// It asks for a pool, or announces that it will.
+    Join(JoinRequest),
+    /// It reports a process that its own session records.
+    RecordedElsewhere(RecordedElsewhere),
+}
+
+/// A process that another session records, so that it cannot join. All fields are claims of the
+/// process that has that session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedElsewhere {
+    /// The token of the session that receives this.
+    pub token: Token,
+    /// The name of the recorded process.
+    pub name: String,
+    /// The number of the recorded process.
+    pub pid: ProcessId,
+    /// The start time of the recorded process; 0 if it is not known.
+    pub start: ProcessStart,
+    /// The process that started the recorded process; 0 if it is not known.
+    pub parent: ProcessId,
+    /// The process that has the session which records it.
+    pub session: ProcessId,
+}
 
 /// A process asks for a pool, or announces that it will. All fields are its claims; the session
 /// takes the process number and the user from the kernel.

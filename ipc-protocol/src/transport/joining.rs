@@ -1,4 +1,5 @@
-//! How a process joins a session by itself: both sides of the first exchange.
+//! How a process joins a session by itself, or reports why another process does not: both sides of
+//! the first exchange.
 //!
 //! The parent's session creates a [`SessionListener`] and publishes its [`SessionAddress`]. A
 //! process that finds the address in its environment calls [`join`]. The session takes the
@@ -39,7 +40,9 @@ use super::TransportError;
 use crate::codec;
 use crate::environment::{SessionAddress, Token};
 use crate::limits::MAX_JOIN_FRAME_BYTES;
-use crate::message::{JoinAnswer, JoinRefusal, JoinRequest, PROTOCOL_VERSION};
+use crate::message::{
+    JoinAnswer, JoinRefusal, JoinRequest, Opening, PROTOCOL_VERSION, RecordedElsewhere,
+};
 use crate::sys::joining::{Asker, Deadline, own_user};
 
 pub use listener::{Joiner, SessionListener, refusal_for};
@@ -151,7 +154,8 @@ pub fn began_now() -> u64 {
 }
 
 fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
-    let frame = codec::encode(request).map_err(TransportError::from)?;
+    let opening = Opening::Join(request.clone());
+    let frame = codec::encode(&opening).map_err(TransportError::from)?;
     Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
@@ -198,6 +202,23 @@ pub fn report_version(path: &Path, patience: Duration) -> Result<(), JoinError> 
     Ok(asker
         .send(&version.to_le_bytes())
         .map_err(TransportError::from)?)
+}
+
+/// In a process that has a session of its own: tells the session at `address` which process the own
+/// session records. Waits for at most `patience`, and for no answer. Sends the token only to a
+/// process of the same user.
+///
+/// # Errors
+/// [`JoinError`], if the session does not learn it.
+pub fn report_recorded(
+    address: &SessionAddress,
+    process: RecordedElsewhere,
+    patience: Duration,
+) -> Result<(), JoinError> {
+    let asker = connect(address.path(), &Deadline::after(patience), patience)?;
+    let opening = Opening::RecordedElsewhere(process);
+    let frame = codec::encode(&opening).map_err(TransportError::from)?;
+    Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
 fn connect(path: &Path, deadline: &Deadline, patience: Duration) -> Result<Asker, JoinError> {

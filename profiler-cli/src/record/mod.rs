@@ -5,7 +5,9 @@
 //! also written if a process kills the program; a file that the user did not name is never
 //! overwritten; the program's exit code is the command's.
 
+mod choices;
 mod features;
+mod nested;
 mod outcome;
 mod progress;
 mod stop;
@@ -19,17 +21,18 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use profiler_parent::ByteLimit;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
-use profiler_parent::{CaptureReport, ProcessReport, SampleSource, Session, SessionBuilder};
+use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
+use choices::{Format, Source};
 use stop::Stopping;
 
 /// Runs a program and writes its profile
@@ -41,8 +44,15 @@ use stop::Stopping;
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
 /// statically linked, made for another processor or for the C library musl, or built with a
 /// sanitizer; programs with other rights; processes whose environment was cleared; and forked
-/// processes of programs with several threads. Processes that a program starts in a session of its
-/// own are in that session's profile. If no process records, no profile is written.
+/// processes of programs with several threads. If no process records, no profile is written.
+///
+/// A program with a profiler session of its own keeps it: the processes that this session records
+/// are in the profiles of that session, and this profile names them. The command says so as soon as
+/// it is known.
+///
+/// While CMD runs, a line on standard error has the number of processes, the memory that is used,
+/// and the lost entries. It is shown if standard error is a terminal and standard output is not,
+/// because CMD would write to the same lines; see --progress.
 ///
 /// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
@@ -98,40 +108,12 @@ pub(crate) struct RecordArgs {
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
+    /// Shows the line about the recording on a terminal to which CMD writes, too
+    #[arg(long)]
+    progress: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-/// The source of the samples of running threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Source {
-    /// A timer of the system on the processor time of each thread
-    Timer,
-    /// A perf event of each thread, if the system allows it: for intervals below the system's tick
-    Sigtrap,
-    /// Signals that the profiler sends; uses about a tenth of a processor at 1 ms
-    Signal,
-}
-
-impl From<Source> for SampleSource {
-    fn from(source: Source) -> Self {
-        match source {
-            Source::Timer => Self::Timer,
-            Source::Sigtrap => Self::Sigtrap,
-            Source::Signal => Self::Signal,
-        }
-    }
-}
-
-/// The format of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// The Firefox Profiler's own format, which opens fastest; contains names, files and lines
-    #[default]
-    Processed,
-    /// The format that Firefox writes: one object per process
-    Gecko,
 }
 
 pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
@@ -169,15 +151,14 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     }
     let stopping = Stopping::watch(signals, child.signals())?;
     let pid = child.id().get();
-    let mut wait = || progress::wait(&session, &mut child);
+    let mut wait = || progress::wait(&session, &mut child, options.progress);
     let status = match agent {
         Some(_) => unprofiled::watch(&session, pid, &program, wait),
         None => wait(),
     };
     stopping.has_ended();
     let name = child.name();
-    let has_joined = |process: &ProcessReport| process.has_joined && process.unprofiled.is_none();
-    if !child.has_begun() && !session.processes().iter().any(has_joined) {
+    if !child.has_begun() && !session.processes().iter().any(outcome::is_of_interest) {
         outcome::report_no_profile(&session, &child, &name);
         return Ok(exit_code(status));
     }
@@ -252,11 +233,7 @@ impl RecordArgs {
         target: &Path,
         line: &ProgressLine,
     ) -> Result<CaptureReport> {
-        let format = match self.format {
-            Format::Processed => profiler_parent::Format::Processed,
-            Format::Gecko => profiler_parent::Format::Gecko,
-        };
-        let mut capture = session.capture().format(format).only_children();
+        let mut capture = session.capture().format(self.format.into()).only_children();
         if self.show_arguments {
             let words: Vec<_> = self
                 .command

@@ -1,8 +1,14 @@
 //! What `profiler record` prints at its end.
 
-use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict};
+use profiler_parent::{CaptureReport, ProcessReport, ProfiledChild, Session, Verdict};
 
 use crate::plain::plain;
+
+/// Whether a profile says something about a process that the program has started: its data, or
+/// which session has its data.
+pub(super) fn is_of_interest(process: &ProcessReport) -> bool {
+    process.recorded_by.is_some() || process.has_joined && process.unprofiled.is_none()
+}
 
 /// Says why no profile was written.
 pub(super) fn report_no_profile(session: &Session, child: &ProfiledChild, name: &str) {

@@ -281,6 +281,13 @@ pub fn is_set_up() -> bool {
     session_state::is_set_up()
 }
 
+/// Whether this process records now, into a pool that a parent has supplied: for another session
+/// than one of its own.
+#[doc(hidden)]
+pub fn records_for_parent() -> bool {
+    with_runtime(|runtime| runtime.attached && runtime.running.is_some())
+}
+
 /// The parameters of the running session.
 #[doc(hidden)]
 pub fn current_params() -> Option<SessionParams> {

@@ -15,6 +15,7 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
+use super::lifetime::Lifetime;
 use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
@@ -44,6 +45,9 @@ pub(super) struct Participant {
     pub(super) is_trusted: bool,
     /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
+    /// The reason why it has no data here, if another session records it.
+    elsewhere: Option<Why>,
+    began: Option<Timestamp>,
 }
 
 impl Participant {
@@ -53,6 +57,18 @@ impl Participant {
             Remains::Pool(file) => Some(file),
             Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
         }
+    }
+
+    /// Why the profile has nothing of it. `why` is the reason if no other session records it.
+    pub(super) fn why_missing(&self, why: Why) -> Why {
+        self.elsewhere.clone().unwrap_or(why)
+    }
+
+    /// The verdict on this process itself, whose part is always written: it may record for another
+    /// session, and then its part is empty.
+    pub(super) fn own_verdict(&self) -> Verdict {
+        let why = self.unable.clone();
+        why.map_or(Verdict::Complete, |why| Verdict::Missing { why })
     }
 
     /// Its row in the report when the profile contains nothing of it.
@@ -75,6 +91,10 @@ impl Participant {
                 self.unable.clone().unwrap_or(Why::Gone),
             ),
         };
+        let why = match counts.recorded() {
+            0 => self.why_missing(why),
+            _ => why,
+        };
         self.settled(
             &ProcessSummary {
                 counts,
@@ -94,6 +114,10 @@ impl Participant {
             counts: summary.counts,
             verdict,
             writing: Duration::from_nanos(summary.writing_ns),
+            lived: Lifetime {
+                began: self.began,
+                ended: None,
+            },
         }
     }
 }
@@ -137,6 +161,8 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 files: process.files.clone(),
                 is_trusted: process.is_trusted,
                 unable: process.why_unable(),
+                elsewhere: process.why_elsewhere(),
+                began: process.began,
             };
             (process.order, participant)
         })
@@ -171,6 +197,7 @@ fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
         counts,
         verdict: Verdict::Missing { why },
         writing: Duration::ZERO,
+        lived: Lifetime::default(),
     }
 }
 

@@ -93,6 +93,11 @@ pub enum Why {
         /// For how many milliseconds they ran in all.
         lived_ms: u64,
     },
+    /// Another session records it: a process below this session has started a session of its own.
+    RecordedElsewhere {
+        /// The number of the process that has the other session.
+        session: u32,
+    },
     /// Its memory cannot be read.
     Unreadable {
         /// The error.
@@ -238,6 +243,9 @@ impl fmt::Display for Why {
                 f,
                 "ran {runs} more times, for {lived_ms} ms in all, each time too short to be recorded"
             ),
+            Self::RecordedElsewhere { session } => {
+                write!(f, "recorded by another session, of process {session}")
+            }
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }
     }
@@ -269,6 +277,12 @@ mod tests {
                     why: Why::NeverConnected,
                 },
                 "missing: never connected",
+            ),
+            (
+                Verdict::Missing {
+                    why: Why::RecordedElsewhere { session: 7 },
+                },
+                "missing: recorded by another session, of process 7",
             ),
         ];
         for (verdict, text) in texts {

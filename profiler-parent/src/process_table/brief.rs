@@ -82,6 +82,12 @@ impl BriefSums {
         sum.lived = sum.lived.saturating_add(life.lived.unwrap_or_default());
     }
 
+    /// The number of all runs.
+    pub(super) fn runs(&self) -> u64 {
+        let all = self.0.values().map(|sum| sum.runs);
+        all.fold(0, u64::saturating_add)
+    }
+
     pub(super) fn all(&self) -> Vec<(String, BriefRuns)> {
         let all = self.0.iter();
         all.map(|(name, sum)| (name.clone(), *sum)).collect()
@@ -231,6 +237,7 @@ mod tests {
         let sums = table.expired_briefs();
         assert_eq!(sums.len(), 1);
         assert_eq!(sums[0].0, "true");
+        assert_eq!(table.brief_runs(), 10);
         let text = "ran 10 more times, for 15 ms in all, each time too short to be recorded";
         assert_eq!(sums[0].1.why().to_string(), text);
     }

@@ -65,6 +65,11 @@ impl ExpiredProcesses {
         self.brief.all()
     }
 
+    /// The number of these programs.
+    pub(super) fn brief_runs(&self) -> u64 {
+        self.brief.runs()
+    }
+
     /// The sum of the other processes that are no longer listed.
     pub(super) const fn sum(&self) -> ExpiredSum {
         self.sum

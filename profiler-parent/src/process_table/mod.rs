@@ -5,11 +5,13 @@
 //! unless it is among the latest processes without data or the application holds its handle.
 
 mod brief;
+mod elsewhere;
 mod expired;
 mod lives;
 pub(crate) mod pool_list;
 mod process;
 mod report;
+mod summary;
 mod unprofiled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +21,19 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::time::Timestamp;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use brief::BriefLife;
 use brief::{Arrivals, BriefRuns};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
+pub use summary::SessionSummary;
 pub use unprofiled::UnprofiledProcess;
 
 /// All processes of a session.
@@ -48,6 +54,7 @@ impl ProcessTable {
     /// Adds a process as the last in order.
     pub(crate) fn add(&self, key: PoolId, mut process: Process) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
+        process.began = (!process.is_over()).then(Timestamp::now);
         self.lock().insert(key, process);
     }
 
@@ -82,7 +89,7 @@ impl ProcessTable {
             .collect();
         let gone = self.expired().counts.recorded();
         all.iter()
-            .map(Remains::recorded)
+            .map(|remains| remains.present_counts().recorded())
             .fold(gone, u64::saturating_add) // read without the lock
     }
 
@@ -101,6 +108,14 @@ impl ProcessTable {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .briefs()
+    }
+
+    /// The number of these programs.
+    fn brief_runs(&self) -> u64 {
+        self.expired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .brief_runs()
     }
 
     /// The sum of the other processes that are no longer listed.

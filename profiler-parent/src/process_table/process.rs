@@ -64,9 +64,14 @@ pub(crate) struct Process {
     pub(crate) is_named_by_program: bool,
     /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
-    /// The reason why it never attaches its pool, according to the application.
+    /// The reason why it never attaches its pool, according to the application, or because another
+    /// session records it.
     pub(crate) cannot_record: Option<String>,
+    /// The process whose session records it, if that is not this session.
+    pub(crate) recorded_by: Option<ProcessId>,
     pub(crate) figures: Option<ProcessFigures>,
+    /// When the session learned of it; `None` if it may have ended before.
+    pub(crate) began: Option<Timestamp>,
     pub(crate) died: Option<Timestamp>,
     /// Ends the receive thread of the process.
     pub(crate) abandon: Option<CancelHandle>,
@@ -96,12 +101,13 @@ pub(crate) struct Process {
 }
 
 impl Remains {
-    pub(super) fn recorded(&self) -> u64 {
+    /// The present entry counts.
+    pub(super) fn present_counts(&self) -> EntryCounts {
         let Self::Pool(file) = self else {
-            return self.counts().recorded();
+            return self.counts();
         };
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
-        snapshot.map_or(0, |snapshot| snapshot.counts().recorded())
+        snapshot.map_or_else(|_| EntryCounts::default(), |snapshot| snapshot.counts())
     }
 
     /// Whether a process has attached the pool, now or before.
@@ -160,7 +166,9 @@ impl Process {
             is_named_by_program: false,
             damage: None,
             cannot_record: None,
+            recorded_by: None,
             figures: None,
+            began: None,
             died: None,
             abandon: None,
             released: None,
@@ -224,7 +232,12 @@ impl Process {
         match &self.state {
             ProcessState::Executed => Some(Why::Executed),
             ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
-            ProcessState::Parent | ProcessState::Connected => None,
+            // This process may record for another session.
+            ProcessState::Parent => self
+                .cannot_record
+                .clone()
+                .map(|message| Why::Unprofiled { message }),
+            ProcessState::Connected => None,
             ProcessState::Starting => Some(self.why_never_connected()),
             ProcessState::Disconnected(message) => Some(Why::Refused {
                 message: message.clone(),
@@ -238,7 +251,16 @@ impl Process {
         }
     }
 
+    /// The reason why the profile has nothing of it, if another session records it.
+    pub(crate) fn why_elsewhere(&self) -> Option<Why> {
+        let session = self.recorded_by?.get();
+        Some(Why::RecordedElsewhere { session })
+    }
+
     fn why_never_connected(&self) -> Why {
+        if let Some(why) = self.why_elsewhere() {
+            return why;
+        }
         match self.cannot_record.clone() {
             Some(message) => Why::Unprofiled { message },
             // A process joins when it attaches its pool; a short one may end before its hello.
@@ -311,6 +333,7 @@ impl Process {
             has_joined: self.has_joined,
             state: self.state.clone(),
             unprofiled,
+            recorded_by: self.recorded_by,
             allowance: self
                 .figures
                 .map_or(ByteLimit::new(0), |figures| figures.allowance),

@@ -41,8 +41,11 @@ pub struct ProcessReport {
     pub has_joined: bool,
     /// State of the process.
     pub state: ProcessState,
-    /// The reason why the process does not record; `None` if it records.
+    /// The reason why the process does not record here; `None` if it records.
     pub unprofiled: Option<String>,
+    /// The process whose session records this process, if that is not this session: a process below
+    /// this session has started a session of its own.
+    pub recorded_by: Option<ProcessId>,
     /// Limit on the bytes of its pool.
     pub allowance: ByteLimit,
     /// Bytes that the pool held according to the latest report of the process.

@@ -75,7 +75,7 @@ impl ProcessTable {
 }
 
 /// Whether a process below this one has attached the pool that was handed to this one.
-fn is_of_another(process: &Process) -> bool {
+pub(super) fn is_of_another(process: &Process) -> bool {
     let owner = process.remains.owner();
     owner.is_some_and(|owner| owner != process.pid)
 }

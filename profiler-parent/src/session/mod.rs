@@ -7,9 +7,12 @@
 //! it uses; this file puts them together.
 
 mod builder;
+mod commands;
 mod confirmation;
 mod end_signal;
+mod error;
 mod limit;
+mod own_process;
 
 use std::path::Path;
 use std::process::Command;
@@ -21,9 +24,11 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams};
 
-pub use builder::{SessionBuilder, SessionError};
+pub use builder::SessionBuilder;
 pub use confirmation::Confirmation;
+pub use error::SessionError;
 pub use limit::LimitError;
+pub use own_process::NotRecorded;
 
 use crate::alerts::{AlertRules, AlertSources, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::{Capture, CaptureSources};
@@ -34,16 +39,16 @@ use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
-use crate::process_table::{ProcessReport, ProcessTable, UnprofiledProcess};
+use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
-    Control, ProfiledChild, SessionAddressError, SpawnError, Supervisor, SupervisorContext, Trust,
+    Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
+    SupervisorContext, Trust,
 };
 use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
+use own_process::OwnProcess;
 
-/// How long a session waits for its children to confirm a command.
-const CONFIRM: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -62,10 +67,15 @@ pub struct Session {
     observers: ObserverRegistry,
     end: EndSignal,
     supervisor: Supervisor,
+    /// The last field, so that another session can start only when this one has ended.
+    own_process: OwnProcess,
 }
 
 /// The configuration of a session.
 struct SessionConfig {
+    own_process: OwnProcess,
+    /// The session around this one, if there is one.
+    outer: Option<OuterSession>,
     /// The name of this process in the profile.
     name: String,
     params: SessionParams,
@@ -159,6 +169,19 @@ impl Session {
     /// All processes of the session, the parent first, with current memory figures.
     pub fn processes(&self) -> Vec<ProcessReport> {
         self.processes.reports()
+    }
+
+    /// Why this session does not record its own process; `None` if it does. Its markers and samples
+    /// are then in the profiles of the other session, and pauses and probes of this session do not
+    /// reach it.
+    pub const fn why_unrecorded(&self) -> Option<NotRecorded> {
+        self.own_process.why_not()
+    }
+
+    /// The processes of the session and their data, in numbers. Reads every pool: meant for a
+    /// progress line, not for a loop.
+    pub fn summary(&self) -> SessionSummary {
+        self.processes.summary()
     }
 
     /// Lists a process that cannot record, with the reason, in this session's profiles and reports.
@@ -263,42 +286,6 @@ impl Session {
         LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
-    /// Stops recording in all processes until [`Session::resume`]. Returns when every child has
-    /// confirmed, or after a second.
-    pub fn pause(&self) -> Confirmation {
-        profiler_core::session::pause();
-        self.confirm(Control::Pause)
-    }
-
-    /// Ends [`Session::pause`].
-    pub fn resume(&self) -> Confirmation {
-        profiler_core::session::resume();
-        self.confirm(Control::Resume)
-    }
-
-    /// Stops periodic samples in all processes until [`Session::resume_sampling`]. Markers are
-    /// still recorded.
-    pub fn pause_sampling(&self) -> Confirmation {
-        profiler_core::session::pause_sampling();
-        self.confirm(Control::PauseSampling)
-    }
-
-    /// Ends [`Session::pause_sampling`].
-    pub fn resume_sampling(&self) -> Confirmation {
-        profiler_core::session::resume_sampling();
-        self.confirm(Control::ResumeSampling)
-    }
-
-    /// Waits until every selected thread of every child has been sampled once more.
-    pub fn wait_one_periodic_sampling(&self) -> Confirmation {
-        profiler_core::session::wait_one_periodic_sampling();
-        self.confirm(Control::WaitOnePeriodicSampling)
-    }
-
-    fn confirm(&self, control: Control) -> Confirmation {
-        Confirmation::new(self.supervisor.handle.control(control, CONFIRM))
-    }
-
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
     /// [`crate::groups`]. Costs about ten microseconds per process and one microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {
@@ -364,6 +351,8 @@ impl Session {
 
     fn start(config: SessionConfig) -> Result<Self, SessionError> {
         let SessionConfig {
+            own_process,
+            outer,
             name,
             params,
             own_features,
@@ -376,7 +365,10 @@ impl Session {
         let limit = Arc::new(MemoryLimit::new(params.limit, most));
         let processes = Arc::<ProcessTable>::default();
         let groups = Arc::new(SnapshotReader::new(Arc::clone(&processes), time));
-        let probes = Arc::<ProbeRegistry>::default();
+        let probes = Arc::new(match own_process.is_recorded() {
+            true => ProbeRegistry::default(),
+            false => ProbeRegistry::of_children(),
+        });
         let supervisor = Supervisor::start(SupervisorContext {
             params,
             time,
@@ -385,8 +377,12 @@ impl Session {
             pools: pools.clone(),
             groups: Arc::clone(&groups),
             probes: Arc::clone(&probes),
+            outer,
         })?;
-        supervisor.join_local_process(&name, own_features)?;
+        match own_process.why_not() {
+            None => supervisor.join_local_process(&name, own_features)?,
+            Some(why) => supervisor.list_local_process(&name, why.to_string())?,
+        }
         let captures = Arc::new(CaptureSources {
             processes: Arc::clone(&processes),
             supervisor: supervisor.handle.clone(),
@@ -408,6 +404,7 @@ impl Session {
             observers,
             end,
             supervisor,
+            own_process,
         })
     }
 }
@@ -420,7 +417,7 @@ impl Drop for Session {
         self.probes.close();
         self.groups.close();
         self.supervisor.handle.control(Control::Stop, FAREWELL);
-        profiler_core::session::stop();
+        self.here(profiler_core::session::stop);
         self.processes.hang_up();
         if let Some(pools) = &self.pools {
             pools.remove(); // now, regardless of remaining references

@@ -532,6 +532,9 @@ fn believable(mut update: Update) -> Update {
 fn greet(process: &mut Process, hello: &Hello, image: Option<ProgramImage>) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;
+    // It records, whatever was known about the process that was started.
+    process.cannot_record = None;
+    process.recorded_by = None;
     process.program = Some(hello.name.clone()).filter(|name| !name.is_empty());
     process.take_program_name();
     let lives = !process.is_over();

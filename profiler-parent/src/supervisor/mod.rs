@@ -19,6 +19,7 @@ mod join;
 mod link;
 mod listen;
 mod local_process;
+mod outer;
 mod spawn;
 
 use std::fs::File;
@@ -50,6 +51,8 @@ pub use join::SessionAddressError;
 pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
+use outer::Recorded;
+pub(crate) use outer::{OuterSession, release_handed_memory};
 pub(crate) use spawn::Trust;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
@@ -75,6 +78,8 @@ pub(crate) struct SupervisorContext {
     pub(crate) groups: Arc<SnapshotReader>,
     /// The probes that children measure.
     pub(crate) probes: Arc<ProbeRegistry>,
+    /// The session around this one, if there is one.
+    pub(crate) outer: Option<OuterSession>,
 }
 
 impl SupervisorContext {
@@ -83,6 +88,13 @@ impl SupervisorContext {
         self.pools
             .as_ref()
             .map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+    }
+
+    /// Tells the session around this one that it cannot record this process.
+    fn tell_outer(&self, process: Recorded<'_>) {
+        if let Some(outer) = &self.outer {
+            outer.tell(process);
+        }
     }
 
     /// Forgets the pool of this child.
@@ -198,6 +210,18 @@ impl Supervisor {
         features: Features,
     ) -> Result<(), LocalProcessError> {
         local_process::join(&self.context, &self.handle, name, features)
+    }
+
+    /// Lists this process as the first of the session, although it records for another session.
+    ///
+    /// # Errors
+    /// [`LocalProcessError`].
+    pub(crate) fn list_local_process(
+        &self,
+        name: &str,
+        why: String,
+    ) -> Result<(), LocalProcessError> {
+        local_process::list(&self.context, name, why)
     }
 
     /// Starts a child, profiled if the limit allows.

@@ -21,6 +21,7 @@ use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys::{self, OwnFile};
 
 use super::listen::PendingChild;
+use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
@@ -339,6 +340,8 @@ fn spawn_profiled(
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
     context.processes.add(key, process);
+    // Before the child can be reaped, so that the outer session finds it.
+    context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
     if let Err(error) = supervisor.receivers().add_child(PendingChild {
         key,
         pid,

@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys::OwnDescriptor;
+use rustix::process::{Pid, PidfdFlags};
 
 use super::{ProcessFacts, ProgramImage};
 
@@ -74,6 +76,20 @@ pub(crate) fn facts_of(pid: ProcessId) -> Option<ProcessFacts> {
     })
 }
 
+/// A descriptor (pidfd) of the process that has this number and this start time. `None` if there is
+/// no such process, or no descriptor is left.
+pub(crate) fn open_process(pid: ProcessId, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
+    let number = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
+    let process = rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()?;
+    // Compared afterwards: the number may have been given to another process before.
+    is_running(pid, start).then(|| OwnDescriptor::new(process))
+}
+
+/// Whether a process with this number and this start time exists.
+pub(crate) fn is_running(pid: ProcessId, start: ProcessStart) -> bool {
+    facts_of(pid).is_some_and(|facts| facts.start == start)
+}
+
 /// The name of a process in the system: of its first thread, or of its program.
 pub(crate) fn name_of(pid: ProcessId) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -133,6 +149,16 @@ mod tests {
         assert_eq!(facts.parent.get(), std::os::unix::process::parent_id());
         assert!(facts.image.is_some());
         assert_eq!(facts_of(ProcessId::new(u32::MAX - 1)), None);
+    }
+
+    #[test]
+    fn a_process_is_opened_only_with_its_start_time() {
+        let start = profiler_core::internal::sys::own_process_start();
+        assert!(open_process(own(), start).is_some());
+        let other = ProcessStart::new(start.get() + 1);
+        assert!(open_process(own(), other).is_none());
+        assert!(!is_running(own(), other));
+        assert!(open_process(ProcessId::new(u32::MAX - 1), start).is_none());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use integration_tests::acks;
 use integration_tests::marks::{self, record_paced};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::{Words, number, stay_forever};
 
@@ -30,8 +31,8 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "burst" => record(words, false, false),
         "hold-burst" => record(words, true, false),
         "mark" => mark(words),
-        "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
-        "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
+        "paused" => Ok(format!("ok {}", session::is_paused())),
+        "active" => Ok(format!("ok {}", session::is_active())),
         "flood" => flood(words),
         "calm" => {
             CALM.store(true, Ordering::Relaxed);
@@ -77,14 +78,28 @@ fn record(words: Words<'_>, stay: bool, is_paced: bool) -> anyhow::Result<String
 }
 
 /// The beginning `record-and-stay`: records a hundred markers on the main thread, and then waits
-/// without end.
+/// without end. The beginning `own-session`: starts a session of this process alone before `init`.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
-    let stays = || {
-        crate::begin::begin("init")?;
-        record_paced(1000, 0..100);
-        stay_forever()
+    Some(match name {
+        "record-and-stay" => record_and_stay(),
+        "own-session" => own_session(),
+        _ => return None,
+    })
+}
+
+fn record_and_stay() -> anyhow::Result<String> {
+    crate::begin::begin("init")?;
+    record_paced(1000, 0..100);
+    stay_forever()
+}
+
+fn own_session() -> anyhow::Result<String> {
+    let params = SessionParams {
+        features: Features::NONE,
+        ..SessionParams::default()
     };
-    (name == "record-and-stay").then(stays)
+    session::start(params, StartOptions::default())?;
+    crate::begin::begin("init")
 }
 
 /// `mark COUNT`: records COUNT markers on the main thread, as thread 1000.

@@ -16,7 +16,7 @@ use super::super::{TransportError, inherited, stale_sockets};
 use crate::codec::{self, ProtocolError};
 use crate::environment::Token;
 use crate::limits::{MAX_JOIN_FRAME_BYTES, MAX_REFUSAL_BYTES, clip};
-use crate::message::{JoinAnswer, JoinRefusal, JoinRequest};
+use crate::message::{JoinAnswer, JoinRefusal, Opening};
 use crate::sys::ReceiveMode;
 use crate::sys::joining::{Peer, SessionSocket, has_ended, open_process, own_user, peer_of};
 use crate::sys::packets::{Packet, PacketSocket};
@@ -132,13 +132,13 @@ impl Joiner {
         self.peer.user == own_user()
     }
 
-    /// Receives the request. Returns `None` if it has not arrived. Never waits.
+    /// Receives the first packet. Returns `None` if it has not arrived. Never waits.
     ///
     /// # Errors
     /// [`TransportError::Disconnected`] if the process has closed the connection,
-    /// [`TransportError::Protocol`] for a request of another version, and
-    /// [`TransportError::PeerMisbehaved`] for anything else that is not a request of this process.
-    pub fn try_receive(&self) -> Result<Option<JoinRequest>, TransportError> {
+    /// [`TransportError::Protocol`] for a packet of another version, and
+    /// [`TransportError::PeerMisbehaved`] for anything else that is not a packet of this process.
+    pub fn try_receive(&self) -> Result<Option<Opening>, TransportError> {
         let mut room = [0; MAX_JOIN_FRAME_BYTES];
         let Some(packet) = self.socket.receive(&mut room, ReceiveMode::Try)? else {
             return Ok(None);

@@ -52,13 +52,21 @@ fn next(listener: &SessionListener) -> Joiner {
     }
 }
 
-/// Waits for the outcome of the request.
-fn received(joiner: &Joiner) -> Result<JoinRequest, TransportError> {
+/// Waits for the first packet.
+fn received(joiner: &Joiner) -> Result<Opening, TransportError> {
     loop {
         if let Some(request) = joiner.try_receive().transpose() {
             return request;
         }
         std::thread::yield_now();
+    }
+}
+
+/// Waits for a request, and returns whether it is an announcement.
+fn is_announcement(joiner: &Joiner) -> bool {
+    match received(joiner).unwrap() {
+        Opening::Join(request) => request.is_announcement(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -82,7 +90,7 @@ fn a_process_gets_its_pool_and_its_channel() {
     let joiner = next(&listener);
     assert_eq!(joiner.pid(), Some(ProcessId::new(std::process::id())));
     assert!(joiner.is_of_this_user());
-    assert_eq!(received(&joiner).unwrap(), request());
+    assert_eq!(received(&joiner).unwrap(), Opening::Join(request()));
     let mut pool = tempfile::tempfile().unwrap();
     pool.write_all(b"pool").unwrap();
     let hello_token = Token::from_bytes([4; 16]);
@@ -104,9 +112,9 @@ fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
     let address = address(&listener);
     let announced = announce(&address, &announcement(), LONG).unwrap();
     let joiner = next(&listener);
-    assert!(received(&joiner).unwrap().is_announcement());
+    assert!(is_announcement(&joiner));
     let process = on_thread(move || announced.join(&address, &request(), LONG));
-    assert!(!received(&joiner).unwrap().is_announcement());
+    assert!(!is_announcement(&joiner));
     joiner
         .welcome(&tempfile::tempfile().unwrap(), &token())
         .unwrap();
@@ -121,7 +129,7 @@ fn a_process_whose_announcement_was_closed_connects_again() {
     drop(next(&listener));
     let process = on_thread(move || announced.join(&address, &request(), LONG));
     let joiner = next(&listener);
-    assert!(!received(&joiner).unwrap().is_announcement());
+    assert!(!is_announcement(&joiner));
     joiner
         .welcome(&tempfile::tempfile().unwrap(), &token())
         .unwrap();
@@ -133,7 +141,7 @@ fn an_announcement_is_received_after_its_process_has_left() {
     let listener = SessionListener::new().unwrap();
     drop(announce(&address(&listener), &announcement(), LONG).unwrap());
     let joiner = next(&listener);
-    assert!(received(&joiner).unwrap().is_announcement());
+    assert!(is_announcement(&joiner));
     let error = received(&joiner).unwrap_err();
     assert!(matches!(error, TransportError::Disconnected), "{error}");
     assert!(!joiner.has_ended(), "this process runs");
@@ -202,6 +210,25 @@ fn a_process_of_another_version_is_recognised() {
 }
 
 #[test]
+fn a_report_arrives_although_its_sender_has_gone_on() {
+    let listener = SessionListener::new().unwrap();
+    let process = RecordedElsewhere {
+        token: token(),
+        name: "worker".to_owned(),
+        pid: ProcessId::new(7),
+        start: ProcessStart::new(8),
+        parent: ProcessId::new(9),
+        session: ProcessId::new(9),
+    };
+    report_recorded(&address(&listener), process.clone(), LONG).unwrap();
+    let joiner = next(&listener);
+    let expected = Opening::RecordedElsewhere(process);
+    assert_eq!(received(&joiner).unwrap(), expected);
+    let closed = received(&joiner).unwrap_err();
+    assert!(matches!(closed, TransportError::Disconnected), "{closed}");
+}
+
+#[test]
 fn nonsense_ends_only_its_own_connection() {
     let listener = SessionListener::new().unwrap();
     let cases: [&[u8]; 3] = [&[], &[7], &[7; MAX_JOIN_FRAME_BYTES + 1]];
@@ -229,7 +256,7 @@ fn attached_descriptors_are_not_received() {
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = [file.as_fd()];
     assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
-    let frame = codec::encode(&request()).unwrap();
+    let frame = codec::encode(&Opening::Join(request())).unwrap();
     sendmsg(
         &channel,
         &[io::IoSlice::new(&frame)],

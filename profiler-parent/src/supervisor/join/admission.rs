@@ -27,6 +27,7 @@ use super::pending::now;
 use crate::controller::{Event, Refusal};
 use crate::process_table::{EarlierLife, Process, Remains};
 use crate::supervisor::listen::PendingChild;
+use crate::supervisor::outer::Recorded;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
 use crate::supervisor::{NOT_WAITED, SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::{ProgramImage, facts_of, name_of};
@@ -81,8 +82,8 @@ pub(super) enum Attempt {
 /// Lets processes join a session.
 #[derive(Debug)]
 pub(super) struct Admission {
-    context: Arc<SupervisorContext>,
-    supervisor: SupervisorHandle,
+    pub(super) context: Arc<SupervisorContext>,
+    pub(super) supervisor: SupervisorHandle,
 }
 
 impl Admission {
@@ -202,8 +203,9 @@ impl Admission {
             token,
         };
         if let Err(error) = self.supervisor.receivers().add_child(child) {
-            self.take_back(key, error.to_string());
+            return self.take_back(key, error.to_string());
         }
+        self.context.tell_outer(Recorded::here(&name, pid, parent));
     }
 
     /// Refuses a process that was examined, and lists it as not profiled.

@@ -18,6 +18,8 @@
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod admission;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod elsewhere;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod limits;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod pending;

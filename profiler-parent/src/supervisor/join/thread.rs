@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use ipc_protocol::environment::Token;
-use ipc_protocol::message::{JoinRefusal, JoinRequest};
+use ipc_protocol::message::{JoinRefusal, JoinRequest, Opening};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
@@ -239,18 +239,34 @@ impl JoinThread {
                 let why = refusal_for(&error);
                 self.admission.turn_away(&mut pending.joiner, why);
             }
-            (Ok(Some(request)), None) if request.token != self.token => {
-                self.admission
-                    .turn_away(&mut pending.joiner, JoinRefusal::WrongToken);
+            (Ok(Some(Opening::Join(request))), None) => {
+                pending.stage = Stage::Silent;
+                self.answer(set, number, pending, request);
             }
-            (Ok(Some(request)), None) if request.is_announcement() => {
-                let announced = self.admission.announce(&mut pending.joiner, request);
-                pending.stage = announced.map_or(Stage::Silent, |announced| {
-                    Stage::Announced(Box::new(announced))
-                });
-                self.keep(set, number, pending);
+            // A report without the token is not heard; nobody waits for an answer.
+            (Ok(Some(Opening::RecordedElsewhere(process))), None) => {
+                if process.token == self.token {
+                    self.admission.list_elsewhere(&process);
+                }
             }
-            (Ok(Some(request)), None) => self.apply(set, number, pending.joiner, request),
+        }
+    }
+
+    /// Answers a request, at once or later. Notes an announcement.
+    fn answer(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        mut pending: Pending,
+        request: JoinRequest,
+    ) {
+        if request.token != self.token {
+            self.admission
+                .turn_away(&mut pending.joiner, JoinRefusal::WrongToken);
+        } else if request.is_announcement() {
+            self.note_announced(set, number, pending, request);
+        } else {
+            self.apply(set, number, pending.joiner, request);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the thread does for processes that have announced themselves. Linux.
 
-use ipc_protocol::message::JoinRequest;
+use ipc_protocol::message::{JoinRequest, Opening};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::Joiner;
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
@@ -26,6 +26,20 @@ impl JoinThread {
         }
     }
 
+    /// Notes a process that announces itself, and keeps its connection.
+    pub(super) fn note_announced(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        mut pending: Pending,
+        request: JoinRequest,
+    ) {
+        if let Some(announced) = self.admission.announce(&mut pending.joiner, request) {
+            pending.stage = Stage::Announced(Box::new(announced));
+        }
+        self.keep(set, number, pending);
+    }
+
     /// Receives from a process that has announced itself.
     pub(super) fn hear_announced(
         &mut self,
@@ -33,11 +47,13 @@ impl JoinThread {
         number: ChannelNumber,
         joiner: Joiner,
         mut announced: Box<Announced>,
-        received: Result<Option<JoinRequest>, TransportError>,
+        received: Result<Option<Opening>, TransportError>,
     ) {
         match received {
             Ok(None) => {}
-            Ok(Some(request)) if request.token == self.token && !request.is_announcement() => {
+            Ok(Some(Opening::Join(request)))
+                if request.token == self.token && !request.is_announcement() =>
+            {
                 self.admission.forget_announced(&announced);
                 return self.apply(set, number, joiner, request);
             }
