@@ -319,7 +319,7 @@ fn a_child_that_answers_without_end() -> anyhow::Result<()> {
 fn a_child_that_sends_garbage() -> anyhow::Result<()> {
     own_process!();
     let garbage =
-        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 7");
+        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 8");
     tell(|liar, _| run_commands("garbage", liar), &garbage, &garbage)
 }
 
