@@ -48,6 +48,9 @@ int main(void) {
     profiler_group_leave(entered);
     profiler_thread_name(NULL);
     profiler_thread_name(garbage);
+    profiler_join_session(NULL);
+    profiler_join_session(garbage);
+    profiler_join_session(large);
     puts("done");
     return profiler_api_version() != PROFILER_API_VERSION;
 }
@@ -203,6 +206,23 @@ fn the_library_can_be_loaded_while_the_program_runs() -> anyhow::Result<()> {
     let profile = recorded.profile()?;
     let process = profile.process("loads")?;
     assert_eq!(process.named("loaded").count(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_function_waits_until_the_program_is_recorded() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    // Below a shell, which takes the memory that the session hands over.
+    let recorded = place.record(&["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
+    assert_eq!(recorded.output.stdout, b"recording\n");
+    let profile = recorded.profile()?;
+    let process = profile.process("requests")?;
+    process.counts()?;
+    assert_eq!(process.named("begin").count(), 1);
+    assert_eq!(process.named("answer").count(), 100);
     Ok(())
 }
 

@@ -5,9 +5,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use integration_tests::foreign::{Recorded, Workplace, is_installed};
-use integration_tests::own_process;
+use integration_tests::profile::Profile;
+use integration_tests::{own_process, tools};
 
 use crate::command_record_support::CHILD;
 
@@ -45,6 +47,41 @@ int main(void) {
     pid_t worker = fork();
     if (worker == 0) return work() < 0 ? 1 : 7;
     if (waitpid(worker, &status, 0) != worker) return 1;
+    return WEXITSTATUS(status);
+}
+"#;
+
+/// Forks while another thread allocates, and returns the exit code of the forked process, which
+/// allocates, too, and starts a thread.
+const FORKS_WITH_THREADS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int ends;
+static void *allocates(void *unused) {
+    while (!ends) free(malloc(1000));
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    int status = 1;
+    if (pthread_create(&thread, NULL, allocates, NULL)) return 1;
+    for (int i = 0; i < 20; i++) {
+        pid_t worker = fork();
+        if (worker == 0) {
+            pthread_t other;
+            ends = 1;
+            free(malloc(5000));
+            if (pthread_create(&other, NULL, allocates, NULL)) _exit(2);
+            pthread_join(other, NULL);
+            usleep(2000 * i);
+            exit(7);
+        }
+        if (waitpid(worker, &status, 0) != worker || WEXITSTATUS(status) != 7) return 3;
+    }
+    ends = 1;
+    pthread_join(thread, NULL);
     return WEXITSTATUS(status);
 }
 "#;
@@ -108,8 +145,93 @@ fn every_process_below_a_shell_is_in_one_profile() -> anyhow::Result<()> {
     for name in ["ls", "seq", "tr", "cat"] {
         assert_eq!(recorded.verdicts(name)?.len(), 1, "{name}");
     }
-    let has = |name: &str| profile.processes.iter().any(|process| process.name == name);
-    assert!(has("ls") && has("tr"));
+    profile.process("sh")?;
+    Ok(())
+}
+
+/// Whether the profile has a process of this name with at least this much processor time, in
+/// nanoseconds.
+fn has_used(profile: &Profile, name: &str, least: u64) -> bool {
+    let mut named = profile
+        .processes
+        .iter()
+        .filter(|process| process.name == name);
+    named.any(|process| {
+        let mut threads = process.threads.iter();
+        threads.any(|thread| {
+            let used = thread.samples.all.iter().filter_map(|sample| sample.cpu_ns);
+            used.sum::<u64>() >= least
+        })
+    })
+}
+
+#[test]
+fn a_program_behind_another_one_is_recorded() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    let ways: [&[&str]; 6] = [
+        &["sh", "-c", "exec \"$0\" 600"],
+        &["sh", "-c", "\"$0\" 600; exit 3"],
+        &["sh", "-c", "\"$0\" 600 & wait"],
+        &["env", "A=1"],
+        &["timeout", "600"],
+        &["setsid", "-w"],
+    ];
+    for way in ways.into_iter().filter(|words| is_installed(words[0])) {
+        let mut program = way.to_vec();
+        program.push(text(&spin));
+        if way[0] != "sh" {
+            program.push("600");
+        }
+        let recorded = does_the_same(&place, &program)?;
+        // It is recorded after some milliseconds, and on a busy machine later.
+        let is_recorded = has_used(&recorded.profile()?, "spin", 100_000_000);
+        assert!(is_recorded, "{way:?}: {:?}", recorded.verdicts("spin")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_with_few_descriptors_keeps_all_of_them() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    for limit in [4, 5, 8, 12] {
+        let script = format!("ulimit -n {limit}; exec ls /");
+        let recorded = does_the_same(&place, &["sh", "-c", &script])?;
+        assert_eq!(recorded.output.status.code(), Some(0), "{limit}");
+        assert!(recorded.verdicts("ls")?.is_empty(), "the agent stays out");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_with_several_threads_may_fork() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = place.compile("threads", FORKS_WITH_THREADS, &["-pthread"])?;
+    for _ in 0..3 {
+        let recorded = does_the_same(&place, &["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
+        assert_eq!(recorded.output.status.code(), Some(7));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_copied_command_has_its_library() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    let copied = place.path().join("copied");
+    std::fs::copy(tools::profiler()?, &copied)?;
+    let output = Command::new(&copied)
+        .args(["record", "-o", "copied.json", "--"])
+        .arg(&spin)
+        .current_dir(place.path())
+        .env("XDG_CACHE_HOME", place.path().join("cache"))
+        .output()?;
+    assert!(output.status.success(), "{output:?}");
+    assert!(place.path().join("copied.json").exists(), "{output:?}");
     Ok(())
 }
 
@@ -118,7 +240,13 @@ fn a_forked_process_that_executes_no_other_program_is_recorded() -> anyhow::Resu
     own_process!();
     let place = Workplace::new()?;
     let forks = place.compile("forks", FORKS, &[])?;
-    let recorded = place.record(&[text(&forks)])?;
+    // The second one forks before it is recorded itself.
+    forked_process_is_recorded(&place, &[text(&forks)])?;
+    forked_process_is_recorded(&place, &["sh", "-c", "\"$0\"; exit $?", text(&forks)])
+}
+
+fn forked_process_is_recorded(place: &Workplace, program: &[&str]) -> anyhow::Result<()> {
+    let recorded = place.record(program)?;
     assert_eq!(
         recorded.output.status.code(),
         Some(7),
@@ -131,14 +259,8 @@ fn a_forked_process_that_executes_no_other_program_is_recorded() -> anyhow::Resu
         .filter(|process| process.name == "forks")
         .collect();
     assert_eq!(named.len(), 2, "{:?}", recorded.verdicts("forks")?);
-    let in_worker = named.iter().any(|process| {
-        let mut threads = process.threads.iter();
-        threads.any(|thread| {
-            let used = thread.samples.all.iter().filter_map(|sample| sample.cpu_ns);
-            used.sum::<u64>() > 100_000_000
-        })
-    });
-    assert!(in_worker, "the worker has no samples");
+    let is_recorded = has_used(&profile, "forks", 100_000_000);
+    assert!(is_recorded, "the worker has no samples");
     Ok(())
 }
 
@@ -232,7 +354,7 @@ fn many_short_programs_are_all_recorded_and_leave_nothing() -> anyhow::Result<()
     })?;
     assert_eq!(recorded.output.status.code(), Some(0));
     assert_eq!(recorded.error_of_program(), "");
-    // A process that the session does not answer in time is listed, too.
+    // Most end before they are recorded, and are listed with the time for which they ran.
     assert_eq!(recorded.verdicts("true")?.len(), PROGRAMS);
     let left = std::fs::read_dir(&runtime)?.count();
     assert_eq!(left, 0, "the session's address is left");

@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use integration_tests::foreign::Workplace;
+use integration_tests::foreign::{Workplace, is_installed};
 use integration_tests::own_process;
 
 use crate::agent_record::{SPIN, does_the_same, text};
@@ -43,6 +43,22 @@ fn a_static_program_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()
         verdicts.iter().any(|verdict| verdict == why),
         "{verdicts:?}"
     );
+    Ok(())
+}
+
+#[test]
+fn a_program_for_musl_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()> {
+    own_process!();
+    if !is_installed("musl-gcc") {
+        return Ok(());
+    }
+    let place = Workplace::new()?;
+    let source = place.path().join("runs.c");
+    std::fs::write(&source, RUNS)?;
+    let runs = place.compile_file("musl-gcc", "runs", &source, &[])?;
+    let recorded = does_the_same(&place, &[text(&runs)])?;
+    let why = "runs recorded nothing: it uses the C library musl";
+    assert!(recorded.said().contains(why), "{}", recorded.said());
     Ok(())
 }
 

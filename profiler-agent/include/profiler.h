@@ -6,9 +6,11 @@
  *
  * A process records if it runs below a session of the profiler, for example
  *     profiler record -- ./program
- * The library joins the session when it is loaded with the program; no call is needed. Without a
- * session every function returns at once: one load of a word and a comparison, about 1 ns. The
- * functions that make a label, a counter or a group then take a lock and allocate, once per name.
+ * The library joins the session when it is loaded with the program; no call is needed. A program
+ * that calls no function is recorded some milliseconds after its start. The first function that is
+ * called before waits until the program is recorded: usually 1 ms, at most 20 ms. Without a session
+ * every function returns at once: two loads and two comparisons, about 1 ns. The functions that make
+ * a label, a counter or a group then take a lock and allocate, once per name.
  *
  * Rules for all functions:
  * - Any thread may call them, but a signal handler may not.
@@ -45,6 +47,12 @@ uint32_t profiler_api_version(void);
  * process records then, otherwise 0. Cost: usually 1 ms, at most 20 ms; without a session 1 us.
  * Later calls do nothing. */
 int profiler_join(void);
+
+/* Like profiler_join, for the session with this address: the value of the environment variable
+ * MULTIPROCESS_PROFILER_SESSION in the processes of the session. For a program that was told the
+ * address in another way, or has changed its environment, which the function does not read. Null:
+ * the environment is read. Cost: usually 1 ms, at most 2 s. */
+int profiler_join_session(const char *address);
 
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.
  * Cost: 1 ns. */

@@ -7,7 +7,8 @@
 //! children are not recorded.
 //!
 //! ```text
-//! fork ─▶ handler in the child: starts a thread ─▶ waits PAUSE ─▶ dlopen(next copy) ─▶ profiler_join
+//! fork ─▶ handler in the child: starts a thread ─▶ waits PAUSE ─▶ dlopen(next copy) ─▶
+//!            │                                      │               profiler_join_session
 //!            └─ the program goes on at once         └─ an exec ends the thread
 //! ```
 //!
@@ -15,7 +16,8 @@
 //! program with several threads, only async-signal-safe functions are allowed in the child, because
 //! other threads may have held locks. Invariants: the handlers read and write atomics, and call
 //! `stat`, `pthread_sigmask` and `pthread_create`; they allocate nothing themselves; a failure
-//! leaves the child unrecorded.
+//! leaves the child unrecorded. The thread does not read the environment, which the program may
+//! change at the same time: it passes the address of the session on.
 
 #![allow(unsafe_code)]
 
@@ -42,29 +44,40 @@ const COPIES: &str = "forks";
 
 /// The path of the next copy; null if there is none, or if this copy follows forks no longer.
 static NEXT_COPY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+/// The address of the session; null if it is not known.
+static ADDRESS: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+/// Whether forked children are to join.
+static FOLLOWS: AtomicBool = AtomicBool::new(false);
 /// Whether the program had one thread when the latest fork began.
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
-/// The profiler's threads when the program began: some of them may not be in the profiler's list yet
+/// The profiler's threads when the program begins: some of them may not be in the profiler's list yet
 /// when the program forks at once.
 static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
 /// The threads in this process that wait or load a copy: at most 1.
 static LOADERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets forked children join the session. Called once, when this process records. `is_at_start` says
-/// that the program has not begun, so it has one thread. Allocates; what it allocates stays.
-pub(crate) fn follow(is_at_start: bool) {
-    if is_at_start {
-        OURS_AT_START.store(threads().saturating_sub(1), Ordering::Relaxed);
-    }
+/// Lets forked children join the session at `address`. Called once, when this process records or
+/// will record. `ours` is the number of the profiler's threads when the program begins; 0 if it has
+/// begun. Allocates; what it allocates stays.
+pub(crate) fn follow(ours: usize, address: Option<CString>) {
+    OURS_AT_START.store(ours, Ordering::Relaxed);
+    let Some(address) = address else { return };
     let Some(path) = own_path().and_then(|path| next_copy(&path)) else {
         return;
     };
     let Ok(path) = CString::new(path.into_os_string().into_vec()) else {
         return;
     };
+    ADDRESS.store(address.into_raw(), Ordering::Release);
     NEXT_COPY.store(path.into_raw(), Ordering::Release);
+    FOLLOWS.store(true, Ordering::Release);
     // SAFETY: the handlers are static functions of a library that is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
+}
+
+/// Lets no forked child join from now on: this process does not record after all.
+pub(crate) fn follow_no_longer() {
+    FOLLOWS.store(false, Ordering::Release);
 }
 
 /// The file from which this library was loaded.
@@ -107,9 +120,14 @@ extern "C" fn before_fork() {
     } else {
         own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
     };
-    let is_followed = session::is_active() || session::is_forked();
+    let is_followed = FOLLOWS.load(Ordering::Acquire);
     let is_alone = is_followed && threads() <= ours.saturating_add(1);
     IS_ALONE.store(is_alone, Ordering::Relaxed);
+}
+
+/// The number of the profiler's threads, while the program has not begun and so has one thread.
+pub(crate) fn own_threads_at_start() -> usize {
+    threads().saturating_sub(1)
 }
 
 /// The number of threads of this process; the largest number if the system does not tell it.
@@ -182,12 +200,15 @@ extern "C" fn load(_: *mut c_void) -> *mut c_void {
 /// Lets a copy join. Not while it is being loaded: joining waits for new threads, and a thread may
 /// need a lock of the loader.
 fn join_in(copy: *mut c_void) {
+    type Join = unsafe extern "C" fn(*const c_char) -> libc::c_int;
     // SAFETY: the handle of a loaded library, and a name that ends with a zero.
-    let join = unsafe { libc::dlsym(copy, c"profiler_join".as_ptr()) };
-    if !join.is_null() {
+    let join = unsafe { libc::dlsym(copy, c"profiler_join_session".as_ptr()) };
+    let address = ADDRESS.load(Ordering::Acquire);
+    if !join.is_null() && !address.is_null() {
         // SAFETY: the copy is the same library as this one, in which the function has this type.
-        let join: extern "C" fn() -> libc::c_int = unsafe { std::mem::transmute(join) };
-        join();
+        let join: Join = unsafe { std::mem::transmute(join) };
+        // SAFETY: the address ends with a zero and is never freed.
+        unsafe { join(address) };
     }
 }
 

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ const WAIT_VARIABLE: &str = "PROFILER_JOIN_WAIT_MS";
 /// The longest time that the variable can set.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
+/// The profiler needs up to a dozen descriptors. A program with a limit below this one may have
+/// counted its own.
+const FEW_DESCRIPTORS: libc::rlim_t = 64;
+
 /// Functions of the run-time libraries of sanitizers. They replace the allocator and watch all
 /// memory, so they would report the profiler's memory and threads.
 const SANITIZERS: [&CStr; 4] = [
@@ -35,6 +39,12 @@ const SANITIZERS: [&CStr; 4] = [
 pub(crate) fn is_profiled() -> bool {
     let has = |name| std::env::var_os(name).is_some();
     has(SESSION_VARIABLE) || has(VARIABLE)
+}
+
+/// The address of the session, as it is in the environment.
+pub(crate) fn session_address() -> Option<CString> {
+    let address = std::env::var_os(SESSION_VARIABLE)?;
+    CString::new(address.into_encoded_bytes()).ok()
 }
 
 /// How long a program waits for the session: [`JOIN_WAIT`], unless the variable [`WAIT_VARIABLE`]
@@ -99,7 +109,19 @@ fn own_base() -> u64 {
 
 /// Whether the profiler must stay out of this process.
 pub(crate) fn forbids() -> bool {
-    is_privileged() || is_instrumented() || recorder_note::is_in_another_file()
+    is_privileged()
+        || has_few_descriptors()
+        || is_instrumented()
+        || recorder_note::is_in_another_file()
+}
+
+/// Whether the process may have so few descriptors that it may lack those of the profiler.
+fn has_few_descriptors() -> bool {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: the system writes into a local of that type.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };
+    // SAFETY: a call that did not fail has written it.
+    failed == 0 && unsafe { limit.assume_init() }.rlim_cur < FEW_DESCRIPTORS
 }
 
 /// Whether the process has more rights than its parent process, which has written the environment.
@@ -129,6 +151,7 @@ mod tests {
     fn a_usual_program_may_be_profiled() {
         assert!(!is_privileged());
         assert!(!is_instrumented());
+        assert!(!has_few_descriptors());
         assert!(is_loaded_at_start());
         // SAFETY: as above.
         assert!(unsafe { libc::dlerror() }.is_null());

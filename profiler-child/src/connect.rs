@@ -9,16 +9,17 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ipc_protocol::environment::{
-    self, AddressError, ChildEnvironment, EnvironmentError, InheritedHandle, Token,
+    self, AddressError, ChildEnvironment, EnvironmentError, InheritedHandle, SessionAddress, Token,
 };
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
-use ipc_protocol::transport::joining::JoinError;
+use ipc_protocol::transport::joining::{JoinError, Joined};
 use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::pool::AttachError;
@@ -28,7 +29,7 @@ use profiler_core::session::{self, StartError, StartOptions};
 
 use crate::control::Control;
 use crate::gather::Files;
-use crate::join::{self, AskError};
+use crate::join::Candidate;
 use crate::shutdown;
 
 /// How long [`init`] waits for a session that this process joins by itself.
@@ -75,15 +76,6 @@ pub enum InitError {
     Thread(#[from] io::Error),
 }
 
-impl From<AskError> for InitError {
-    fn from(error: AskError) -> Self {
-        match error {
-            AskError::Address(error) => Self::Address(error),
-            AskError::Join(error) => Self::Join(error),
-        }
-    }
-}
-
 impl InitError {
     /// Whether the parent's resources were handed to another process, which a wrapper such as a
     /// shell has started before this one, or were lost on the way. This process may join by itself.
@@ -120,22 +112,54 @@ pub fn init() -> Status {
 
 /// Like [`init`], with another limit on the wait for a session that this process joins by itself.
 pub fn init_within(patience: Duration) -> Status {
-    if DONE.swap(true, Ordering::AcqRel) {
-        return Status::AlreadyDone;
-    }
-    let refused = match environment::take() {
-        Ok(None) => None,
-        Ok(Some(parent)) => match record_for(parent) {
-            Ok(()) => return Status::Recording,
-            Err(error) if error.is_of_another_process() => Some(error),
-            Err(error) => return Status::Off(error),
-        },
-        Err(error) => return Status::Off(error.into()),
+    let refused = match record_if_handed() {
+        ControlFlow::Break(status) => return status,
+        ControlFlow::Continue(refused) => refused,
     };
     match join_session(patience) {
         Ok(true) => Status::Recording,
         Ok(false) => refused.map_or(Status::NoParent, Status::Off),
         Err(error) => Status::Off(error),
+    }
+}
+
+/// Like [`init_within`], for a process that learns the address of the session in another way than
+/// from the environment, which it does not read. `address` is the value of the environment variable
+/// `MULTIPROCESS_PROFILER_SESSION` in the processes of the session.
+pub fn init_at(address: &str, patience: Duration) -> Status {
+    if DONE.swap(true, Ordering::AcqRel) {
+        return Status::AlreadyDone;
+    }
+    match join_at(address, patience) {
+        Ok(()) => Status::Recording,
+        Err(error) => Status::Off(error),
+    }
+}
+
+fn join_at(address: &str, patience: Duration) -> Result<(), InitError> {
+    let address = SessionAddress::parse(address)?;
+    if session::is_active() {
+        return Err(InitError::OwnSession);
+    }
+    record_joined(Candidate::of(address, program_name()).ask(patience)?)
+}
+
+/// Records for the parent that has handed its resources to this process. Breaks with the outcome if
+/// this process must not join a session by itself; otherwise returns the reason why the resources
+/// are of no use here, if there are any.
+pub(crate) fn record_if_handed() -> ControlFlow<Status, Option<InitError>> {
+    if DONE.swap(true, Ordering::AcqRel) {
+        return ControlFlow::Break(Status::AlreadyDone);
+    }
+    let parent = match environment::take() {
+        Ok(None) => return ControlFlow::Continue(None),
+        Ok(Some(parent)) => parent,
+        Err(error) => return ControlFlow::Break(Status::Off(error.into())),
+    };
+    match record_for(parent) {
+        Ok(()) => ControlFlow::Break(Status::Recording),
+        Err(error) if error.is_of_another_process() => ControlFlow::Continue(Some(error)),
+        Err(error) => ControlFlow::Break(Status::Off(error)),
     }
 }
 
@@ -169,19 +193,29 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
 
 /// Records for the session that the environment names. `false` if it names none.
 fn join_session(patience: Duration) -> Result<bool, InitError> {
+    let Some(candidate) = candidate(patience)? else {
+        return Ok(false);
+    };
+    record_joined(candidate.ask(patience)?)?;
+    Ok(true)
+}
+
+/// This process, if it may join the session that the environment names. `None` if it names none.
+pub(crate) fn candidate(patience: Duration) -> Result<Option<Candidate>, InitError> {
     if session::is_active() {
         // Its data would be lost.
         return match environment::session_address()? {
             Some(_) => Err(InitError::OwnSession),
-            None => Ok(false),
+            None => Ok(None),
         };
     }
-    let Some(joined) = join::ask(program_name(), patience)? else {
-        return Ok(false);
-    };
+    Ok(Candidate::of_environment(program_name(), patience)?)
+}
+
+/// Records for the session that this process has joined.
+pub(crate) fn record_joined(joined: Joined) -> Result<(), InitError> {
     let line = Endpoint::Inherited(joined.channel);
-    record(joined.pool, None, line, joined.token, || {})?;
-    Ok(true)
+    record(joined.pool, None, line, joined.token, || {})
 }
 
 /// Takes the pool, begins to record and starts the control thread. Calls `release` when it is known

@@ -34,6 +34,7 @@
     )
 )]
 
+mod announce;
 mod connect;
 mod control;
 mod gather;
@@ -42,6 +43,10 @@ mod outgoing;
 mod shutdown;
 mod updates;
 
+#[doc(hidden)]
+pub use announce::{Announced, Announcement, announce};
+#[doc(hidden)]
+pub use connect::init_at;
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
 pub use profiler_core as core;
 #[doc(no_inline)]

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ipc_protocol::message::ToParent;
@@ -40,8 +41,12 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
 }
 
-/// Registers a handler that closes the pool when the process exits.
+/// Registers a handler that closes the pool when the process exits, once.
 pub(crate) fn register() {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if IS_REGISTERED.swap(true, Ordering::AcqRel) {
+        return;
+    }
     // SAFETY: the handler is a static function; registering allocates and cannot run it.
     unsafe { libc::atexit(at_exit) };
 }

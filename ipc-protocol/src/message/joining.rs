@@ -1,8 +1,9 @@
 //! The first exchange of a process that joins a session by itself.
 //!
-//! Built and read by [`crate::transport::joining`] and its callers: one request, one answer. After
-//! a welcome, the process sends its [`Hello`](super::Hello) over the same socket, and is from then
-//! on like any child. Invariant: a frame begins with the version in every version, so a process of
+//! Built and read by [`crate::transport::joining`] and its callers: one request, one answer. A
+//! process that may end at once sends the request twice: first as an announcement, which has no
+//! answer. After a welcome, the process sends its [`Hello`](super::Hello) over the same socket, and
+//! is from then on like any child. Invariant: a frame begins with the version in every version, so a process of
 //! another version is recognised.
 
 use profiler_core::ids::{ProcessId, ProcessStart};
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Token;
 
-/// A process asks for a pool. All fields are its claims; the session takes the process number and
-/// the user from the kernel.
+/// A process asks for a pool, or announces that it will. All fields are its claims; the session
+/// takes the process number and the user from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
     /// The session's token.
@@ -22,8 +23,19 @@ pub struct JoinRequest {
     pub start: ProcessStart,
     /// The process that started it.
     pub parent: ProcessId,
-    /// For how many milliseconds the process waits for the answer.
+    /// When its program began, on the clock of [`began_now`](crate::transport::joining::began_now);
+    /// 0 if that is not known. It distinguishes the programs that one process executes.
+    pub began_ns: u64,
+    /// For how many milliseconds the process waits for the answer. 0: this is an announcement.
     pub patience_ms: u32,
+}
+
+impl JoinRequest {
+    /// Whether the process only announces itself: it waits for no answer, and asks later on the same
+    /// connection if it does not end before.
+    pub const fn is_announcement(&self) -> bool {
+        self.patience_ms == 0
+    }
 }
 
 /// The session's answer. The packet of a welcome carries the descriptor of the pool.

@@ -16,6 +16,10 @@
 //!   Hello { token, … } ────────────────────────▶    as from any child
 //! ```
 //!
+//! A program that may end at once [announces](announce) itself, without waiting for an answer. It
+//! asks some milliseconds later on the same connection. If it ends or executes another program
+//! before, the system closes the connection.
+//!
 //! A hostile process of the same user can only lose its own connection: nothing here waits for it,
 //! its packets are received as those of an untrusted child, and descriptors in them are never
 //! received. Processes of other users are refused by both sides, and cannot enter the directory of
@@ -29,6 +33,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use profiler_core::ids::UserId;
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
 
 use super::TransportError;
 use crate::codec;
@@ -86,11 +91,81 @@ pub fn join(
 ) -> Result<Joined, JoinError> {
     let deadline = Deadline::after(patience);
     let asker = connect(address.path(), &deadline, patience)?;
+    ask(asker, request, &deadline, patience)
+}
+
+/// The connection of a process that has announced itself. Dropping it tells the session that the
+/// process does not join, as the end of the process does.
+#[derive(Debug)]
+pub struct Announced(OwnDescriptor<Asker>);
+
+/// In a process that joins later: announces it to the session at `address`. Waits for no answer; at
+/// most `patience` if too many processes connect at once. `request` has the patience 0.
+///
+/// # Errors
+/// [`JoinError`]; no descriptor is left open then.
+pub fn announce(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    patience: Duration,
+) -> Result<Announced, JoinError> {
+    let asker = connect(address.path(), &Deadline::after(patience), patience)?;
+    send(&asker, request)?;
+    Ok(Announced(OwnDescriptor::new(asker)))
+}
+
+impl Announced {
+    /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session has
+    /// closed the connection. `request` is the announced one with another patience.
+    ///
+    /// # Errors
+    /// As [`join`].
+    pub fn join(
+        self,
+        address: &SessionAddress,
+        request: &JoinRequest,
+        patience: Duration,
+    ) -> Result<Joined, JoinError> {
+        let asker = match self.0.into_inner() {
+            Ok(asker) => asker,
+            Err(DescriptorLost) => return join(address, request, patience),
+        };
+        match ask(asker, request, &Deadline::after(patience), patience) {
+            Err(JoinError::Channel(TransportError::Disconnected)) => {
+                join(address, request, patience)
+            }
+            asked => asked,
+        }
+    }
+}
+
+/// The value for [`JoinRequest::began_ns`] of a program that begins now: the time of the system's
+/// monotonic clock in nanoseconds.
+pub fn began_now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
     let frame = codec::encode(request).map_err(TransportError::from)?;
-    asker.send(&frame).map_err(TransportError::from)?;
+    Ok(asker.send(&frame).map_err(TransportError::from)?)
+}
+
+/// Asks for a pool over a connection.
+fn ask(
+    asker: Asker,
+    request: &JoinRequest,
+    deadline: &Deadline,
+    patience: Duration,
+) -> Result<Joined, JoinError> {
+    send(&asker, request)?;
     let mut room = [0; MAX_JOIN_FRAME_BYTES];
     let received = asker
-        .receive(&mut room, &deadline)
+        .receive(&mut room, deadline)
         .map_err(TransportError::from)?;
     let Some((length, pool)) = received else {
         return Err(JoinError::NoAnswer(patience));

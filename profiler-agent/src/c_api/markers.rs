@@ -9,10 +9,10 @@ use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker,
 };
-use profiler_core::session;
 use profiler_core::time::Timestamp;
 use serde::Serialize;
 
+use crate::later;
 use crate::text::{self, MAX_TEXT_BYTES};
 
 /// The payload of a marker with numbers.
@@ -40,7 +40,7 @@ impl ProfilerMarker for Numbers<'_> {
 /// # Safety
 /// As [`profiler_marker_text`].
 unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) {
-    if !session::is_active() {
+    if !later::is_recording() {
         return;
     }
     // SAFETY: the caller's condition.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn profiler_marker_numbers(
     numbers: *const f64,
     count: usize,
 ) {
-    if !session::is_active() {
+    if !later::is_recording() {
         return;
     }
     // SAFETY: the caller's condition.
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn profiler_marker_numbers(
 /// Returns the present instant for [`profiler_interval`]; 0 while no session runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_now() -> u64 {
-    if session::is_active() {
+    if later::is_recording() {
         Timestamp::now().raw()
     } else {
         0

@@ -44,11 +44,12 @@ pub(super) fn report_profile(report: &CaptureReport, name: &str) {
         .iter()
         .filter(|process| process.name == name)
     {
-        // A process that ended regularly needs no message.
-        let is_orderly = process
-            .verdict
-            .why()
-            .is_none_or(profiler_parent::Why::is_orderly);
+        // A process that ended regularly needs no message, and neither does a short program.
+        let why = process.verdict.why();
+        if why.is_some_and(profiler_parent::Why::is_brief) {
+            continue;
+        }
+        let is_orderly = why.is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             eprintln!("profiler: {} is {}", plain(name), process.verdict);
         }

@@ -138,6 +138,14 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
     })
 }
 
+/// Prepares this process for recording, as [`attach`] and [`start`] do: from now on a forked child
+/// is recognised as one. Registers handlers of forks, so it must not be called while another thread
+/// may fork.
+#[doc(hidden)]
+pub fn prepare() {
+    session_state::set_up();
+}
+
 /// The parameters that a session with these has: [`SessionParams::normalized`], and an interval
 /// that the source of its samples allows.
 #[doc(hidden)]

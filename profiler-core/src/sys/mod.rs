@@ -82,7 +82,7 @@ pub fn process_id() -> ProcessId {
 }
 
 /// Processor time that this process has used.
-pub(crate) fn process_cpu_ns() -> Option<u64> {
+pub fn process_cpu_ns() -> Option<u64> {
     cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 

@@ -370,7 +370,7 @@ impl<'a, W: Write> Gathering<'a, W> {
                 self.push(member.key, missing);
             }
         }
-        if let Some(expired) = participants::expired(&self.sources.processes) {
+        for expired in participants::expired(&self.sources.processes) {
             self.push(PoolId::new(0), expired); // without a pool, so it comes last
         }
         Ok(())

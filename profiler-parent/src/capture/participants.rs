@@ -47,7 +47,7 @@ impl Participant {
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
             Remains::Pool(file) => Some(file),
-            Remains::Expired(_) | Remains::Unprofiled(_) => None,
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
         }
     }
 
@@ -65,6 +65,7 @@ impl Participant {
                     message: why.clone(),
                 },
             ),
+            Remains::Brief(life) => (EntryCounts::default(), life.why(self.unable.clone())),
             Remains::Pool(_) => (
                 EntryCounts::default(),
                 self.unable.clone().unwrap_or(Why::Gone),
@@ -115,6 +116,7 @@ pub(super) fn subject(
 
 /// Lists the processes of the session, the parent first.
 pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
+    processes.await_arrivals();
     await_hellos(processes);
     let all = processes.lock();
     let mut participants: Vec<_> = all
@@ -141,18 +143,29 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
         .collect()
 }
 
-/// Dead processes without data that are no longer listed by name, as one row.
-pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
+/// Dead processes without data that are no longer listed one by one: a row for each name of programs
+/// that ended before they were recorded, and a row for all others.
+pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let expired = processes.expired();
-    (expired.processes > 0).then(|| CapturedProcess {
-        name: format!("{} earlier processes", expired.processes),
+    let others = (expired.processes > 0).then(|| {
+        let name = format!("{} earlier processes", expired.processes);
+        unlisted(name, expired.counts, Why::Expired)
+    });
+    let brief = processes.expired_briefs().into_iter();
+    let brief = brief.map(|(name, runs)| unlisted(name, EntryCounts::default(), runs.why()));
+    others.into_iter().chain(brief).collect()
+}
+
+fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
+    CapturedProcess {
+        name,
         pid: ProcessId::new(0),
         parent: None,
         threads: 0,
-        counts: expired.counts,
-        verdict: Verdict::Missing { why: Why::Expired },
+        counts,
+        verdict: Verdict::Missing { why },
         writing: Duration::ZERO,
-    })
+    }
 }
 
 /// Why a process cannot currently be asked; `None` if it can.

@@ -200,7 +200,8 @@ fn incomplete(
         since: participants::death_of(table, one.participant.key).unwrap_or(capture),
         verdict: one.verdict.to_string(),
     });
-    let expired = participants::expired(table).map(|expired| IncompleteProcess {
+    let expired = participants::expired(table).into_iter();
+    let expired = expired.map(|expired| IncompleteProcess {
         pid: expired.pid,
         name: expired.name,
         since: capture,

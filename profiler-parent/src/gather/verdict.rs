@@ -81,6 +81,18 @@ pub enum Why {
         /// The reason.
         message: String,
     },
+    /// Its program ended, or executed another one, before it was recorded.
+    Brief {
+        /// For how many microseconds it ran; `None` if that was not seen.
+        lived_us: Option<u64>,
+    },
+    /// Several runs of a program, like [`Self::Brief`].
+    BriefRuns {
+        /// The number of runs.
+        runs: u64,
+        /// For how many milliseconds they ran in all.
+        lived_ms: u64,
+    },
     /// Its memory cannot be read.
     Unreadable {
         /// The error.
@@ -111,6 +123,11 @@ impl Why {
             self,
             Self::Exited { .. } | Self::ExitedUnseen | Self::Executed
         )
+    }
+
+    /// Whether the program ended before it was recorded.
+    pub const fn is_brief(&self) -> bool {
+        matches!(self, Self::Brief { .. } | Self::BriefRuns { .. })
     }
 
     /// The reason for a process that has ended with `status`; `None` if other code took the status.
@@ -212,6 +229,15 @@ impl fmt::Display for Why {
             Self::RecordedNothing => f.write_str("it recorded nothing"),
             Self::Expired => f.write_str("all its data was older than what the session keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
+            Self::Brief { lived_us: Some(us) } => {
+                let (whole, tenth) = (us / 1000, us % 1000 / 100);
+                write!(f, "ran for {whole}.{tenth} ms, too short to be recorded")
+            }
+            Self::Brief { lived_us: None } => f.write_str("left before it was recorded"),
+            Self::BriefRuns { runs, lived_ms } => write!(
+                f,
+                "ran {runs} more times, for {lived_ms} ms in all, each time too short to be recorded"
+            ),
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }
     }

@@ -52,6 +52,7 @@ impl Candidate {
             (Remains::Pool(file), None) => Source::Pool(Arc::clone(file)),
             (Remains::Expired(_), None) => Source::Missing("its pool is closed".to_owned()),
             (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
+            (Remains::Brief(_), None) => Source::Missing("it has not asked to join".to_owned()),
         };
         let has_ended = process.is_over();
         let order = process.order;
@@ -196,12 +197,14 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// All processes, in the order in which they joined.
+    /// All processes, in the order in which they joined, except those that never asked for memory.
     fn candidates(&self) -> Vec<Candidate> {
         let all = self.processes.lock();
         self.readers.keep_only(|key| has_pool(&all, key));
+        let is_brief = |process: &Process| matches!(process.remains, Remains::Brief(_));
         let mut candidates: Vec<Candidate> = all
             .iter()
+            .filter(|(_, process)| !is_brief(process))
             .map(|(key, process)| Candidate::of(*key, process))
             .collect();
         drop(all);

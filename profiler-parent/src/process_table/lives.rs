@@ -97,7 +97,7 @@ fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
 fn is_mapped(remains: &Remains, pid: ProcessId) -> Option<bool> {
     match remains {
         Remains::Pool(file) => maps_file(pid, file.get().ok()?),
-        Remains::Expired(_) | Remains::Unprofiled(_) => None,
+        Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
     }
 }
 

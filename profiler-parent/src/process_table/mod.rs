@@ -4,6 +4,7 @@
 //! the live page. A dead process stays in the table. When its data is gone as well, it is removed,
 //! unless it is among the latest processes without data or the application holds its handle.
 
+mod brief;
 mod expired;
 mod lives;
 pub(crate) mod pool_list;
@@ -19,6 +20,9 @@ use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use brief::BriefLife;
+use brief::{Arrivals, BriefRuns};
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
@@ -33,6 +37,7 @@ pub(crate) struct ProcessTable {
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
     changed: Condvar,
+    arrivals: Mutex<Option<Arrivals>>,
 }
 
 impl ProcessTable {
@@ -61,7 +66,10 @@ impl ProcessTable {
             return expired.keep(oldest);
         }
         if let Some(process) = all.remove(&oldest) {
-            expired.forget(process.remains.counts());
+            match process.remains {
+                Remains::Brief(life) => expired.forget_brief(&process.name, life),
+                remains => expired.forget(remains.counts()),
+            }
         }
     }
 
@@ -87,7 +95,15 @@ impl ProcessTable {
         known.is_some_and(|(said_hello, remains)| said_hello || remains.is_taken())
     }
 
-    /// The sum of the processes that are no longer listed.
+    /// The programs that ended before they asked for memory, and are no longer listed.
+    pub(crate) fn expired_briefs(&self) -> Vec<(String, BriefRuns)> {
+        self.expired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .briefs()
+    }
+
+    /// The sum of the other processes that are no longer listed.
     pub(crate) fn expired(&self) -> ExpiredSum {
         self.expired
             .lock()

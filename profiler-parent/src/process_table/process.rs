@@ -16,6 +16,7 @@ use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::internal::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
+use super::brief::BriefLife;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
@@ -37,6 +38,12 @@ pub(crate) enum Remains {
     Expired(EntryCounts),
     /// No data, because the process never recorded, for this reason.
     Unprofiled(String),
+    /// No data, because its program has announced itself and has not asked for memory.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Brief(BriefLife),
 }
 
 /// A process of the session.
@@ -100,7 +107,7 @@ impl Remains {
                 PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
             }
             Self::Expired(counts) => counts.recorded() > 0,
-            Self::Unprofiled(_) => false,
+            Self::Unprofiled(_) | Self::Brief(_) => false,
         }
     }
 
@@ -111,7 +118,7 @@ impl Remains {
                 let header = reader.header();
                 header.life != Life::Created && header.pid == pid
             }),
-            Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
+            Self::Expired(_) | Self::Unprofiled(_) | Self::Brief(_) => self.is_taken(),
         }
     }
 
@@ -128,7 +135,7 @@ impl Remains {
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
             Self::Expired(counts) => *counts,
-            Self::Pool(_) | Self::Unprofiled(_) => EntryCounts::default(),
+            Self::Pool(_) | Self::Unprofiled(_) | Self::Brief(_) => EntryCounts::default(),
         }
     }
 }
@@ -278,7 +285,7 @@ impl Process {
             Remains::Pool(file) => file
                 .get()
                 .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
-            Remains::Expired(_) | Remains::Unprofiled(_) => 0,
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => 0,
         }
     }
 
@@ -286,6 +293,10 @@ impl Process {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
+            Remains::Brief(life) if life.lived.is_some() || self.is_over() => {
+                Some(life.why(self.why_unable()).to_string())
+            }
+            Remains::Brief(_) => None,
             Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
         };
         ProcessReport {

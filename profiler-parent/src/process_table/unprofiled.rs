@@ -60,7 +60,10 @@ impl ProcessTable {
     fn known(&self, pid: ProcessId) -> Known {
         let all = self.lock();
         let is_present = |process: &Process| {
-            process.pid == pid && !process.has_executed && process.state != ProcessState::Executed
+            let has_executed = process.has_executed || process.state == ProcessState::Executed;
+            // A program that has announced itself is another one, if it has left.
+            let is_brief = matches!(process.remains, Remains::Brief(_));
+            process.pid == pid && !has_executed && !is_brief
         };
         let mut present = all.iter().filter(|(_, process)| is_present(process));
         match present.find(|(_, process)| !is_of_another(process)) {

@@ -188,7 +188,10 @@ impl ChildHandle {
             tv_nsec: 0,
         };
         match rustix::event::poll(&mut polled, Some(&at_once)) {
-            Ok(1..) => zombie_status(self.pid, start)
+            // First without `/proc`: a process that reaps another one waits there for everybody who
+            // looks at it, and it usually does so now.
+            Ok(1..) => reaped_status(descriptor)
+                .or_else(|| zombie_status(self.pid, start))
                 .or_else(|| reaped_status(descriptor))
                 .map(ExitStatus::from_raw)
                 .map_or(Reaped::Elsewhere, Reaped::Ended),

@@ -13,7 +13,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -206,6 +206,22 @@ impl Asker {
         sockopt::set_socket_passcred(&self.0, true)?;
         Ok(File::from(self.0))
     }
+}
+
+impl AsRawFd for Asker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Whether the process of this descriptor has ended.
+pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// The process that has connected to an accepted socket, and a descriptor of it if the kernel

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use profiler_core::ids::{ProcessId, UserId};
 
-pub(crate) use imp::{Asker, SessionSocket, open_process, own_user, peer_of};
+pub(crate) use imp::{Asker, SessionSocket, has_ended, open_process, own_user, peer_of};
 
 /// What the kernel says about the process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use profiler_core::ids::{ProcessId, UserId};
@@ -69,6 +69,18 @@ impl Asker {
     pub(crate) fn into_channel(self) -> io::Result<File> {
         match self {}
     }
+}
+
+impl AsRawFd for Asker {
+    /// Never called.
+    fn as_raw_fd(&self) -> RawFd {
+        match *self {}
+    }
+}
+
+/// Never called.
+pub(crate) fn has_ended(_: BorrowedFd<'_>) -> bool {
+    false
 }
 
 /// Never called.

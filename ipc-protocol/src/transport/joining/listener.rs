@@ -18,7 +18,7 @@ use crate::environment::Token;
 use crate::limits::{MAX_JOIN_FRAME_BYTES, MAX_REFUSAL_BYTES, clip};
 use crate::message::{JoinAnswer, JoinRefusal, JoinRequest};
 use crate::sys::ReceiveMode;
-use crate::sys::joining::{Peer, SessionSocket, open_process, own_user, peer_of};
+use crate::sys::joining::{Peer, SessionSocket, has_ended, open_process, own_user, peer_of};
 use crate::sys::packets::{Packet, PacketSocket};
 
 /// The listening socket of a session, in a directory of mode 0700. Dropping it removes both.
@@ -162,13 +162,30 @@ impl Joiner {
     /// 6.5, one of the process that has its number now, if that process has the start time that the
     /// process has stated.
     pub fn take_process(&mut self, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
-        if let Some(process) = self.process.take() {
-            return Some(process);
+        self.find_process(start);
+        self.process.take()
+    }
+
+    /// Finds the descriptor that [`Self::take_process`] returns. Before, [`Self::has_ended`] may not
+    /// know anything.
+    pub fn find_process(&mut self, start: ProcessStart) {
+        if self.process.is_none() {
+            self.process = self.open_process(start);
         }
+    }
+
+    fn open_process(&self, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
         let pid = self.pid()?;
         let process = OwnDescriptor::new(open_process(pid)?);
         let pool = PoolId::new(0);
         is_alive(&ProcessKey { pid, start, pool }).then_some(process)
+    }
+
+    /// Whether the process is known to have ended. Its connection may be open nevertheless: a forked
+    /// process has it, too.
+    pub fn has_ended(&self) -> bool {
+        let process = self.process.as_ref().and_then(|process| process.get().ok());
+        process.is_some_and(|process| has_ended(process.as_fd()))
     }
 
     /// The channel on which the process will send its `Hello`.

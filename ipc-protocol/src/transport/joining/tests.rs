@@ -26,7 +26,15 @@ fn request() -> JoinRequest {
         name: "child".to_owned(),
         start: ProcessStart::new(0),
         parent: ProcessId::new(1),
+        began_ns: 7,
         patience_ms: 20,
+    }
+}
+
+fn announcement() -> JoinRequest {
+    JoinRequest {
+        patience_ms: 0,
+        ..request()
     }
 }
 
@@ -88,6 +96,47 @@ fn a_process_gets_its_pool_and_its_channel() {
     };
     parent.sender.send(&stop).unwrap();
     assert_eq!(child.receiver.recv().unwrap(), stop);
+}
+
+#[test]
+fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &announcement(), LONG).unwrap();
+    let joiner = next(&listener);
+    assert!(received(&joiner).unwrap().is_announcement());
+    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    assert!(!received(&joiner).unwrap().is_announcement());
+    joiner
+        .welcome(&tempfile::tempfile().unwrap(), &token())
+        .unwrap();
+    process.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_process_whose_announcement_was_closed_connects_again() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &announcement(), LONG).unwrap();
+    drop(next(&listener));
+    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    let joiner = next(&listener);
+    assert!(!received(&joiner).unwrap().is_announcement());
+    joiner
+        .welcome(&tempfile::tempfile().unwrap(), &token())
+        .unwrap();
+    process.join().unwrap().unwrap();
+}
+
+#[test]
+fn an_announcement_is_received_after_its_process_has_left() {
+    let listener = SessionListener::new().unwrap();
+    drop(announce(&address(&listener), &announcement(), LONG).unwrap());
+    let joiner = next(&listener);
+    assert!(received(&joiner).unwrap().is_announcement());
+    let error = received(&joiner).unwrap_err();
+    assert!(matches!(error, TransportError::Disconnected), "{error}");
+    assert!(!joiner.has_ended(), "this process runs");
 }
 
 #[test]

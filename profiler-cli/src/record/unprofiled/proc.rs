@@ -13,6 +13,8 @@ use super::sightings::Reason;
 
 /// The longest environment, and the longest list of mappings, that is read.
 const MAX_BYTES: u64 = 4 << 20;
+/// The agent stays out of processes with a lower limit on descriptors.
+const FEW_DESCRIPTORS: u64 = 64;
 /// The run-time libraries of sanitizers.
 const SANITIZERS: [&str; 4] = [
     "/libasan.so",
@@ -104,6 +106,8 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     }
     if maps_sanitizer(pid) {
         Reason::Sanitizer
+    } else if descriptor_limit(pid).is_some_and(|limit| limit < FEW_DESCRIPTORS) {
+        Reason::FewDescriptors
     } else if program.is_some() && program_of(parent).as_deref() == program {
         Reason::Forked
     } else {
@@ -137,6 +141,14 @@ fn environment_has(pid: u32, name: &str) -> Option<bool> {
     };
     // An empty environment is that of a process that is about to begin.
     (!bytes.is_empty()).then(|| variables.any(is_it))
+}
+
+/// How many descriptors a process may have; `None` if it has no limit, or the system does not tell.
+fn descriptor_limit(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines();
+    let line = line.filter_map(|line| line.strip_prefix("Max open files")).next()?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn maps_sanitizer(pid: u32) -> bool {
@@ -177,6 +189,8 @@ mod tests {
         let program = program_of(pid);
         let why = reason(pid, program.as_deref(), own);
         assert_eq!(why, Reason::ClearedEnvironment);
+        assert_eq!(descriptor_limit(pid), descriptor_limit(own));
+        assert!(descriptor_limit(own).is_none_or(|limit| limit > 0));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!is_running(pid));

@@ -32,6 +32,8 @@ pub(super) enum Reason {
     ChangedPreload,
     /// The agent stays out of it.
     Sanitizer,
+    /// The agent stays out of it: it may have fewer descriptors than the agent leaves alone.
+    FewDescriptors,
     /// It is a copy of its parent process.
     Forked,
     /// Nothing is known.
@@ -58,6 +60,7 @@ impl fmt::Display for Reason {
             Self::ClearedEnvironment => "its environment was cleared",
             Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
             Self::Sanitizer => "it is built with a sanitizer",
+            Self::FewDescriptors => "its limit on open files is too low",
             Self::Forked => "it was forked, and executes no other program",
             Self::Silent => "it has not asked to join",
         })

@@ -1,10 +1,13 @@
 //! Decides about processes that ask to join, and makes them processes of the session. Linux.
 //!
 //! Used by the join thread. What identifies a process comes from the kernel; its name is its own
-//! claim. A process that may not join is listed as not profiled, with the reason. Invariants: a
-//! process is in the table before it can send its `Hello`; the memory of a process that does not
-//! join after all is returned; the processes that have joined, and those that are listed as refused,
-//! are limited ([`Limits`]).
+//! claim. A process that may not join is listed as not profiled, with the reason. A process that has
+//! announced itself is listed at once, and its entry is replaced when it asks for memory.
+//! Invariants: a process is in the table before it can send its `Hello`; the memory of a process
+//! that does not join after all is returned; the processes that have joined, and those that are
+//! listed as refused, are limited ([`Limits`]).
+
+mod announced;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -100,6 +103,7 @@ impl Admission {
         request: JoinRequest,
     ) -> Result<Applicant, JoinRefusal> {
         let pid = joiner.pid().ok_or(JoinRefusal::Invisible)?;
+        self.context.processes.forget_brief(pid, request.began_ns);
         let most = Limits::now().joined;
         if self.context.processes.joined() >= most {
             let why = format!("{most} processes have joined, the most that can be watched");

@@ -10,6 +10,10 @@
 //!         ◀── pool ─────────────────┤──▶ exit watcher (pidfd)
 //!                                   └──▶ receive thread (the same socket)
 //! ```
+//!
+//! A process that may end at once connects and announces itself first, and asks on the same
+//! connection some milliseconds later. The thread lists it at once, and notes how long it ran if it
+//! leaves before it asks.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod admission;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use ipc_protocol::environment::{SessionAddress, Token};
 use ipc_protocol::transport::joining::SessionListener;
 use ipc_protocol::transport::ready::ReadySet;
@@ -20,6 +21,9 @@ use crate::supervisor::{SupervisorContext, SupervisorHandle};
 
 /// How long the end of a session waits for the thread.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a capture waits for the thread, which waits for no process: only a busy machine needs
+/// more than a millisecond.
+const ARRIVAL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The session's address, and the thread behind it.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) struct JoinService {
 pub(super) struct Mailbox {
     set: Mutex<Arc<ReadySet>>,
     is_stopped: AtomicBool,
+    /// Captures that wait until all processes are met that have connected before.
+    waiting: Mutex<Vec<Sender<()>>>,
 }
 
 impl JoinService {
@@ -52,7 +58,10 @@ impl JoinService {
         let mailbox = Arc::new(Mailbox {
             set: Mutex::new(Arc::new(ReadySet::new()?)),
             is_stopped: AtomicBool::new(false),
+            waiting: Mutex::default(),
         });
+        let arrivals = Arc::clone(&mailbox);
+        context.processes.set_arrivals(move || arrivals.wait());
         let admission = Admission::new(context, supervisor);
         let thread = JoinThread::new(Arc::clone(&mailbox), listener, token, admission);
         let (running, ended) = crossbeam_channel::bounded(0);
@@ -85,6 +94,28 @@ impl Drop for JoinService {
 }
 
 impl Mailbox {
+    /// Waits, for at most [`ARRIVAL_PATIENCE`], until the thread has met all processes that have
+    /// connected until now.
+    fn wait(&self) {
+        if self.is_stopped() {
+            return;
+        }
+        let (sender, met) = bounded(0);
+        self.waiting().push(sender);
+        let set = Arc::clone(&self.set()); // `wake` runs without the lock
+        set.wake();
+        let _ = met.recv_timeout(ARRIVAL_PATIENCE);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Sender<()>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The captures that wait. They go on when these are dropped.
+    pub(super) fn take_waiting(&self) -> Vec<Sender<()>> {
+        std::mem::take(&mut self.waiting())
+    }
+
     /// The set that the thread waits for.
     pub(super) fn set(&self) -> MutexGuard<'_, Arc<ReadySet>> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)

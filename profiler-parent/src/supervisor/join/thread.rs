@@ -10,6 +10,10 @@
 //!   [`Limits`].
 //! - If the program has closed the socket or the set, new ones are made within a second, at the
 //!   same address.
+//! - A process that has announced itself is in the table of processes until it asks for memory. The
+//!   thread notices that it has left by the end of its connection.
+
+mod announced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use ipc_protocol::environment::Token;
-use ipc_protocol::message::JoinRefusal;
+use ipc_protocol::message::{JoinRefusal, JoinRequest};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
@@ -81,10 +85,15 @@ impl JoinThread {
                 set = self.new_set().unwrap_or(set);
                 continue;
             };
+            let waiting = self.mailbox.take_waiting();
             let mut has_unknown = false;
             for number in ready.channels {
                 has_unknown |= !self.serve(&set, number);
             }
+            if !waiting.is_empty() {
+                self.catch_up(&set);
+            }
+            drop(waiting); // the captures go on
             self.go_on(&set);
             let is_due = checked.elapsed() >= CHECK_INTERVAL;
             if is_due {
@@ -138,7 +147,8 @@ impl JoinThread {
         let new = Arc::new(ReadySet::new().ok()?);
         *self.mailbox.set() = Arc::clone(&new);
         self.listen(&new);
-        for (number, pending) in &self.pending {
+        let heard = self.pending.iter().filter(|(_, one)| one.is_heard());
+        for (number, pending) in heard {
             if let Ok(socket) = pending.joiner.socket() {
                 let _ = new.add(*number, socket); // an error: its deadline ends the connection
             }
@@ -162,21 +172,23 @@ impl JoinThread {
         true
     }
 
-    fn accept(&mut self, set: &ReadySet) {
+    /// Returns whether more processes may wait.
+    fn accept(&mut self, set: &ReadySet) -> bool {
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listener.try_accept() {
                 Ok(Some(joiner)) => self.meet(set, joiner),
                 // The next check listens again.
-                Ok(None) | Err(TransportError::DescriptorLost(_)) => return,
+                Ok(None) | Err(TransportError::DescriptorLost(_)) => return false,
                 Err(_) => {
                     if let Ok(socket) = self.listener.socket() {
                         set.remove(socket);
                     }
                     self.deaf_until = Some(now() + RETRY);
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// Takes a new connection. Its request has usually arrived already.
@@ -200,6 +212,9 @@ impl JoinThread {
         let applicant = match pending.stage {
             Stage::Silent => None,
             Stage::Waiting(waiting) => Some(waiting),
+            Stage::Announced(announced) => {
+                return self.hear_announced(set, number, pending.joiner, announced, received);
+            }
         };
         match (received, applicant) {
             (Ok(None), applicant) => {
@@ -228,12 +243,28 @@ impl JoinThread {
                 self.admission
                     .turn_away(&mut pending.joiner, JoinRefusal::WrongToken);
             }
-            (Ok(Some(request)), None) => {
-                match self.admission.examine(&mut pending.joiner, request) {
-                    Ok(applicant) => self.attempt(set, number, pending.joiner, applicant),
-                    Err(why) => self.admission.turn_away(&mut pending.joiner, why),
-                }
+            (Ok(Some(request)), None) if request.is_announcement() => {
+                let announced = self.admission.announce(&mut pending.joiner, request);
+                pending.stage = announced.map_or(Stage::Silent, |announced| {
+                    Stage::Announced(Box::new(announced))
+                });
+                self.keep(set, number, pending);
             }
+            (Ok(Some(request)), None) => self.apply(set, number, pending.joiner, request),
+        }
+    }
+
+    /// Handles the request of a process that knows the session's token.
+    fn apply(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        mut joiner: Joiner,
+        request: JoinRequest,
+    ) {
+        match self.admission.examine(&mut joiner, request) {
+            Ok(applicant) => self.attempt(set, number, joiner, applicant),
+            Err(why) => self.admission.turn_away(&mut joiner, why),
         }
     }
 
@@ -269,21 +300,24 @@ impl JoinThread {
     /// Keeps a connection, and closes another one if there are too many.
     fn keep(&mut self, set: &ReadySet, number: ChannelNumber, pending: Pending) {
         if self.pending.len() >= Limits::now().pending {
-            let is_silent = |one: &Pending| matches!(one.stage, Stage::Silent);
-            let oldest = self
-                .pending
-                .iter()
-                .find(|(_, one)| is_silent(one))
-                .map(|(number, _)| *number);
-            match oldest {
+            let oldest = self.oldest(Pending::is_silent);
+            match oldest.or_else(|| self.oldest(Pending::is_announced)) {
                 Some(oldest) => self.close(set, oldest),
                 None => return self.end(pending),
             }
         }
-        if let Ok(socket) = pending.joiner.socket() {
+        if pending.is_heard()
+            && let Ok(socket) = pending.joiner.socket()
+        {
             let _ = set.add(number, socket); // an error: its deadline ends the connection
         }
         self.pending.insert(number, pending);
+    }
+
+    /// The connection of this kind that has been there for longest.
+    fn oldest(&self, is_it: impl Fn(&Pending) -> bool) -> Option<ChannelNumber> {
+        let mut all = self.pending.iter();
+        all.find(|(_, one)| is_it(one)).map(|(number, _)| *number)
     }
 
     /// Ends the connections whose time is over, and tries again for those that wait for memory.
@@ -309,6 +343,9 @@ impl JoinThread {
             } else if let Some(pending) = self.take(set, number) {
                 match pending.stage {
                     Stage::Silent => {}
+                    Stage::Announced(announced) => {
+                        self.look_at(set, number, pending.joiner, announced);
+                    }
                     Stage::Waiting(waiting) => {
                         self.attempt(set, number, pending.joiner, waiting.applicant);
                     }
@@ -333,10 +370,14 @@ impl JoinThread {
     }
 
     /// Ends a connection without a pool.
-    fn end(&mut self, pending: Pending) {
-        if let Stage::Waiting(waiting) = pending.stage {
-            let Waiting { applicant, why, .. } = *waiting;
-            self.admission.refuse(&pending.joiner, applicant, why);
+    fn end(&mut self, mut pending: Pending) {
+        match pending.stage {
+            Stage::Silent => {}
+            Stage::Announced(announced) => self.admission.end(&mut pending.joiner, &announced),
+            Stage::Waiting(waiting) => {
+                let Waiting { applicant, why, .. } = *waiting;
+                self.admission.refuse(&pending.joiner, applicant, why);
+            }
         }
     }
 }

@@ -29,15 +29,19 @@ static double now_ns(void) {
 
 int main(void) {
     const double numbers[2] = {1, 2};
+    double start = now_ns();
+    int is_recording = profiler_is_recording();
+    double waited = now_ns() - start;
     const profiler_label *label = profiler_label_new("label");
     const profiler_counter *counter = profiler_counter_new("counter", "");
     const profiler_group *group = profiler_group_new("plugin:group");
     volatile int is_on = 0;
 
-    if (!profiler_is_recording()) {
+    if (!is_recording) {
         MEASURE("off_ns", profiler_marker("marker"));
         return 0;
     }
+    printf("call_ms %.2f\n", waited / 1e6);
     MEASURE("is_recording_ns", is_on = profiler_is_recording());
     MEASURE("marker_ns", profiler_marker("marker"));
     MEASURE("marker_text_ns", profiler_marker_text("marker", "a text of 20 letters"));
