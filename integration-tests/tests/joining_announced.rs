@@ -96,7 +96,11 @@ fn a_process_whose_descriptors_are_closed_asks_again() -> anyhow::Result<()> {
     assert_eq!(helper.ask("ask")?, "Recording");
     joined::wait_until_connected(&session, helper.pid())?;
     let reports = joined::reports_of(&session, helper.pid());
-    assert_eq!(reports.len(), 1, "its announcement is forgotten: {reports:?}");
+    assert_eq!(
+        reports.len(),
+        1,
+        "its announcement is forgotten: {reports:?}"
+    );
     helper.ask("check-files")?; // its files are its own
     helper.continues()
 }
@@ -112,7 +116,11 @@ fn a_program_that_executes_another_one_at_once_is_two_processes() -> anyhow::Res
     assert_eq!(helper.ask("ask")?, "Recording");
     joined::wait_until_connected(&session, pid)?;
     let lives = || joined::reports_of(&session, pid);
-    let has_executed = || lives().iter().any(|life| life.state == ProcessState::Executed);
+    let has_executed = || {
+        lives()
+            .iter()
+            .any(|life| life.state == ProcessState::Executed)
+    };
     assert!(until(has_executed), "{:?}", lives());
     let lives = lives();
     assert_eq!(lives.len(), 2, "{lives:?}");

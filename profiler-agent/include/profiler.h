@@ -9,8 +9,8 @@
  * The library joins the session when it is loaded with the program; no call is needed. A program
  * that calls no function is recorded some milliseconds after its start. The first function that is
  * called before waits until the program is recorded: usually 1 ms, at most 20 ms. Without a session
- * every function returns at once: two loads and two comparisons, about 1 ns. The functions that make
- * a label, a counter or a group then take a lock and allocate, once per name.
+ * every function returns at once: two loads and two comparisons, about 1 ns. The functions that
+ * make a label, a counter or a group then take a lock and allocate, once per name.
  *
  * Rules for all functions:
  * - Any thread may call them, but a signal handler may not.

@@ -50,8 +50,8 @@ static ADDRESS: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 static FOLLOWS: AtomicBool = AtomicBool::new(false);
 /// Whether the program had one thread when the latest fork began.
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
-/// The profiler's threads when the program begins: some of them may not be in the profiler's list yet
-/// when the program forks at once.
+/// The profiler's threads when the program begins: some of them may not be in the profiler's list
+/// yet when the program forks at once.
 static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
 /// The threads in this process that wait or load a copy: at most 1.
 static LOADERS: AtomicUsize = AtomicUsize::new(0);

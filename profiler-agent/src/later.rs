@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A function for C that needs the recording makes the thread ask at once, and waits for it, so no
-//! marker is lost. Invariants: [`is_pending`] is false again after a limited time; in a forked child
-//! it is false, because the thread is not there; the thread reads no environment.
+//! marker is lost. Invariants: [`is_pending`] is false again after a limited time; in a forked
+//! child it is false, because the thread is not there; the thread reads no environment.
 
 #![allow(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! The beginning: announces the program to the session, or joins the session.
 //!
 //! The loader calls [`start`] before the program's `main`, if the library is loaded with the
-//! program. When it returns, the session knows the program, so a program that ends at once is in the
-//! profile, too; it is recorded a little later ([`later`]). A library that is loaded later joins
-//! when `profiler_join` is called. It does not join inside `dlopen`: joining waits for new threads,
-//! and in older C libraries a new thread waits for the lock that `dlopen` holds.
+//! program. When it returns, the session knows the program, so a program that ends at once is in
+//! the profile, too; it is recorded a little later ([`later`]). A library that is loaded later
+//! joins when `profiler_join` is called. It does not join inside `dlopen`: joining waits for new
+//! threads, and in older C libraries a new thread waits for the lock that `dlopen` holds.
 
 #![allow(unsafe_code)]
 
@@ -72,8 +72,8 @@ pub(crate) fn join_at(address: &str) {
     });
 }
 
-/// Whether the agent is allowed in this process. From now on a panic of the profiler prints nothing:
-/// the hook is that of this library's copy of the standard library, not of the program's.
+/// Whether the agent is allowed in this process. From now on a panic of the profiler prints
+/// nothing: the hook is that of this library's copy of the standard library, not of the program's.
 fn may_record() -> bool {
     let may_record = !host::forbids();
     if may_record {

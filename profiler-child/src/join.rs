@@ -24,8 +24,8 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// A candidate for the session whose address is in the environment. `name` is the file name of
-    /// this program. `None` if the environment names no session. If the session has another version,
-    /// waits for at most `patience` to tell it so.
+    /// this program. `None` if the environment names no session. If the session has another
+    /// version, waits for at most `patience` to tell it so.
     ///
     /// # Errors
     /// [`AddressError`].

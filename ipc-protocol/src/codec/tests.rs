@@ -193,14 +193,16 @@ fn join_request() -> impl Strategy<Value = JoinRequest> {
         any::<[u64; 2]>(),
         ".{0,30}",
     )
-        .prop_map(|(token, [parent, patience_ms], [start, began_ns], name)| JoinRequest {
-            token: Token::from_bytes(token),
-            name,
-            start: ProcessStart::new(start),
-            parent: ProcessId::new(parent),
-            began_ns,
-            patience_ms,
-        })
+        .prop_map(
+            |(token, [parent, patience_ms], [start, began_ns], name)| JoinRequest {
+                token: Token::from_bytes(token),
+                name,
+                start: ProcessStart::new(start),
+                parent: ProcessId::new(parent),
+                began_ns,
+                patience_ms,
+            },
+        )
 }
 
 fn join_answer() -> impl Strategy<Value = JoinAnswer> {

@@ -3,8 +3,8 @@
 //! Built and read by [`crate::transport::joining`] and its callers: one request, one answer. A
 //! process that may end at once sends the request twice: first as an announcement, which has no
 //! answer. After a welcome, the process sends its [`Hello`](super::Hello) over the same socket, and
-//! is from then on like any child. Invariant: a frame begins with the version in every version, so a process of
-//! another version is recognised.
+//! is from then on like any child. Invariant: a frame begins with the version in every version, so
+//! a process of another version is recognised.
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ pub struct JoinRequest {
 }
 
 impl JoinRequest {
-    /// Whether the process only announces itself: it waits for no answer, and asks later on the same
-    /// connection if it does not end before.
+    /// Whether the process only announces itself: it waits for no answer, and asks later on the
+    /// same connection if it does not end before.
     pub const fn is_announcement(&self) -> bool {
         self.patience_ms == 0
     }

@@ -115,8 +115,8 @@ pub fn announce(
 }
 
 impl Announced {
-    /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session has
-    /// closed the connection. `request` is the announced one with another patience.
+    /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session
+    /// has closed the connection. `request` is the announced one with another patience.
     ///
     /// # Errors
     /// As [`join`].

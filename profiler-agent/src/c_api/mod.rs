@@ -3,8 +3,8 @@
 //! They may be called from any thread, at any time after the library is loaded, but not in a signal
 //! handler. Invariants: without a session they do nothing and cost two relaxed loads; while it is
 //! not decided whether the process records, they wait for a limited time ([`crate::later`]); no
-//! function panics; null pointers and texts that are not UTF-8 are accepted, and lengths are bounded
-//! (`text`).
+//! function panics; null pointers and texts that are not UTF-8 are accepted, and lengths are
+//! bounded (`text`).
 
 mod counters;
 mod groups;

@@ -143,8 +143,8 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
         .collect()
 }
 
-/// Dead processes without data that are no longer listed one by one: a row for each name of programs
-/// that ended before they were recorded, and a row for all others.
+/// Dead processes without data that are no longer listed one by one: a row for each name of
+/// programs that ended before they were recorded, and a row for all others.
 pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let expired = processes.expired();
     let others = (expired.processes > 0).then(|| {

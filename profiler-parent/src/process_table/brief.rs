@@ -2,8 +2,8 @@
 //!
 //! Part of the [`ProcessTable`]. A program that the agent records announces itself when it begins,
 //! and asks for memory some milliseconds later; most programs of a shell script end before. The
-//! latest of them are listed one by one, like all processes without data. The earlier ones are added
-//! up by their names. Invariant: an announced program is listed, added up, or has joined.
+//! latest of them are listed one by one, like all processes without data. The earlier ones are
+//! added up by their names. Invariant: an announced program is listed, added up, or has joined.
 
 #![cfg_attr(
     not(all(target_os = "linux", not(profiler_portable))),
@@ -165,7 +165,10 @@ mod tests {
             began_ns,
         };
         let pid = ProcessId::new(7);
-        table.add(key, Process::joined("true", pid, None, Remains::Brief(life)));
+        table.add(
+            key,
+            Process::joined("true", pid, None, Remains::Brief(life)),
+        );
         key
     }
 

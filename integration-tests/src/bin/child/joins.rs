@@ -27,9 +27,9 @@ const MARKERS: u64 = 100;
 /// `mark-and-exit`: joins, records, prints its status and exits. `zygote COUNT`: forks COUNT
 /// processes that do this, before this process has called the profiler, and waits for them.
 /// `listen PATH`: listens at PATH like a session, and answers nothing. `leave`: asks for memory, and
-/// closes the connection when it has the memory, without using it. `announce`: announces itself, and
-/// joins at the command `ask`. `announce-and-exit`: announces itself and exits. `announce-and-fork`:
-/// the same, and leaves a forked process that stays until its input ends.
+/// closes the connection when it has the memory, without using it. `announce`: announces itself,
+/// and joins at the command `ask`. `announce-and-exit`: announces itself and exits.
+/// `announce-and-fork`: the same, and leaves a forked process that stays until its input ends.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     Some(match name {
         "join" => Ok(join()),
@@ -39,7 +39,7 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
         "leave" => leave(),
         "announce" => Ok(announce()),
         "announce-and-exit" => announce_and(|| Ok(())),
-        "announce-and-fork" => announce_and(|| fork(stay_until_the_end).map(drop)),
+        "announce-and-fork" => announce_and(|| fork(stay_until_the_end).map(|_| ())),
         _ => return None,
     })
 }

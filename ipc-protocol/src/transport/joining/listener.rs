@@ -166,8 +166,8 @@ impl Joiner {
         self.process.take()
     }
 
-    /// Finds the descriptor that [`Self::take_process`] returns. Before, [`Self::has_ended`] may not
-    /// know anything.
+    /// Finds the descriptor that [`Self::take_process`] returns. Before, [`Self::has_ended`] may
+    /// not know anything.
     pub fn find_process(&mut self, start: ProcessStart) {
         if self.process.is_none() {
             self.process = self.open_process(start);
@@ -181,8 +181,8 @@ impl Joiner {
         is_alive(&ProcessKey { pid, start, pool }).then_some(process)
     }
 
-    /// Whether the process is known to have ended. Its connection may be open nevertheless: a forked
-    /// process has it, too.
+    /// Whether the process is known to have ended. Its connection may be open nevertheless: a
+    /// forked process has it, too.
     pub fn has_ended(&self) -> bool {
         let process = self.process.as_ref().and_then(|process| process.get().ok());
         process.is_some_and(|process| has_ended(process.as_fd()))

@@ -146,9 +146,9 @@ fn environment_has(pid: u32, name: &str) -> Option<bool> {
 /// How many descriptors a process may have; `None` if it has no limit, or the system does not tell.
 fn descriptor_limit(pid: u32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    let line = limits.lines();
-    let line = line.filter_map(|line| line.strip_prefix("Max open files")).next()?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+    let mut lines = limits.lines();
+    let limit = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    limit.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn maps_sanitizer(pid: u32) -> bool {

@@ -1,8 +1,8 @@
 //! Decides about processes that ask to join, and makes them processes of the session. Linux.
 //!
 //! Used by the join thread. What identifies a process comes from the kernel; its name is its own
-//! claim. A process that may not join is listed as not profiled, with the reason. A process that has
-//! announced itself is listed at once, and its entry is replaced when it asks for memory.
+//! claim. A process that may not join is listed as not profiled, with the reason. A process that
+//! has announced itself is listed at once, and its entry is replaced when it asks for memory.
 //! Invariants: a process is in the table before it can send its `Hello`; the memory of a process
 //! that does not join after all is returned; the processes that have joined, and those that are
 //! listed as refused, are limited ([`Limits`]).

@@ -15,8 +15,8 @@ use super::admission::Applicant;
 const AFTER_END: Duration = Duration::from_millis(5);
 /// How often a process is looked at that has announced itself.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long after its announcement a process asks for memory at the latest. If it asks later, because
-/// it was stopped, it connects again.
+/// How long after its announcement a process asks for memory at the latest. If it asks later,
+/// because it was stopped, it connects again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How much earlier than its announcement is received a program may have begun: this process may
 /// have waited for a processor.

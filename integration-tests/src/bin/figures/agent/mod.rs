@@ -2,8 +2,8 @@
 //!
 //! The program that starts is `/bin/true`, run alternately with and without the agent; the figures
 //! are differences of medians. It ends before it is recorded. `agent.c.call_ms` is the time that a
-//! program loses if it calls a function for C, which waits until it is recorded. The functions for C are measured by a program in C (`costs.c`), in a
-//! process that joins the session.
+//! program loses if it calls a function for C, which waits until it is recorded. The functions for
+//! C are measured by a program in C (`costs.c`), in a process that joins the session.
 
 use std::process::{Command, Stdio};
 

@@ -44,11 +44,7 @@ impl Admission {
     /// Notes the end of a process that has announced itself and has left, or whose connection is
     /// closed because there are too many. If it runs, it executes another program, has closed the
     /// connection, or connects again.
-    pub(in crate::supervisor::join) fn end(
-        &self,
-        joiner: &mut Joiner,
-        announced: &Announced,
-    ) {
+    pub(in crate::supervisor::join) fn end(&self, joiner: &mut Joiner, announced: &Announced) {
         let process = joiner.take_process(announced.start);
         let handle = joiner
             .pid()
