@@ -18,8 +18,8 @@ pub(super) fn report_no_profile(session: &Session, child: &ProfiledChild, name: 
         eprintln!("profiler: {name} recorded nothing: {why}. No profile was written");
     } else if child.is_profiled() {
         eprintln!(
-            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
-             it called profiler_child::init(). No profile was written"
+            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, \
+             or ended before it called profiler_child::init(). No profile was written"
         );
     } else {
         eprintln!(

@@ -84,8 +84,8 @@ fn text(summary: &SessionSummary, limit: ByteLimit) -> String {
     let too_short = if_any(brief, "too short");
     let (held, limit) = (mebibytes(held_bytes), mebibytes(limit.get()));
     format!(
-        "recording {running} {noun}, {ended} ended{too_short}{not_recorded}; {held} of {limit} MiB; \
-         {lost} of {recorded} entries lost"
+        "recording {running} {noun}, {ended} ended{too_short}{not_recorded}; {held} of {limit} \
+         MiB; {lost} of {recorded} entries lost"
     )
 }
 

@@ -56,8 +56,8 @@ pub(crate) fn all() -> impl Iterator<Item = ThreadId> {
         .map(ThreadId::new)
 }
 
-/// The number of the profiler's threads that run now. Reads atomics only. In a forked child, the
-/// number of its parent.
+/// The number of the profiler's threads that run now. Reads atomics only. In a forked child
+/// that has not begun anew, the number of its parent.
 pub fn own_thread_count() -> usize {
     let listed = ALL.iter();
     listed
