@@ -63,9 +63,13 @@ async function staying(browser, tell) {
   await browser.evaluate(`document.activeElement.blur()`);
   await browser.until(`${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`);
   await browser.point("#groups tbody tr:nth-child(3) td:nth-child(4)");
+  await browser.until(`document.querySelector("#groups tbody").matches(":hover")`);
   tell("overtake");
   await browser.until(`Number(${cell("tortoise", 6)}?.replaceAll(/\\D/g, "")) > 5000`);
-  check(await browser.evaluate(`${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`), "rows stay put under the pointer");
+  // What appears above the table may move it away from the pointer. Its rows may move then.
+  const stays = `${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`;
+  const isAway = `!document.querySelector("#groups tbody").matches(":hover")`;
+  check(await browser.evaluate(`${stays} || ${isAway}`), "rows stay put under the pointer");
   await browser.point(null);
   await browser.until(`${names("groups")}.indexOf("tortoise") < ${names("groups")}.indexOf("hare")`);
   check(true, "and move when it has gone");
