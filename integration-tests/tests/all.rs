@@ -77,6 +77,8 @@ mod own_signal;
 mod parent_death;
 mod privacy;
 mod processed;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod python;
 mod ranges;
 mod recover;
 mod sampling_storms;
