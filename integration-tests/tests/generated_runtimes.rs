@@ -54,8 +54,8 @@ function outer() {
 outer();
 "#;
 
-/// Makes a function so long that the compiler does not inline it into its caller, where it would
-/// have no frame of its own.
+/// A function with this number of statements is too long to be inlined into its caller. An inlined
+/// function has no frame of its own.
 const STATEMENTS: usize = 80;
 
 const CLASS: &str = r#"

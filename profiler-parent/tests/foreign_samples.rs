@@ -33,7 +33,8 @@ fn all_samples_of_a_pool_that_does_not_change_are_read() {
     assert!(read >= 80, "{read} samples");
 }
 
-/// Records samples of a microsecond each. Returns the number of those that were not dropped.
+/// Records samples with a processor time of one microsecond each. Returns the number of samples
+/// that were recorded; the others were dropped.
 fn record_samples(function: u64, count: u64) -> u64 {
     let mut writer = SampleWriter::new();
     let thread = profiler_core::thread::current();

@@ -3,7 +3,8 @@
 //! Used by `thread`. If the triggers are timers or perf events, passes only collect samples. While
 //! threads run, passes are [`BUSY`] apart, or more if the process's clock takes long to read, if the
 //! interval is long, or if the overhead budget makes it longer. While no thread runs, the time
-//! between two passes doubles from pass to pass, up to [`longest_pause`].
+//! between two passes doubles from pass to pass, up to [`longest_pause`]. The first of
+//! these times after the start of the sampler is [`BUSY`].
 //!
 //! With the source `signal`, and in sessions without stacks, there is a pass at each interval while
 //! threads run.

@@ -32,6 +32,13 @@ fn backward(follower: &mut Follower<impl ByteSource>) -> Option<(Vec<u64>, Progr
     Some((numbers, progress.unwrap()?))
 }
 
+/// The number of entries in all older chunks.
+fn all_older(follower: &mut Follower<impl ByteSource>) -> usize {
+    std::iter::from_fn(|| backward(follower))
+        .map(|(numbers, _)| numbers.len())
+        .sum()
+}
+
 #[test]
 fn the_newest_entries_come_first_and_each_entry_once_while_its_process_records() {
     own_process!();
@@ -102,9 +109,7 @@ fn an_advance_does_not_deliver_what_was_put_off_and_what_is_evicted_before_its_t
     assert!(forward(&mut follower).0.is_empty());
     chunks.count(0);
     chunks.close(0);
-    while let Some((numbers, _)) = backward(&mut follower) {
-        seen += numbers.len();
-    }
+    seen += all_older(&mut follower);
     let last = (0..3).map(|_| forward(&mut follower)).last();
     let (numbers, progress) = last.unwrap();
     let gone = chunks.thread.chunks[0].entries;
@@ -122,9 +127,7 @@ fn a_chunk_that_gets_another_life_before_its_turn_is_delivered_by_an_advance() {
     // The slot is closed, and opened again with entries that are equal to those before.
     let slot = u64::from(chunks.thread.chunks[1].index.get()) * SLOT_BYTES;
     chunks.add(Region::Directory, slot, 0, 2);
-    while let Some((numbers, _)) = backward(&mut follower) {
-        seen += numbers.len();
-    }
+    seen += all_older(&mut follower);
     let entries = chunks.thread.chunks[1].entries;
     assert_eq!(seen as u64 + entries, chunks.thread.committed());
     assert_eq!(forward(&mut follower).0.len() as u64, entries);

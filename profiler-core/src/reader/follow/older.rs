@@ -23,13 +23,13 @@ use crate::reader::directory::{self, ChunkInfo};
 use crate::reader::{ByteSource, ReadError};
 use crate::time::Timestamp;
 
-/// The bytes that the look at a chunk costs that was destroyed before its turn.
+/// The bytes that are read to find that a chunk was destroyed before its turn.
 const LOOK: u64 = crate::pool::layout::SLOT_BYTES;
 
 /// A chunk that was put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct OlderChunk {
-    /// When its thread left it.
+    /// When its thread left it: none of its entries is later.
     until: Timestamp,
     slot: ChunkIndex,
     generation: u64,
@@ -107,15 +107,13 @@ impl<S: ByteSource> Follower<S> {
         if !std::mem::take(&mut self.older.is_wanted) {
             return chunks;
         }
-        let threads = chunks.iter().skip(1).map(|chunk| Some(chunk.thread));
-        let next_threads: Vec<_> = threads.chain([None]).collect();
+        let next = chunks.iter().skip(1).copied().map(Some).chain([None]);
+        let left: Vec<_> = chunks.iter().zip(next).map(left_at).collect();
         let mut open = Vec::new();
-        for (chunk, next) in chunks.into_iter().zip(next_threads) {
-            let is_left = chunk.done.is_some() || next == Some(chunk.thread);
-            if is_left && self.is_unread(&chunk) {
-                self.put_off_one(&chunk);
-            } else {
-                open.push(chunk);
+        for (chunk, left) in chunks.into_iter().zip(left) {
+            match left {
+                Some(until) if self.is_unread(&chunk) => self.put_off_one(&chunk, until),
+                _ => open.push(chunk),
             }
         }
         self.older.all.sort_unstable();
@@ -127,15 +125,59 @@ impl<S: ByteSource> Follower<S> {
         cursor.is_some_and(|cursor| cursor.generation == chunk.generation && cursor.bytes == 0)
     }
 
-    fn put_off_one(&mut self, chunk: &ChunkInfo) {
+    fn put_off_one(&mut self, chunk: &ChunkInfo, until: Timestamp) {
         if let Some(cursor) = self.cursors.get_mut(chunk.index.get() as usize) {
             cursor.commit = commit_of(chunk);
             (cursor.is_done, cursor.put_off) = (true, chunk.entries);
         }
         self.older.all.push(OlderChunk {
-            until: chunk.done.unwrap_or(chunk.start),
+            until,
             slot: chunk.index,
             generation: chunk.generation,
         });
+    }
+}
+
+/// When the thread of a chunk left it; `None` if the thread may still fill it. `next` is the chunk
+/// that follows it in the order of threads and entries. A thread that has taken its next chunk has
+/// left this one, even if the time at which it left it is not there yet.
+fn left_at((chunk, next): (&ChunkInfo, Option<ChunkInfo>)) -> Option<Timestamp> {
+    let next = next.filter(|next| next.thread == chunk.thread);
+    chunk.done.or(next.map(|next| next.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ThreadIndex;
+    use crate::pool::layout::Extent;
+
+    fn chunk(thread: u32, start: u64, done: Option<u64>) -> ChunkInfo {
+        let extent = Extent { offset: 0, len: 0 };
+        ChunkInfo {
+            index: ChunkIndex::new(0),
+            extent,
+            generation: 1,
+            thread: ThreadIndex::new(thread),
+            start: Timestamp::from_raw(start),
+            done: done.map(Timestamp::from_raw),
+            bytes: 0,
+            entries: 0,
+            first_entry: 0,
+            unfinished: false,
+            has_foreign: false,
+        }
+    }
+
+    #[test]
+    fn no_entry_of_a_chunk_is_later_than_the_time_at_which_its_thread_left_it() {
+        let at = |chunk: ChunkInfo, next| left_at((&chunk, next));
+        let time = |raw| Some(Timestamp::from_raw(raw));
+        let next = chunk(1, 30, None);
+        assert_eq!(at(chunk(1, 10, Some(20)), Some(next)), time(20));
+        assert_eq!(at(chunk(1, 10, None), Some(next)), time(30));
+        assert_eq!(at(chunk(2, 10, None), Some(next)), None, "another thread");
+        assert_eq!(at(chunk(1, 10, None), None), None);
+        assert_eq!(at(chunk(1, 10, Some(20)), None), time(20));
     }
 }

@@ -264,7 +264,7 @@ impl Samples {
 
     /// The most budgets of each process in this pass. An ended process is read in every pass, until
     /// all of it is read. The processes that record faster than they are read share the budgets of
-    /// one, so many of them do not make a pass much longer.
+    /// one process, which limits the length of a pass.
     fn turns(&mut self, is_regular: bool) -> Vec<(PoolId, usize)> {
         let too_fast = self.open.iter().filter(|one| one.is_too_fast()).count();
         let turn = |pool: &mut FollowedPool<SampledProcess>| {

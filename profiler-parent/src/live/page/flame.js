@@ -17,10 +17,10 @@ const HIGHEST = 16000;
 
 /**
  * Starts the flame graph. `tools` are functions of the page: `by`, `make`, `ask`, `time`, `whole`,
- * `digits`, `fill`, `mark`, `isPaused`. Returns `refresh`, `choose` (shows a process or a group)
- * and `isOpen`.
+ * `digits`, `fill`, `mark`, `keepInPlace`, `isPaused`. Returns `refresh`, `choose` (shows a process or
+ * a group) and `isOpen`.
  */
-export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isPaused }) {
+export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, keepInPlace, isPaused }) {
   const want = {
     window: "10s", time: "on-cpu", process: "", thread: "", group: "", inverted: "", compare: "",
     find: "", path: "", sort: "self", order: "desc", rows: "30",
@@ -51,7 +51,8 @@ export function flameGraph({ by, make, ask, time, whole, digits, fill, mark, isP
     asking = true;
     try {
       const pairs = Object.entries(want).filter(([, value]) => value !== "");
-      show(await ask("flame.json", pairs));
+      const answer = await ask("flame.json", pairs);
+      keepInPlace(() => show(answer));
       // The first answer comes before the pools are read.
       if (isReading(latest) && latest.trouble.length === 0) setTimeout(readOn, 100);
     } catch (error) {

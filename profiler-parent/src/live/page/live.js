@@ -80,8 +80,10 @@ async function refresh() {
   try {
     const pairs = [...Object.entries(want), ...[...open].map((key) => ["open", key])];
     latest = await ask("live.json", pairs);
-    say("");
-    show(latest);
+    keepInPlace(() => {
+      say("");
+      show(latest);
+    });
   } catch (error) {
     say(`The session has ended or does not answer (${error.message}). The page shows the last data received.`);
   }
@@ -151,6 +153,17 @@ function fill(body, rows) {
     if (body.children[index] !== element) body.insertBefore(element, body.children[index] ?? null);
   });
   old.forEach((element) => element.remove());
+}
+
+/**
+ * Calls `update`. If it changes the height of what is above the table under the pointer, scrolls the
+ * page, so that the table keeps its place in the window.
+ */
+function keepInPlace(update) {
+  const body = document.querySelector("tbody:hover");
+  const before = body?.getBoundingClientRect().top;
+  update();
+  if (body) scrollBy(0, body.getBoundingClientRect().top - before);
 }
 
 /** Moves members directly below their groups, also while rows keep their places. */
@@ -485,7 +498,7 @@ function otherMarkers() {
 by("markers").addEventListener("toggle", refreshMarkers);
 for (const id of ["marker-name", "marker-process", "marker-min"]) by(id).addEventListener("change", otherMarkers);
 
-const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark, isPaused: () => paused });
+const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark, keepInPlace, isPaused: () => paused });
 
 setInterval(() => {
   if (paused || document.hidden) return;
