@@ -108,7 +108,7 @@ pub(super) enum NotUsed {
     /// The system cannot find, open or read it.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// It may be someone else's.
+    /// It may belong to another user or process.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The kernel generates its content.

@@ -39,7 +39,7 @@ impl RecentPeriods {
     }
 
     /// Adds a period, unless no window contains it any more. The newest entries are read first, so
-    /// most periods of a large pool are too old.
+    /// most periods of a large pool are too old when they are read.
     fn insert(&mut self, place: usize, slot: Slot) {
         let latest = self.0.last().map(|last| last.period);
         if latest.is_none_or(|latest| !is_too_old(slot.period, latest)) {
