@@ -61,6 +61,10 @@ viewer:
 acceptance:
     .ci/run acceptance
 
+# The package for Python, with each Python that is installed
+python:
+    .ci/run python
+
 # The promised figures; strict=1 makes a missed one a failure
 figures strict="0":
     FIGURES_STRICT={{ strict }} .ci/run figures

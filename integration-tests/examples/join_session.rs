@@ -2,7 +2,7 @@
 //! started the program.
 //!
 //! Used by the tests of generated code with runtimes that do not contain the profiler. The programs
-//! that the program executes load the library too, and find no session.
+//! that the program executes load the library too, and join the session by themselves.
 
 #![allow(unsafe_code)]
 

@@ -11,11 +11,13 @@ pub mod acks;
 pub mod exits;
 pub mod figure;
 pub mod fixture;
+pub mod foreign;
 pub mod helper_process;
 pub mod hostile_library;
 pub mod installed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
+pub mod joined;
 pub mod kills;
 pub mod locks;
 pub mod marks;

@@ -4,10 +4,21 @@
 //! Recorded by the helper process and by tests, and read back by [`crate::profile`], so a test
 //! detects a marker that is lost, doubled, out of order or torn.
 
+use std::sync::{Mutex, PoisonError};
+
+use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_core::marker;
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use serde::Serialize;
+
+use crate::patience::until;
+
+/// The number of markers for which the ready chunks suffice while the maintenance thread is idle.
+const PACE: usize = 50;
+
+/// Held by the thread that records the next [`PACE`] markers.
+static PACED: Mutex<()> = Mutex::new(());
 
 /// Payload of a numbered marker.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -44,6 +55,25 @@ pub fn record(thread: u32, sequence: u64) {
         MarkerOptions::default(),
         &payload
     );
+}
+
+/// Records the markers with these numbers on this thread, a few at a time, each time after the
+/// maintenance thread has made the next chunks ready. Threads that record faster than it works drop
+/// entries.
+///
+/// # Panics
+/// If the maintenance thread does not become idle.
+pub fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
+    let is_idle = || is_maintenance_idle() != Some(false);
+    while !sequences.is_empty() {
+        let _paced = PACED.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            until(is_idle),
+            "the maintenance thread does not become idle"
+        );
+        let next = sequences.by_ref().take(PACE);
+        next.for_each(|sequence| record(thread, sequence));
+    }
 }
 
 /// Returns a checksum of at most 32 bits, which every JSON reader represents exactly.

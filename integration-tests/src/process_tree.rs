@@ -78,7 +78,8 @@ impl ProcessTree {
         command
             .arg(options.limit.to_string())
             .arg(pools)
-            .env("TMPDIR", directory.path().join("tmp"));
+            .env("TMPDIR", directory.path().join("tmp"))
+            .env_remove("XDG_RUNTIME_DIR");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         change(&mut command);
         let mut parent = command.spawn()?;
@@ -224,6 +225,18 @@ impl ProcessTree {
             .flatten()
             .flatten();
         entries.map(|entry| entry.path()).collect()
+    }
+
+    /// Returns whether the only files that are left are the directory of the session's address,
+    /// which a parent that is killed cannot remove and the next session removes.
+    pub fn leaves_only_its_address(&self) -> bool {
+        let signature = format!("profiler-{}-", self.parent_pid());
+        let is_signed = |directory: &PathBuf| {
+            let mut names = fs::read_dir(directory).into_iter().flatten().flatten();
+            names.any(|entry| entry.file_name().to_string_lossy().starts_with(&signature))
+        };
+        let left = self.left_over();
+        left.len() == 1 && left.iter().all(is_signed)
     }
 }
 

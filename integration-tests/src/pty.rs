@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, ensure};
@@ -17,7 +18,8 @@ use anyhow::{Context, ensure};
 #[derive(Debug)]
 pub struct Terminal {
     program_side: File,
-    reader: JoinHandle<Vec<u8>>,
+    written: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -52,9 +54,12 @@ impl Terminal {
         let own = File::from(unsafe { OwnedFd::from_raw_fd(own) });
         // SAFETY: as above.
         let program_side = File::from(unsafe { OwnedFd::from_raw_fd(programs) });
-        let reader = std::thread::Builder::new().spawn(move || read_all(own))?;
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let collected = Arc::clone(&written);
+        let reader = std::thread::Builder::new().spawn(move || read_all(own, &collected))?;
         Ok(Self {
             program_side,
+            written,
             reader,
         })
     }
@@ -67,26 +72,32 @@ impl Terminal {
         Ok(self.program_side.try_clone()?.into())
     }
 
+    /// What was written until now.
+    pub fn so_far(&self) -> String {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&written).into_owned()
+    }
+
     /// Everything that was written, after all programs have closed the terminal.
     ///
     /// # Errors
     /// When the reader fails.
     pub fn text(self) -> anyhow::Result<String> {
         drop(self.program_side);
-        let bytes = self.reader.join().ok().context("the reader panicked")?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        self.reader.join().ok().context("the reader panicked")?;
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(String::from_utf8_lossy(&written).into_owned())
     }
 }
 
 /// Reads until the last program closes the terminal; the system reports this as an error.
-fn read_all(mut terminal: File) -> Vec<u8> {
-    let mut all = Vec::new();
+fn read_all(mut terminal: File, written: &Mutex<Vec<u8>>) {
     let mut part = [0; 4096];
     while let Ok(read) = terminal.read(&mut part) {
         if read == 0 {
             break;
         }
-        all.extend_from_slice(part.get(..read).unwrap_or_default());
+        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.extend_from_slice(part.get(..read).unwrap_or_default());
     }
-    all
 }

@@ -24,19 +24,26 @@ pub struct Said {
 }
 
 /// Returns the path of the command. Cargo builds the command together with all tests. To run a
-/// single test, build the command first.
+/// single test or the figures, build the command first.
 ///
 /// # Errors
 /// When the command was not built.
 pub fn profiler() -> anyhow::Result<PathBuf> {
-    let test = std::env::current_exe()?;
-    let built = test
-        .ancestors()
-        .nth(2)
-        .context("no target directory")?
-        .join("profiler");
-    ensure!(built.exists(), "not built: cargo build -p profiler-cli");
-    Ok(built)
+    let own = std::env::current_exe()?;
+    // A test is in a directory below that of the programs.
+    let directories = own.ancestors().skip(1).take(2);
+    let mut built = directories.map(|directory| directory.join("profiler"));
+    let built = built.find(|program| program.is_file());
+    built.context("not built: cargo build -p profiler-cli")
+}
+
+/// Returns the directory in which the command keeps its library during tests: not in that of the
+/// user, and once for all tests.
+///
+/// # Errors
+/// When the command was not built.
+pub fn cache() -> anyhow::Result<PathBuf> {
+    Ok(profiler()?.with_file_name("cache-of-tests"))
 }
 
 /// Gives the signals of a terminal their default actions in the program that `command` starts.

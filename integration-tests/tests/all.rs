@@ -9,6 +9,16 @@ use integration_tests::counting::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_c;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_forks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_library;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_record;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_unprofiled;
 mod alerts;
 mod captures;
 mod clocks;
@@ -42,6 +52,16 @@ mod generated_runtimes;
 mod groups;
 mod host_locks;
 mod hostile_symbols;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_announced;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_bad;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_forks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_spawners;
 mod kills;
 mod large_thread_locals;
 mod lifetime;
@@ -53,6 +73,8 @@ mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod nested_sessions;
 mod observe_delivery;
 mod observe_processes;
 mod observe_spans;
@@ -61,6 +83,8 @@ mod own_signal;
 mod parent_death;
 mod privacy;
 mod processed;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod python;
 mod ranges;
 mod recover;
 mod sampling_storms;

@@ -327,6 +327,39 @@ fn a_profile_with_very_many_markers_needs_no_more_memory() -> anyhow::Result<()>
     Ok(())
 }
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn processes_are_shown_as_a_tree_with_a_line_for_each_life() -> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let child = env!("CARGO_BIN_EXE_child");
+    let mut helper = HelperProcess::spawn(&session, child, "spawned", "init")?;
+    helper.ask("mark 5")?;
+    // Another program of the same process.
+    helper.tell("exec join")?;
+    assert_eq!(helper.line()?, "Recording");
+    integration_tests::joined::wait_until_connected(&session, helper.pid())?;
+    helper.ask("mark 5")?;
+    let pid = helper.pid().to_string();
+    let (report, _) = session.capture()?;
+    let text = tools::run(&["info", &report.path.to_string_lossy()])?.out;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("parent "), "{text}");
+    let is_of_pid = |line: &&&str| line.split_ascii_whitespace().any(|word| word == pid);
+    let lives = lines.iter().filter(is_of_pid);
+    let lives: Vec<&&str> = lives.collect();
+    assert_eq!(lives.len(), 2, "{text}");
+    assert!(lives[0].starts_with("  spawned "), "{text}");
+    assert!(lives[1].starts_with("  child "), "{text}");
+    let info = tools::info(&report.path)?;
+    let rows = info["processes"].as_array().context("no rows")?;
+    let parents = rows
+        .iter()
+        .filter(|row| row["parent_pid"] == std::process::id());
+    assert_eq!(parents.count(), 2, "{info}");
+    Ok(())
+}
+
 #[test]
 fn a_profile_without_samples_shows_its_processes() -> anyhow::Result<()> {
     own_process!();

@@ -192,6 +192,66 @@ fn a_capture_says_what_it_reads_and_writes() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A recording of the helper, which obeys commands, with both streams of the command or one of them
+/// on a terminal.
+fn recording_on(
+    terminal: &Terminal,
+    directory: &Path,
+    words: &[&str],
+    shares_terminal: bool,
+) -> anyhow::Result<Child> {
+    let record = ["record", "-o", "out.json"];
+    let all = [&record[..], words, &["--", CHILD, "init"]].concat();
+    let mut recording = command(directory, &all)?;
+    recording.stderr(terminal.stream()?);
+    if shares_terminal {
+        recording.stdout(terminal.stream()?);
+    }
+    Ok(recording.spawn()?)
+}
+
+const LINE: &str = "recording 1 process, 0 ended; ";
+
+#[test]
+fn a_recording_shows_its_processes_on_a_terminal_and_not_in_the_output() -> anyhow::Result<()> {
+    own_process!();
+    let directory = tempfile::tempdir()?;
+    let terminal = Terminal::open()?;
+    let mut child = recording_on(&terminal, directory.path(), &[], false)?;
+    let mut program = child.stdin.take().context("no pipe")?;
+    ensure!(until(|| terminal.so_far().contains(LINE)), "no line");
+    writeln!(program, "exit 0")?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "it failed");
+    assert_eq!(output.stdout, b"Recording\n");
+    let text = terminal.text()?;
+    assert!(text.contains(" of 128.0 MiB; 0 of "), "{text:?}");
+    Ok(())
+}
+
+#[test]
+fn a_program_on_the_same_terminal_has_its_lines_for_itself_unless_asked() -> anyhow::Result<()> {
+    own_process!();
+    let cases: [(&[&str], bool); 2] = [(&[], false), (&["--progress"], true)];
+    for (words, shows) in cases {
+        let directory = tempfile::tempdir()?;
+        let terminal = Terminal::open()?;
+        let mut child = recording_on(&terminal, directory.path(), words, true)?;
+        let mut program = child.stdin.take().context("no pipe")?;
+        match shows {
+            true => ensure!(until(|| terminal.so_far().contains(LINE)), "no line"),
+            // Longer than the line needs to appear.
+            false => std::thread::sleep(std::time::Duration::from_secs(3)),
+        }
+        writeln!(program, "exit 0")?;
+        ensure!(child.wait()?.success(), "it failed");
+        let text = terminal.text()?;
+        assert_eq!(text.contains(LINE), shows, "{text:?}");
+        assert!(text.contains("Recording"), "{text:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn embedders_receive_the_events_of_captures_and_recoveries() -> anyhow::Result<()> {
     own_process!();

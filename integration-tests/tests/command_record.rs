@@ -165,7 +165,7 @@ fn is_alive(pid: u32) -> bool {
 fn a_program_that_ignores_ctrl_c_is_killed_at_the_third() -> anyhow::Result<()> {
     own_process!();
     let deaf = format!("trap '' INT; exec '{CHILD}' init");
-    let options = [PLAIN.as_slice(), &["--name", "deaf"]].concat();
+    let options = [PLAIN.as_slice(), &["--name", "deaf", "--no-agent"]].concat();
     let mut recording = Recording::start(&options, &["sh", "-c", &deaf])?;
     assert_eq!(recording.line()?, "Recording");
     recording.ask("mark 50")?;
@@ -195,7 +195,7 @@ fn the_first_program_below_a_wrapper_is_recorded() -> anyhow::Result<()> {
     own_process!();
     let wrapper = format!("'{CHILD}' init; exit 5");
     let mut recording = Recording::start(
-        &[PLAIN.as_slice(), &["--name", "wrapped"]].concat(),
+        &[PLAIN.as_slice(), &["--name", "wrapped", "--no-agent"]].concat(),
         &["sh", "-c", &wrapper],
     )?;
     assert_eq!(recording.line()?, "Recording");
@@ -223,7 +223,7 @@ fn a_program_that_cannot_be_started_leaves_a_line_and_no_file() -> anyhow::Resul
 }
 
 #[test]
-fn a_program_without_a_profiler_runs_and_is_reported() -> anyhow::Result<()> {
+fn a_program_without_a_profiler_and_without_the_agent_runs_and_is_reported() -> anyhow::Result<()> {
     own_process!();
     for (program, code) in [
         (["sh", "-c", "exit 3"], 3),
@@ -231,7 +231,8 @@ fn a_program_without_a_profiler_runs_and_is_reported() -> anyhow::Result<()> {
     ] {
         let directory = tempfile::tempdir()?;
         fs::write(directory.path().join("old.json"), "an older profile")?;
-        let ended = Recording::start_in(directory, &["-o", "old.json"], &program)?.end()?;
+        let options = ["-o", "old.json", "--no-agent"];
+        let ended = Recording::start_in(directory, &options, &program)?.end()?;
         assert_eq!(ended.code, Some(code), "{}", ended.error);
         assert!(
             ended
@@ -320,7 +321,7 @@ fn help_explains_what_is_profiled_and_the_exit_code() -> anyhow::Result<()> {
     assert_eq!(help.code, Some(0));
     for said in [
         "profiler_child::init()",
-        "Only CMD itself is profiled",
+        "every process below it",
         "exit code is CMD's",
         "stackwalk",
         "--groups",

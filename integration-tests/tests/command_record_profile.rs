@@ -56,6 +56,7 @@ fn is_about_the_program(format: &str, shows_arguments: bool) -> anyhow::Result<(
         "--format",
         format,
         "--groups",
+        "--no-agent",
         "--show-arguments",
     ];
     let options = &options[..options.len() - usize::from(!shows_arguments)];

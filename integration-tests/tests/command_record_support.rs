@@ -53,6 +53,7 @@ impl Recording {
         command
             .arg("record")
             .args(words)
+            .env("XDG_CACHE_HOME", tools::cache()?)
             .current_dir(directory.path());
         command
             .stdin(Stdio::piped())

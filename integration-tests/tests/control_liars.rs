@@ -257,7 +257,7 @@ fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
 fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
     own_process!();
     let refused =
-        Outcome::Closed("the other side speaks version 7 of the protocol, this side version 6");
+        Outcome::Closed("the other side speaks version 9 of the protocol, this side version 8");
     tell(
         |liar, _| run_commands("hello-wrong-version", liar),
         &refused,
@@ -319,7 +319,7 @@ fn a_child_that_answers_without_end() -> anyhow::Result<()> {
 fn a_child_that_sends_garbage() -> anyhow::Result<()> {
     own_process!();
     let garbage =
-        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 6");
+        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 8");
     tell(|liar, _| run_commands("garbage", liar), &garbage, &garbage)
 }
 
@@ -363,6 +363,7 @@ fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
     own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
+        session.environment()?; // makes the socket of the session's address
         let before = own_sockets();
         let mut liar = spawn(&session, CHILD, "liar", "liar")?;
         liar.ask("record 2 500")?;
@@ -400,6 +401,7 @@ fn a_child_that_dies_before_hello_leaves_what_it_recorded() -> anyhow::Result<()
     own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
+        session.environment()?; // makes the socket of the session's address
         let before = own_sockets();
         let mut liar = spawn(&session, CHILD, "liar", "liar")?;
         liar.ask("record 2 500")?;

@@ -204,7 +204,8 @@ fn two_hundred_children_at_once_are_complete_and_leave_nothing() -> anyhow::Resu
             .memory_limit(ByteLimit::new(256 << 20))
             .progress_timeout(LONG)
     })?;
-    session.capture()?;
+    session.environment()?;
+    session.capture()?; // all threads of the session have started
     let before = Possessions::count_named()?;
     let children = (0..CHILDREN)
         .map(|n| Member::spawn(&session, n))
@@ -360,6 +361,7 @@ fn the_dead_keep_no_more_than_a_share_of_the_descriptors() -> anyhow::Result<()>
     own_process!();
     const CHILDREN: usize = 80;
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(256 << 20)))?;
+    session.environment()?;
     session.capture()?;
     let limit = limit_descriptors(128)?;
     let before = Possessions::count().descriptors;

@@ -225,6 +225,7 @@ fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
 fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
+    session.environment()?;
     session.capture()?; // all threads of the session have started
     let before = Possessions::count_named()?;
     for _ in 0..5 {

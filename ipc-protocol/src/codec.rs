@@ -17,7 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits;
-use crate::message::{GatherOutcome, PROTOCOL_VERSION, ToChild, ToParent};
+use crate::message::{
+    GatherOutcome, JoinAnswer, JoinRefusal, Opening, PROTOCOL_VERSION, ToChild, ToParent,
+};
 
 const VERSION_BYTES: usize = 2;
 
@@ -58,7 +60,8 @@ pub enum ProtocolError {
     Codec(#[from] CodecError),
 }
 
-/// A message that can be sent: [`ToChild`] or [`ToParent`].
+/// A message that can be sent: [`ToChild`] or [`ToParent`], and before these [`Opening`] or
+/// [`JoinAnswer`].
 pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
     /// Whether every text and list is within [`crate::limits`].
     ///
@@ -68,10 +71,12 @@ pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
 }
 
 mod sealed {
-    /// Restricts [`super::Message`] to the two enums of the protocol.
+    /// Restricts [`super::Message`] to the messages of the protocol.
     pub trait Sealed {}
     impl Sealed for super::ToChild {}
     impl Sealed for super::ToParent {}
+    impl Sealed for super::Opening {}
+    impl Sealed for super::JoinAnswer {}
 }
 
 impl Message for ToChild {
@@ -101,6 +106,29 @@ impl Message for ToParent {
             } => at_most("failure text", why.len(), limits::MAX_FAILURE_BYTES),
             Self::ChunkManagerUpdate(update) => check_update(update),
             Self::Done { .. } | Self::Profile { .. } | Self::ShutdownProfile { .. } => Ok(()),
+        }
+    }
+}
+
+impl Message for Opening {
+    fn check(&self) -> Result<(), ProtocolError> {
+        let name = match self {
+            Self::Join(request) => &request.name,
+            Self::RecordedElsewhere(process) => &process.name,
+        };
+        at_most("process name", name.len(), limits::MAX_NAME_BYTES)
+    }
+}
+
+impl Message for JoinAnswer {
+    fn check(&self) -> Result<(), ProtocolError> {
+        match self {
+            Self::Refused(
+                JoinRefusal::Misbehaved(why)
+                | JoinRefusal::NoMemory(why)
+                | JoinRefusal::System(why),
+            ) => at_most("refusal", why.len(), limits::MAX_REFUSAL_BYTES),
+            Self::Refused(_) | Self::Welcome { .. } => Ok(()),
         }
     }
 }

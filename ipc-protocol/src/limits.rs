@@ -14,6 +14,12 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// Longest location text of a progress report, in bytes.
 pub const MAX_LOCATION_BYTES: usize = 256;
 
+/// Longest reason for which a session refuses a process, in bytes.
+pub const MAX_REFUSAL_BYTES: usize = 512;
+
+/// Longest frame of a process that asks to join a session, in bytes.
+pub const MAX_JOIN_FRAME_BYTES: usize = 1024;
+
 /// Longest reason for a profile that could not be written, in bytes.
 pub const MAX_FAILURE_BYTES: usize = 4 * 1024;
 

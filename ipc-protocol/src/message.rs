@@ -3,7 +3,9 @@
 //! Built and read by `profiler-parent` and `profiler-child`. Rules for senders: at most one
 //! outstanding request of each kind per child (later ones coalesce), bulk data never travels here,
 //! and [`Hello`] is the child's first message. Any change of a type in this file, of a type that it
-//! carries, or of the environment variable's form requires a new [`PROTOCOL_VERSION`].
+//! carries, or of the environment variables' forms requires a new [`PROTOCOL_VERSION`].
+
+mod joining;
 
 use std::fmt;
 
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Token;
 #[doc(inline)]
 pub use crate::version::PROTOCOL_VERSION;
+pub use joining::{JoinAnswer, JoinRefusal, JoinRequest, Opening, RecordedElsewhere};
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {

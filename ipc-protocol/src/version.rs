@@ -1,7 +1,7 @@
 //! The version of the protocol.
 //!
-//! The environment variable, the frames and `Hello` carry it. It is a separate module so that the
-//! variable and the messages can both use it.
+//! The environment variables, the frames and `Hello` carry it. It is a separate module so that the
+//! variables and the messages can both use it.
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 8;

@@ -1,36 +1,50 @@
 //! The start of the profiler in a child: environment, pool, connection.
 //!
 //! Called by the host through [`init`]. The host's thread reads the environment, takes the pool and
-//! starts recording. The control thread connects, sends `Hello` and serves the parent. Invariant:
-//! an error at any step leaves the profiler off, or on without a parent, and reaches the host only
-//! through the return value.
+//! starts recording. The control thread connects, sends `Hello` and serves the parent. A pool is
+//! handed over by a parent that has started this process, or obtained from the session whose
+//! address the process has inherited ([`crate::join`]); from then on the two are the same. A forked
+//! child of a process that has begun can begin anew (`fork`).
+//! Invariant: an error at any step leaves the profiler off, or on without a parent, and reaches the
+//! host only through the return value.
 
+use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, InheritedHandle};
+use ipc_protocol::environment::{
+    self, AddressError, ChildEnvironment, EnvironmentError, InheritedHandle, SessionAddress, Token,
+};
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::joining::{JoinError, Joined};
 use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::ProcessKey;
+use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::read_header;
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
-use profiler_core::session::{self, StartError, StartOptions};
+use profiler_core::session::{self, AfterForkError, StartError, StartOptions};
 
 use crate::control::Control;
 use crate::gather::Files;
+use crate::join::Candidate;
 use crate::shutdown;
+
+/// How long [`init`] waits for a session that this process joins by itself.
+pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 
 /// The outcome of [`init`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Status {
-    /// This process records for its parent.
+    /// This process records for its parent, or for the session that it has joined.
     Recording,
-    /// The environment names no parent.
+    /// The environment names neither a parent nor a session.
     NoParent,
-    /// [`init`] was called before.
+    /// [`init`] was called before in this process, or [`after_fork`](crate::after_fork).
     AlreadyDone,
     /// The profiler is off, for this reason.
     Off(InitError),
@@ -43,9 +57,22 @@ pub enum InitError {
     /// The environment variable is damaged or of another version.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
-    /// The pool cannot be taken, or recording cannot start.
+    /// The environment variable with the address of a session is damaged or of another version.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The session did not let this process join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// This process records for a session of its own, which it started before.
+    #[error("this process records for a session of its own")]
+    OwnSession,
+    /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which
+    /// the profiler was started, call [`after_fork`](crate::after_fork).
     #[error(transparent)]
     Start(#[from] StartError),
+    /// [`after_fork`](crate::after_fork) cannot be used in this process, or now.
+    #[error(transparent)]
+    AfterFork(#[from] AfterForkError),
     /// This build does not support the pool's header.
     #[error("what the parent handed over is not a pool: {0}")]
     NotAPool(String),
@@ -54,24 +81,157 @@ pub enum InitError {
     Thread(#[from] io::Error),
 }
 
-static DONE: AtomicBool = AtomicBool::new(false);
-
-/// Begins to record for the parent that the environment names, if it names one.
-///
-/// Takes well under a millisecond of the host's thread (`figures -- gather` prints
-/// `child.init_ms`); a thread of the profiler makes the connection. Never panics or prints: the
-/// returned [`Status`] reports errors.
-pub fn init() -> Status {
-    if DONE.swap(true, Ordering::AcqRel) {
-        return Status::AlreadyDone;
-    }
-    match environment::take() {
-        Ok(None) => Status::NoParent,
-        Ok(Some(parent)) => record_for(parent).map_or_else(Status::Off, |()| Status::Recording),
-        Err(error) => Status::Off(error.into()),
+impl InitError {
+    /// Whether the parent's resources were handed to another process, which a wrapper such as a
+    /// shell has started before this one, or were lost on the way. This process may join by itself.
+    fn is_of_another_process(&self) -> bool {
+        match self {
+            Self::Environment(EnvironmentError::NotHanded(error)) => {
+                error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::EBADF)
+            }
+            Self::Start(StartError::Attach(AttachError::Taken(_))) => true,
+            _ => false,
+        }
     }
 }
 
+/// The process that has begun: it has called [`init`] or `after_fork`; 0 before. In a forked child,
+/// the process from which it was forked.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// Begins to record, if the environment names a parent or a session.
+///
+/// A process that a session has started with `spawn` was handed its memory. Any other process of
+/// the tree joins by itself: it inherits the address of the session
+/// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whoever that is, and asks
+/// the session for memory. If the session is over, full, of another version or of another user, or
+/// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
+/// why.
+///
+/// A process whose memory was handed over spends well under a millisecond of the host's thread
+/// here (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
+/// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if nobody
+/// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
+/// profiler does everything else. Never panics or prints.
+pub fn init() -> Status {
+    init_within(JOIN_WAIT)
+}
+
+/// Like [`init`], with another limit on the wait for a session that this process joins by itself.
+pub fn init_within(patience: Duration) -> Status {
+    let refused = match record_if_handed() {
+        ControlFlow::Break(status) => return status,
+        ControlFlow::Continue(refused) => refused,
+    };
+    match join(patience) {
+        Status::NoParent => refused.map_or(Status::NoParent, Status::Off),
+        status => status,
+    }
+}
+
+/// Notes that this process begins. Returns the outcome if it must not: it has begun before, or it
+/// is a forked child that must begin anew.
+fn status_if_begun() -> Option<Status> {
+    if session::is_forked() {
+        return Some(Status::Off(StartError::Forked.into()));
+    }
+    (!begin()).then_some(Status::AlreadyDone)
+}
+
+/// Notes that this process begins. False if it has begun before. A forked child may begin if the
+/// process from which it was forked has begun without effect.
+pub(crate) fn begin() -> bool {
+    let before = BEGUN.load(Ordering::Acquire);
+    let own = std::process::id();
+    // In the child of a `vfork`, the profiler is set up, and is that of another process.
+    let may_begin = before == 0 || (before != own && !session::is_set_up());
+    may_begin
+        && BEGUN
+            .compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+}
+
+/// Notes that this process, which is a forked child, begins anew.
+pub(crate) fn begin_anew() {
+    BEGUN.store(std::process::id(), Ordering::Release);
+}
+
+/// Whether a process from which this one was forked has begun, and this one has not.
+pub(crate) fn parent_has_begun() -> bool {
+    let begun = BEGUN.load(Ordering::Acquire);
+    begun != 0 && begun != std::process::id()
+}
+
+/// Records for the session that the environment names.
+pub(crate) fn join(patience: Duration) -> Status {
+    match join_session(patience) {
+        Ok(true) => Status::Recording,
+        Ok(false) => Status::NoParent,
+        Err(error) => Status::Off(error),
+    }
+}
+
+/// Like [`init_within`], for a process that learns the address of the session in another way than
+/// from the environment, which it does not read. `address` is the value of the environment variable
+/// `MULTIPROCESS_PROFILER_SESSION` in the processes of the session.
+pub fn init_at(address: &str, patience: Duration) -> Status {
+    if let Some(status) = status_if_begun() {
+        return status;
+    }
+    match join_at(address, patience) {
+        Ok(()) => Status::Recording,
+        Err(error) => Status::Off(error),
+    }
+}
+
+fn join_at(address: &str, patience: Duration) -> Result<(), InitError> {
+    let address = SessionAddress::parse(address)?;
+    if session::is_active() {
+        return Err(InitError::OwnSession);
+    }
+    record_joined(Candidate::of(address, program_name()).ask(patience)?)
+}
+
+/// Records for the parent that has handed its resources to this process. Breaks with the outcome if
+/// this process must not join a session by itself; otherwise returns the reason why the resources
+/// are of no use here, if there are any.
+pub(crate) fn record_if_handed() -> ControlFlow<Status, Option<InitError>> {
+    if let Some(status) = status_if_begun() {
+        return ControlFlow::Break(status);
+    }
+    if session::is_active() {
+        return ControlFlow::Break(stay_with_own_session());
+    }
+    let parent = match environment::take() {
+        Ok(None) => return ControlFlow::Continue(None),
+        Ok(Some(parent)) => parent,
+        Err(error) => return ControlFlow::Break(Status::Off(error.into())),
+    };
+    match record_for(parent) {
+        Ok(()) => ControlFlow::Break(Status::Recording),
+        Err(error) if error.is_of_another_process() => ControlFlow::Continue(Some(error)),
+        Err(error) => ControlFlow::Break(Status::Off(error)),
+    }
+}
+
+/// The status of a process that records for a session of its own. It stays with that session: a
+/// process has one recorder, and another pool would end the recording.
+fn stay_with_own_session() -> Status {
+    let is_asked = match environment::take() {
+        Ok(Some(_)) => Ok(true),
+        Ok(None) => environment::session_address()
+            .map(|address| address.is_some())
+            .map_err(InitError::from),
+        Err(error) => Err(error.into()),
+    };
+    match is_asked {
+        Ok(true) => Status::Off(InitError::OwnSession),
+        Ok(false) => Status::NoParent,
+        Err(error) => Status::Off(error),
+    }
+}
+
+/// Records for the parent that has handed its resources to this process.
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let pool = parent.pool.open()?;
     let part_file = parent
@@ -80,21 +240,70 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
         .map(InheritedHandle::open)
         .transpose()?;
     let line = Endpoint::open(&parent.server)?;
-    read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
-    let (key, params) = session::attach(pool)?;
     let ChildEnvironment {
-        pool,
+        pool: pool_number,
         part_file: part_file_number,
         token,
         server,
     } = parent;
     // This process has its own descriptors now. The inherited ones are released, so processes that
-    // the host starts do not inherit them.
-    let _ = (
-        pool.release(),
-        part_file_number.map(InheritedHandle::release),
-        server.release(),
-    );
+    // the host starts do not inherit them. If the pool belongs to another process, they are of no
+    // use here, either.
+    let release = || {
+        let _ = (
+            pool_number.release(),
+            part_file_number.map(InheritedHandle::release),
+            server.release(),
+        );
+    };
+    record(pool, part_file, line, token, release)
+}
+
+/// Records for the session that the environment names. `false` if it names none.
+fn join_session(patience: Duration) -> Result<bool, InitError> {
+    let Some(candidate) = candidate(patience)? else {
+        return Ok(false);
+    };
+    record_joined(candidate.ask(patience)?)?;
+    Ok(true)
+}
+
+/// This process, if it may join the session that the environment names. `None` if it names none.
+pub(crate) fn candidate(patience: Duration) -> Result<Option<Candidate>, InitError> {
+    if session::is_active() {
+        // Its data would be lost.
+        return match environment::session_address()? {
+            Some(_) => Err(InitError::OwnSession),
+            None => Ok(None),
+        };
+    }
+    Ok(Candidate::of_environment(program_name(), patience)?)
+}
+
+/// Records for the session that this process has joined.
+pub(crate) fn record_joined(joined: Joined) -> Result<(), InitError> {
+    let line = Endpoint::Inherited(joined.channel);
+    record(joined.pool, None, line, joined.token, || {})
+}
+
+/// Takes the pool, begins to record and starts the control thread. Calls `release` when it is known
+/// to which process the pool belongs.
+fn record(
+    pool: File,
+    part_file: Option<File>,
+    line: Endpoint,
+    token: Token,
+    release: impl FnOnce(),
+) -> Result<(), InitError> {
+    read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
+    let (key, params) = match session::attach(pool) {
+        Err(error @ StartError::Attach(AttachError::Taken(_))) => {
+            release();
+            return Err(error.into());
+        }
+        attached => attached?,
+    };
+    release();
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
@@ -120,7 +329,7 @@ fn program_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello {
+fn hello(token: Token, key: ProcessKey, mut name: String) -> Hello {
     limits::clip(&mut name, limits::MAX_NAME_BYTES);
     Hello {
         version: PROTOCOL_VERSION,

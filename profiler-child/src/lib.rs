@@ -5,9 +5,12 @@
 //! profiler_child::core::marker!("child is up");
 //! ```
 //!
-//! [`init`] does nothing if the environment does not name a parent, so the line can stay in every
-//! build. Call it early in `main`, before other threads are started: then it can remove the
-//! variable that it has read from the environment.
+//! [`init`] does nothing if the environment names neither a parent nor a session, so the line can
+//! stay in every build. It does not matter who starts the process: the parent's session
+//! (`Session::spawn`), the parent without the session (`Session::prepare`, `Session::environment`),
+//! or any process below it, such as a shell or a job pool, whose children inherit the address of
+//! the session. Call it early in `main`, before other threads are started: then it can remove the
+//! parent's variable that it has read from the environment.
 //!
 //! # What it does
 //! - Recording begins at once, in memory that outlives the process, without waiting for the parent.
@@ -17,7 +20,9 @@
 //! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
 //! # Your responsibilities
-//! - A forked child does not record. Start the profiler after `exec`, with a parent's `spawn`.
+//! - A forked child of a process that has called [`init`] does not record until it calls
+//!   [`after_fork`], as the workers of a server that forks them do. If the server itself does not
+//!   call [`init`], its workers call [`init`] instead.
 
 #![cfg_attr(
     not(test),
@@ -29,14 +34,22 @@
     )
 )]
 
+mod announce;
 mod connect;
 mod control;
+mod fork;
 mod gather;
+mod join;
 mod outgoing;
 mod shutdown;
 mod updates;
 
-pub use connect::{InitError, Status, init};
+#[doc(hidden)]
+pub use announce::{Announced, Announcement, announce};
+#[doc(hidden)]
+pub use connect::init_at;
+pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
+pub use fork::{after_fork, after_fork_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};

@@ -7,14 +7,18 @@
 
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ipc_protocol::message::ToParent;
+use profiler_core::internal::renewable::Renewable;
 use profiler_core::session;
 
 use crate::outgoing::Outgoing;
 
-static OUTGOING: Mutex<Option<Outgoing>> = Mutex::new(None);
+static OUTGOING: Renewable<Mutex<Option<Outgoing>>> = Renewable::new(Mutex::new(None));
+/// Whether [`at_exit`] is registered. A forked child inherits it.
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Stops recording permanently and notifies the parent. A call before an exit is not needed.
 ///
@@ -40,10 +44,18 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
 }
 
-/// Registers a handler that closes the pool when the process exits.
+/// In a forked child that begins anew: forgets the parent's channel, whose lock may be held
+/// forever.
+pub(crate) fn forget_parent() {
+    OUTGOING.renew(Mutex::new(None));
+}
+
+/// Registers a handler that closes the pool when the process exits, once.
 pub(crate) fn register() {
-    // SAFETY: the handler is a static function; registering allocates and cannot run it.
-    unsafe { libc::atexit(at_exit) };
+    if !IS_REGISTERED.swap(true, Ordering::AcqRel) {
+        // SAFETY: the handler is a static function; registering allocates and cannot run it.
+        unsafe { libc::atexit(at_exit) };
+    }
 }
 
 /// Runs inside `exit`: see the [module](self).

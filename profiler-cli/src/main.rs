@@ -3,11 +3,13 @@
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! the command writes only the file that it is asked to write.
 
+mod agent;
 mod diff;
 mod export;
 mod import;
 mod info;
 mod plain;
+mod process_table;
 mod profile;
 mod progress;
 mod record;
@@ -16,6 +18,7 @@ mod redirect;
 mod report;
 mod signals;
 mod top;
+mod tree;
 mod view;
 
 use std::process::ExitCode;
@@ -41,6 +44,7 @@ enum Command {
     Import(import::ImportArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
+    Agent(agent::AgentArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +74,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Top(options),
         }) => top::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Agent(options),
+        }) => agent::run(&options).map(done),
         Err(stop) => Ok(explain(&stop)),
     };
     let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));

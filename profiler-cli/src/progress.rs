@@ -19,8 +19,16 @@ pub(crate) struct ProgressLine(ProgressBar);
 impl ProgressLine {
     /// A line without a text, which is not visible yet.
     pub(crate) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
-            .with_finish(ProgressFinish::AndClear);
+        Self::on(ProgressDrawTarget::stderr())
+    }
+
+    /// A line that is never visible.
+    pub(crate) fn hidden() -> Self {
+        Self::on(ProgressDrawTarget::hidden())
+    }
+
+    fn on(target: ProgressDrawTarget) -> Self {
+        let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
         // Cut to the width of the terminal.
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
@@ -36,6 +44,11 @@ impl ProgressLine {
     /// Shows another text.
     pub(crate) fn show(&self, text: &str) {
         self.0.set_message(plain(text));
+    }
+
+    /// Prints a message of the command on standard error, and not into the line.
+    pub(crate) fn say(&self, message: &str) {
+        self.0.suspend(|| eprintln!("profiler: {message}"));
     }
 
     /// Removes the line.

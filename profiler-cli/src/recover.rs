@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 use profiler_parent::Format;
 use profiler_parent::recover::PoolRecovery;
 
+use crate::process_table::print_table;
 use crate::progress::{ProgressLine, with_progress};
-use crate::report::{Row, complain, print_table, say};
+use crate::report::{Row, complain, say};
 use crate::signals::end_without_leftovers;
 
 /// Writes the profile of a session whose parent has died, from its pool directory

@@ -12,12 +12,16 @@ use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;
 
 use crate::plain::plain;
+use crate::process_table::print_table;
 
 /// The row of one process.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) pid: u64,
+    /// The process that started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_pid: Option<u64>,
     pub(crate) threads: u64,
     pub(crate) recorded: u64,
     pub(crate) delivered: u64,
@@ -28,6 +32,14 @@ pub(crate) struct Row {
     pub(crate) dropped: BTreeMap<String, u64>,
     pub(crate) unfinished: u64,
     pub(crate) verdict: String,
+    /// The process whose session records it, if that is another session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recorded_by_pid: Option<u64>,
+    /// When the session learned of it, and when it ended: milliseconds since the session's start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) began_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_ms: Option<f64>,
     /// Whether it is running; known only for a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<bool>,
@@ -101,18 +113,23 @@ impl Row {
         let CapturedProcess {
             name,
             pid,
+            parent,
             threads,
             counts,
             verdict,
             ..
         } = process;
-        Self::new(
+        let row = Self::new(
             name,
             u64::from(pid.get()),
             u64::from(*threads),
             counts,
             verdict,
-        )
+        );
+        Self {
+            parent_pid: parent.map(|parent| u64::from(parent.get())),
+            ..row
+        }
     }
 
     pub(crate) fn of_surveyed(process: &SurveyedProcess) -> Self {
@@ -160,29 +177,8 @@ impl Row {
                 .collect(),
             unfinished: counts.unfinished,
             verdict: verdict.to_string(),
-            alive: None,
-            held_bytes: None,
+            ..Self::default()
         }
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let counts = self.dropped.values();
-        let dropped = counts.fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let numbers = [
-            self.pid,
-            self.threads,
-            self.recorded,
-            self.delivered,
-            self.outside,
-            self.evicted,
-            dropped,
-            self.unfinished,
-        ];
-        numbers
-            .iter()
-            .chain(&self.held_bytes)
-            .map(u64::to_string)
-            .collect()
     }
 }
 
@@ -212,48 +208,6 @@ pub(crate) fn complain(passed_over: &[PassedOver]) {
     for PassedOver { name, why } in passed_over {
         eprintln!("profiler: passed over {}: {}", plain(name), plain(why));
     }
-}
-
-/// Prints a table of processes.
-pub(crate) fn print_table(rows: &[Row]) {
-    let heads = [
-        "pid",
-        "threads",
-        "recorded",
-        "delivered",
-        "outside",
-        "evicted",
-        "dropped",
-        "unfinished",
-    ];
-    let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
-    let heads = heads
-        .into_iter()
-        .chain(with_bytes.then_some("bytes"))
-        .map(str::to_owned);
-    let width = rows
-        .iter()
-        .map(|row| row.name.chars().count())
-        .max()
-        .unwrap_or(0)
-        .max(7);
-    say(&format!(
-        "{:<width$}{}  verdict",
-        "process",
-        columns(&heads.collect::<Vec<_>>())
-    ));
-    for row in rows {
-        say(&format!(
-            "{:<width$}{}  {}",
-            plain(&row.name),
-            columns(&row.cells()),
-            plain(&row.verdict)
-        ));
-    }
-}
-
-fn columns(cells: &[String]) -> String {
-    cells.iter().map(|cell| format!("  {cell:>10}")).collect()
 }
 
 impl Report {

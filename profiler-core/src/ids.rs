@@ -42,6 +42,10 @@ number! {
     ThreadId(u64)
 }
 number! {
+    /// The operating system's user number.
+    UserId(u32)
+}
+number! {
     /// When a process started, in the kernel's clock ticks since boot (0 where unknown).
     #[doc(hidden)]
     ProcessStart(u64)

@@ -59,6 +59,18 @@ pub mod reader {
     pub use crate::reader::*;
 }
 
+pub mod recorder_note {
+    //! See `recorder_note` in the sources: which files of a process contain the recorder.
+
+    pub use crate::recorder_note::*;
+}
+
+pub mod renewable {
+    //! See `renewable` in the sources: statics that a forked child replaces.
+
+    pub use crate::renewable::*;
+}
+
 pub mod sys {
     //! See `sys` in the sources: the operating system.
 

@@ -9,7 +9,8 @@
 //! # Your responsibilities
 //! - Name your threads ([`thread::register`]) if their own names are not clear enough.
 //! - Use constant marker names; put variable parts into a payload or a text.
-//! - A forked child records nothing until it executes another program.
+//! - A forked child records nothing until it executes another program, or calls
+//!   `profiler_child::after_fork`.
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
 //! that only records depends on this crate alone. `profiler-parent` starts a session, also in a
@@ -89,6 +90,10 @@ mod profile;
 mod reader;
 #[cfg(feature = "engine")]
 mod record;
+#[cfg(feature = "engine")]
+mod recorder_note;
+#[cfg(feature = "engine")]
+mod renewable;
 #[cfg(feature = "engine")]
 pub mod safepoint;
 #[cfg(feature = "engine")]

@@ -15,6 +15,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 #[cfg(feature = "enabled")]
 mod accounting;
 #[cfg(feature = "enabled")]
+mod after_fork;
+#[cfg(feature = "enabled")]
 mod attached_pool;
 mod auto_traits;
 #[cfg(feature = "enabled")]

@@ -15,7 +15,7 @@ use test_support::patience::LONG;
 
 /// Waits for a child, and kills it if it does not exit in time. Returns whether it exited with code
 /// 0.
-fn exits_well(pid: i32) -> bool {
+pub(crate) fn exits_well(pid: i32) -> bool {
     #[allow(clippy::disallowed_methods)] // a stopwatch
     let begin = Instant::now();
     let mut status = 0;

@@ -53,7 +53,7 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
-pub use process_table::{ProcessReport, ProcessState};
+pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
 pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
@@ -63,8 +63,8 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
-pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionError};
-pub use supervisor::{ChildSignals, ProfiledChild, SpawnError};
+pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
+pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 pub use symbols::SymbolOptions;
 pub use work::{WorkEvent, WorkListener};
 

@@ -22,6 +22,12 @@ impl SessionTime {
         Self(SessionClock::start_now())
     }
 
+    /// Creates the time of a session that starts now, in a process that records for another session
+    /// and keeps the time line of that session.
+    pub(crate) fn start_on_line() -> Self {
+        Self(SessionClock::start_on_line())
+    }
+
     /// The clock that all processes of the session use.
     pub(crate) const fn clock(self) -> SessionClock {
         self.0

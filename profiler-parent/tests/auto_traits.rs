@@ -17,18 +17,20 @@ use profiler_parent::{
     Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError,
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
     DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
-    LimitError, Monitor, ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport,
-    ProcessState, ProfiledChild, Session, SessionBuilder, SessionError, SlowRun, SpawnError,
-    SymbolOptions, Unsuitable, Verdict, Why,
+    LimitError, Monitor, NotRecorded, ObserveError, Observer, PoolDirectoryError, ProcessId,
+    ProcessReport, ProcessState, ProfiledChild, Session, SessionAddressError, SessionBuilder,
+    SessionError, SessionSummary, SlowRun, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
 assert_send_sync!(
     Session,
+    SessionAddressError,
     SessionBuilder,
     SessionError,
     Confirmation,
     LimitError,
+    NotRecorded,
     ByteLimit,
     Features,
     PoolDirectoryError,
@@ -39,6 +41,7 @@ assert_send_sync!(
     ProcessId,
     ProcessReport,
     ProcessState,
+    SessionSummary,
     EntryCounts,
     Drops,
     DropReason,

@@ -1,5 +1,5 @@
-//! Fuzzes frames of the control channel in both directions: a frame that decodes can be encoded
-//! again, and the result decodes to the same message.
+//! Fuzzes frames of the control channel in both directions, and of the exchange before it: a frame
+//! that decodes can be encoded again, and the result decodes to the same message.
 //!
 //! Each input is decoded twice: as it is, and with its first two bytes replaced by the current
 //! protocol version. Seeds therefore stay useful when the version changes.
@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 
 use ipc_protocol::codec::{Message, decode, encode};
-use ipc_protocol::message::{PROTOCOL_VERSION, ToChild, ToParent};
+use ipc_protocol::message::{JoinAnswer, Opening, PROTOCOL_VERSION, ToChild, ToParent};
 
 fn check<M: Message + PartialEq + Debug>(frame: &[u8]) {
     if let Ok(message) = decode::<M>(frame) {
@@ -22,6 +22,8 @@ pub(crate) fn check_input(data: &[u8]) {
     for _ in 0..2 {
         check::<ToParent>(&frame);
         check::<ToChild>(&frame);
+        check::<Opening>(&frame);
+        check::<JoinAnswer>(&frame);
         frame
             .iter_mut()
             .zip((PROTOCOL_VERSION as u16).to_le_bytes())

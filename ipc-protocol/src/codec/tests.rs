@@ -10,7 +10,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::environment::Token;
-use crate::message::{GatherId, Hello, Proportion, RequestId};
+use crate::message::{
+    GatherId, Hello, JoinRefusal, JoinRequest, Proportion, RecordedElsewhere, RequestId,
+};
 
 fn params() -> impl Strategy<Value = SessionParams> {
     (any::<[u64; 4]>(), prop::collection::vec(".{0,20}", 0..5)).prop_map(|(numbers, filters)| {
@@ -186,7 +188,86 @@ fn to_parent() -> impl Strategy<Value = ToParent> {
     ]
 }
 
+fn join_request() -> impl Strategy<Value = JoinRequest> {
+    (
+        any::<[u8; 16]>(),
+        any::<[u32; 2]>(),
+        any::<[u64; 2]>(),
+        ".{0,30}",
+    )
+        .prop_map(
+            |(token, [parent, patience_ms], [start, began_ns], name)| JoinRequest {
+                token: Token::from_bytes(token),
+                name,
+                start: ProcessStart::new(start),
+                parent: ProcessId::new(parent),
+                began_ns,
+                patience_ms,
+            },
+        )
+}
+
+fn recorded_elsewhere() -> impl Strategy<Value = RecordedElsewhere> {
+    (
+        any::<[u8; 16]>(),
+        any::<[u32; 3]>(),
+        any::<u64>(),
+        ".{0,30}",
+    )
+        .prop_map(
+            |(token, [pid, parent, session], start, name)| RecordedElsewhere {
+                token: Token::from_bytes(token),
+                name,
+                pid: ProcessId::new(pid),
+                start: ProcessStart::new(start),
+                parent: ProcessId::new(parent),
+                session: ProcessId::new(session),
+            },
+        )
+}
+
+fn opening() -> impl Strategy<Value = Opening> {
+    prop_oneof![
+        join_request().prop_map(Opening::Join),
+        recorded_elsewhere().prop_map(Opening::RecordedElsewhere),
+    ]
+}
+
+fn join_answer() -> impl Strategy<Value = JoinAnswer> {
+    let refusal = (0_u8..8, any::<[u32; 2]>(), ".{0,50}").prop_map(
+        |(which, [theirs, ours], text)| match which {
+            0 => JoinRefusal::WrongToken,
+            1 => JoinRefusal::WrongVersion { theirs, ours },
+            2 => JoinRefusal::OtherUser,
+            3 => JoinRefusal::AlreadyRecords,
+            4 => JoinRefusal::Invisible,
+            5 => JoinRefusal::Misbehaved(text),
+            6 => JoinRefusal::NoMemory(text),
+            _ => JoinRefusal::System(text),
+        },
+    );
+    prop_oneof![
+        refusal.prop_map(JoinAnswer::Refused),
+        any::<[u8; 16]>().prop_map(|token| JoinAnswer::Welcome {
+            token: Token::from_bytes(token)
+        }),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn every_message_of_a_join_survives_the_round_trip(
+        opening in opening(),
+        answer in join_answer(),
+    ) {
+        let frame = encode(&opening).unwrap();
+        prop_assert!(frame.len() <= limits::MAX_JOIN_FRAME_BYTES);
+        prop_assert_eq!(decode::<Opening>(&frame).unwrap(), opening);
+        let frame = encode(&answer).unwrap();
+        prop_assert!(frame.len() <= limits::MAX_JOIN_FRAME_BYTES);
+        prop_assert_eq!(decode::<JoinAnswer>(&frame).unwrap(), answer);
+    }
+
     #[test]
     fn every_message_to_a_child_survives_the_round_trip(message in to_child()) {
         prop_assert_eq!(decode::<ToChild>(&encode(&message).unwrap()).unwrap(), message);

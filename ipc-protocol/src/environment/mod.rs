@@ -1,4 +1,5 @@
-//! The resources that a parent hands to a child at spawn, in one environment variable.
+//! The resources that a parent hands to a child at spawn, in one environment variable, and the
+//! address of a session, in another one.
 //!
 //! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`; the
 //! child takes it with [`take`] before anything else. Invariants: the variable is ignored in a
@@ -13,9 +14,13 @@
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
 //! are compared by device and inode, see [`InheritedHandle`]), would find the pool taken by another
 //! process, and would be refused by the parent since the token is valid once.
+//!
+//! The variable with the address of the session ([`SESSION_VARIABLE`]) is meant for all
+//! descendants, and is never removed.
 
 mod inherited_handle;
 mod server;
+mod session_address;
 mod text;
 mod token;
 
@@ -23,6 +28,7 @@ use std::process::Command;
 
 pub use inherited_handle::InheritedHandle;
 pub use server::Server;
+pub use session_address::{AddressError, SESSION_VARIABLE, SessionAddress, session_address};
 pub use token::Token;
 
 use crate::sys;

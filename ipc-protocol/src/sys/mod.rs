@@ -14,6 +14,7 @@ mod imp;
 
 pub(crate) use imp::*;
 
+pub(crate) mod joining;
 pub(crate) mod listening;
 pub(crate) mod packets;
 

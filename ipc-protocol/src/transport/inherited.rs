@@ -11,6 +11,9 @@
 //!   checks who sent each packet                                    or open() in the child's sandbox
 //! ```
 //!
+//! A process that joins a session by itself ([`super::joining`]) uses the same transport: it has
+//! connected its end of the socket, instead of inheriting it.
+//!
 //! A hostile child can only lose its own channel ([`TransportError::PeerMisbehaved`]); other
 //! channels are not affected. The defences:
 //!
@@ -95,6 +98,14 @@ impl Listener {
             },
             theirs,
         ))
+    }
+
+    /// Waits for the `Hello` of a process that is at the other end of this socket.
+    pub(super) fn of(socket: Arc<PacketSocket>) -> Self {
+        Self {
+            socket,
+            waiting: Arc::default(),
+        }
     }
 
     /// Returns a handle that ends [`Self::accept`], or later the channel.

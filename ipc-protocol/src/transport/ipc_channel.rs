@@ -23,7 +23,6 @@
 //! there. The parent waits for its children with [`super::ready`] instead.
 
 mod packets;
-pub mod stale_sockets;
 
 use std::io;
 #[cfg(unix)]
@@ -39,6 +38,7 @@ use self::packets::{
     retry_interrupted,
 };
 use super::accepted::{Accepted, TryAccept, check_hello};
+use super::stale_sockets;
 use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;

@@ -10,16 +10,21 @@
 //! messages that were sent before the sender ended still arrive, and after them
 //! [`TransportError::Disconnected`]; any input from a peer is at worst an error.
 //!
-//! The files import only from files above them in this list: this one, `accepted`, a transport,
-//! [`listener`].
+//! [`joining`] is the way of a process that joins a session by itself: it ends in a channel of
+//! [`inherited`].
+//!
+//! The files import only from files above them in this list: this one, `accepted` and
+//! [`stale_sockets`], a transport, [`listener`], [`joining`].
 
 mod accepted;
 pub mod in_process;
 pub mod inherited;
 pub mod ipc_channel;
+pub mod joining;
 pub mod listener;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod ready;
+pub mod stale_sockets;
 
 use std::fmt;
 use std::marker::PhantomData;

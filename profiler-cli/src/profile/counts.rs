@@ -82,6 +82,10 @@ fn row_of_log(log: GatheredProcess) -> Row {
     Row {
         name: log.name,
         pid: log.pid,
+        parent_pid: log.parent,
+        recorded_by_pid: log.recorded_by,
+        began_ms: log.began_ms,
+        ended_ms: log.ended_ms,
         threads: log.threads,
         recorded: log.recorded,
         delivered: log.delivered,

@@ -1,13 +1,18 @@
-//! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
+//! `profiler record -- CMD`: the parent for any program.
 //!
-//! One session with one child. Invariants: the profile is also written if a process kills the
-//! program; a file that the user did not name is never overwritten; the program's exit code is the
-//! command's.
+//! One session with one child, and the processes below it that join: by themselves, if they embed
+//! `profiler-child`, or because they load the agent ([`crate::agent`]). Invariants: the profile is
+//! also written if a process kills the program; a file that the user did not name is never
+//! overwritten; the program's exit code is the command's.
 
+mod choices;
 mod features;
+mod nested;
+mod outcome;
 mod progress;
 mod stop;
 mod units;
+mod unprofiled;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -16,30 +21,38 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use profiler_parent::ByteLimit;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
-use profiler_parent::{
-    CaptureReport, ProfiledChild, SampleSource, Session, SessionBuilder, Verdict,
-};
+use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
+use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::signals::Signals;
+use choices::{Format, Source};
 use stop::Stopping;
 
 /// Runs a program and writes its profile
 ///
-/// For programs that embed `profiler-child` and have no parent of their own: they only have to call
-/// `profiler_child::init()` at the beginning of main. Other programs run as usual, and no profile
-/// is written.
+/// CMD and every process below it are profiled, whichever process starts them: CMD may be any
+/// program, a shell script, `make` or a job pool. A program that calls `profiler_child::init()`
+/// records by itself; a library that the command preloads (LD_PRELOAD) records every other one.
 ///
-/// Only CMD itself is profiled. If CMD is a wrapper (a shell, `cargo run`), the first program below
-/// it that embeds the profiler is profiled instead. Processes that the program starts are profiled
-/// only if its own code starts them in a session of its own; they are then in that session's
-/// profile.
+/// Not profiled, and named in the profile with the reason if they are found: programs that are
+/// statically linked, made for another processor or for the C library musl, or built with a
+/// sanitizer; programs with other rights; processes whose environment was cleared; and forked
+/// processes of programs with several threads. If no process records, no profile is written.
+///
+/// A program with a profiler session of its own keeps it: the processes that this session records
+/// are in the profiles of that session, and this profile names them. The command says so as soon as
+/// it is known.
+///
+/// While CMD runs, a line on standard error has the number of processes, the memory that is used,
+/// and the lost entries. It is shown if standard error is a terminal and standard output is not,
+/// because CMD would write to the same lines; see --progress.
 ///
 /// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
@@ -89,43 +102,18 @@ pub(crate) struct RecordArgs {
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// Profiles only programs that call `profiler_child::init()`: preloads no library
+    #[arg(long)]
+    no_agent: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
+    /// Shows the line about the recording on a terminal to which CMD writes, too
+    #[arg(long)]
+    progress: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-/// The source of the samples of running threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Source {
-    /// A timer of the system on the processor time of each thread
-    Timer,
-    /// A perf event of each thread, if the system allows it: for intervals below the system's tick
-    Sigtrap,
-    /// Signals that the profiler sends; uses about a tenth of a processor at 1 ms
-    Signal,
-}
-
-impl From<Source> for SampleSource {
-    fn from(source: Source) -> Self {
-        match source {
-            Source::Timer => Self::Timer,
-            Source::Sigtrap => Self::Sigtrap,
-            Source::Signal => Self::Signal,
-        }
-    }
-}
-
-/// The format of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// The Firefox Profiler's own format, which opens fastest; contains names, files and lines
-    #[default]
-    Processed,
-    /// The format that Firefox writes: one object per process
-    Gecko,
 }
 
 pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
@@ -151,16 +139,27 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         );
     }
     let signals = Signals::catch()?;
-    let mut child = session.spawn(&options.shown_name(), options.command())?;
+    let agent = options.agent();
+    let mut command = options.command();
+    if let Some(agent) = &agent {
+        agent.load_into(&mut command);
+    }
+    let program = PathBuf::from(command.get_program());
+    let mut child = session.spawn(&options.shown_name(), command)?;
     if options.name.is_none() {
         child.name_by_program();
     }
     let stopping = Stopping::watch(signals, child.signals())?;
-    let status = progress::wait(&session, &mut child);
+    let pid = child.id().get();
+    let mut wait = || progress::wait(&session, &mut child, options.progress);
+    let status = match agent {
+        Some(_) => unprofiled::watch(&session, pid, &program, wait),
+        None => wait(),
+    };
     stopping.has_ended();
     let name = child.name();
-    if !child.has_begun() {
-        report_no_profile(&child, &name);
+    if !child.has_begun() && !session.processes().iter().any(outcome::is_of_interest) {
+        outcome::report_no_profile(&session, &child, &name);
         return Ok(exit_code(status));
     }
     // Another process may have created the file meanwhile.
@@ -171,7 +170,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     drop(live);
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
-    report_profile(&report, &name);
+    outcome::report_profile(&report, &name);
     Ok(exit_code(status))
 }
 
@@ -204,6 +203,22 @@ impl RecordArgs {
             .fold(builder, |builder, filter| builder.filter(filter))
     }
 
+    /// The library to preload. Without it, programs that embed the profiler are profiled all the
+    /// same.
+    fn agent(&self) -> Option<Agent> {
+        if self.no_agent {
+            return None;
+        }
+        let found = Agent::find();
+        if let Err(error) = &found {
+            eprintln!(
+                "profiler: only programs that call profiler_child::init() are profiled: {}",
+                plain(&error.to_string())
+            );
+        }
+        found.ok()
+    }
+
     fn command(&self) -> Command {
         let mut words = self.command.iter();
         let mut command = Command::new(words.next().cloned().unwrap_or_default());
@@ -218,11 +233,7 @@ impl RecordArgs {
         target: &Path,
         line: &ProgressLine,
     ) -> Result<CaptureReport> {
-        let format = match self.format {
-            Format::Processed => profiler_parent::Format::Processed,
-            Format::Gecko => profiler_parent::Format::Gecko,
-        };
-        let mut capture = session.capture().format(format).only_children();
+        let mut capture = session.capture().format(self.format.into()).only_children();
         if self.show_arguments {
             let words: Vec<_> = self
                 .command
@@ -243,52 +254,6 @@ impl RecordArgs {
             .clone()
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
-    }
-}
-
-fn report_no_profile(child: &ProfiledChild, name: &str) {
-    let name = plain(name);
-    if child.is_profiled() {
-        eprintln!(
-            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
-             it called profiler_child::init(). No profile was written"
-        );
-    } else {
-        eprintln!(
-            "profiler: {name} ran unprofiled: the memory limit is too small. No profile was written"
-        );
-    }
-}
-
-fn report_profile(report: &CaptureReport, name: &str) {
-    let path = report.path.display();
-    let recorded: u64 = report
-        .processes
-        .iter()
-        .map(|process| process.counts.recorded())
-        .sum();
-    let kept: u64 = report
-        .processes
-        .iter()
-        .map(|process| process.counts.delivered)
-        .sum();
-    eprintln!(
-        "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
-        report.bytes
-    );
-    for process in report
-        .processes
-        .iter()
-        .filter(|process| process.name == name)
-    {
-        // A process that ended regularly needs no message.
-        let is_orderly = process
-            .verdict
-            .why()
-            .is_none_or(profiler_parent::Why::is_orderly);
-        if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            eprintln!("profiler: {} is {}", plain(name), process.verdict);
-        }
     }
 }
 

@@ -1,27 +1,41 @@
-//! The progress line of a recording.
+//! What `profiler record` shows while the program runs: a line with numbers about the tree of
+//! processes, and messages about sessions below this one.
+//!
+//! Both are on standard error. The line exists only if that is a terminal. If standard output is a
+//! terminal, too, the line exists only if it is asked for: it would be on the same lines as the
+//! output of the program.
 
+use std::io::IsTerminal;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-use profiler_parent::{ProcessState, ProfiledChild, Session};
+use profiler_parent::{ByteLimit, ProfiledChild, Session, SessionSummary};
 
+use super::nested::NestedSessions;
 use crate::progress::ProgressLine;
 
-const EVERY: Duration = Duration::from_secs(1);
+/// How often the thread looks for sessions below this one.
+const TICK: Duration = Duration::from_millis(250);
+/// The line changes once in this number of ticks.
+const LINE_TICKS: u64 = 4;
 
-/// Waits for the program to end. Meanwhile shows a line on standard error, if that is a terminal.
-pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitStatus> {
+/// Waits for the program to end. Meanwhile shows what happens, on a separate thread.
+pub(super) fn wait(
+    session: &Session,
+    child: &mut ProfiledChild,
+    asks_for_line: bool,
+) -> Option<ExitStatus> {
+    let line = match asks_for_line || !std::io::stdout().is_terminal() {
+        true => ProgressLine::new(),
+        false => ProgressLine::hidden(),
+    };
     scope(|scope| {
         let (end, ended) = channel::<()>();
-        let line = ProgressLine::new();
-        if line.is_visible() {
-            // If no thread can be started, no line is shown.
-            let _ = Builder::new()
-                .name("progress".to_owned())
-                .spawn_scoped(scope, move || show(session, &ended, &line));
-        }
+        let thread = Builder::new().name("progress".to_owned());
+        // If no thread can be started, nothing is shown.
+        let _ = thread.spawn_scoped(scope, move || show(session, &ended, &line));
         let status = child.wait().ok();
         drop(end);
         status
@@ -29,30 +43,80 @@ pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitS
 }
 
 fn show(session: &Session, ended: &Receiver<()>, line: &ProgressLine) {
-    while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        line.show(&text(session));
+    let mut nested = NestedSessions::default();
+    let mut ticks: u64 = 0;
+    while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        ticks += 1;
+        tell(session, line, &mut nested);
+        if line.is_visible() && ticks.is_multiple_of(LINE_TICKS) {
+            line.show(&text(&session.summary(), session.memory_limit()));
+        }
     }
     line.clear();
+    tell(session, line, &mut nested);
 }
 
-fn text(session: &Session) -> String {
-    let processes = session.processes();
-    let children = processes
-        .iter()
-        .filter(|process| process.state != ProcessState::Parent);
-    let running = children
-        .filter(|process| !matches!(process.state, ProcessState::Exited(_)))
-        .count();
-    let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
-    let held = mebibytes(held);
-    let limit = mebibytes(session.memory_limit().get());
+/// Says which sessions below this one have become known.
+fn tell(session: &Session, line: &ProgressLine, nested: &mut NestedSessions) {
+    for message in nested.news(&session.processes()) {
+        line.say(&message);
+    }
+}
+
+/// The text of the line.
+fn text(summary: &SessionSummary, limit: ByteLimit) -> String {
+    let SessionSummary {
+        running,
+        ended,
+        unprofiled,
+        brief,
+        held_bytes,
+        recorded,
+        lost,
+        ..
+    } = *summary;
     let noun = if running == 1 { "process" } else { "processes" };
+    let if_any = |count: u64, what: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {what}"),
+    };
+    let not_recorded = if_any(unprofiled, "not recorded");
+    let too_short = if_any(brief, "too short");
+    let (held, limit) = (mebibytes(held_bytes), mebibytes(limit.get()));
     format!(
-        "recording {running} {noun}, {held} of {limit} MiB held, {} entries",
-        session.recorded()
+        "recording {running} {noun}, {ended} ended{too_short}{not_recorded}; {held} of {limit} \
+         MiB; {lost} of {recorded} entries lost"
     )
 }
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_the_processes_the_memory_and_the_losses() {
+        let mut summary = SessionSummary::default();
+        (summary.running, summary.ended) = (3, 2);
+        (summary.held_bytes, summary.recorded) = (3 << 19, 70);
+        let limit = ByteLimit::new(128 << 20);
+        assert_eq!(
+            text(&summary, limit),
+            "recording 3 processes, 2 ended; 1.5 of 128.0 MiB; 0 of 70 entries lost"
+        );
+        (summary.running, summary.unprofiled, summary.lost) = (1, 4, 7);
+        assert_eq!(
+            text(&summary, limit),
+            "recording 1 process, 2 ended, 4 not recorded; 1.5 of 128.0 MiB; 7 of 70 entries lost"
+        );
+        summary.brief = 9;
+        assert_eq!(
+            text(&summary, limit),
+            "recording 1 process, 2 ended, 9 too short, 4 not recorded; 1.5 of 128.0 MiB; 7 of 70 \
+             entries lost"
+        );
+    }
 }

@@ -258,6 +258,22 @@ impl Entered {
             _of_thread: PhantomData,
         }
     }
+
+    /// The guard as two numbers, for code in other languages. Nothing is left until
+    /// [`Self::from_raw`] makes a guard of them on the same thread.
+    #[doc(hidden)]
+    pub fn into_raw(self) -> [u64; 2] {
+        let words = self.owned.to_words();
+        std::mem::forget(self);
+        words
+    }
+
+    /// The guard of these numbers. Numbers that are not of a guard of this thread do not harm the
+    /// process, but the times of groups may be wrong.
+    #[doc(hidden)]
+    pub const fn from_raw(words: [u64; 2]) -> Self {
+        Self::new(Owned::from_words(words))
+    }
 }
 
 impl Drop for Entered {

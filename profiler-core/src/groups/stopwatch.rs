@@ -68,6 +68,17 @@ impl Owned {
         self.place == 0
     }
 
+    /// The two words. Owns nothing, so a copy is harmless.
+    pub(crate) const fn to_words(self) -> [u64; 2] {
+        [self.laps, self.place]
+    }
+
+    /// The guard of two words. Every pair of words is valid: laps and loops that do not exist are
+    /// ignored.
+    pub(crate) const fn from_words([laps, place]: [u64; 2]) -> Self {
+        Self { laps, place }
+    }
+
     #[inline(always)]
     const fn serial(self) -> u64 {
         self.place >> 1

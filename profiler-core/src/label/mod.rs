@@ -53,7 +53,7 @@ pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 
 use std::marker::PhantomData;
 
-use crate::category::CategoryPair;
+use crate::category::{Category, CategoryPair};
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
 use crate::pool::definitions::{Definition, LabelDefinition};
@@ -144,6 +144,30 @@ impl LabelScope {
         label
             .define(category)
             .map_or(NONE, |(tag, number)| registry::push(tag, number, address))
+    }
+
+    /// Opens a label if a session runs, for code in other languages, which has no guard. `address`
+    /// is in the stack frame of the function that the label belongs to. Returns a number for
+    /// [`Self::close`]. Costs as much as [`Self::new`].
+    #[doc(hidden)]
+    pub fn open_at(label: &'static Label, category: &'static Category, address: u64) -> u32 {
+        if !session_state::is_active() {
+            return NONE;
+        }
+        let tag = pool_tag();
+        match label.cell.get(tag) {
+            Some(number) => registry::push(tag, number, address),
+            None => Self::first(label, category.into(), address),
+        }
+    }
+
+    /// Closes the label for which [`Self::open_at`] has returned this number on this thread, and
+    /// all labels inside it. Any number is harmless.
+    #[doc(hidden)]
+    pub fn close(outside: u32) {
+        if outside != NONE {
+            registry::leave(outside);
+        }
     }
 
     /// A label that is not shown.

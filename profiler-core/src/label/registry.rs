@@ -83,6 +83,22 @@ pub(super) fn leave(outside: u32) {
     }
 }
 
+/// In a forked child that begins anew, whose only thread is the calling one: releases the places of
+/// the parent's threads, and gives the calling thread's place the thread's new number. Its open
+/// labels belong to the parent's pool, so they are not shown.
+pub(crate) fn forget_parent() {
+    let own = PLACE.get().map(ptr::from_ref);
+    let tid = sys::current_thread_id().get();
+    for place in all() {
+        if own == Some(ptr::from_ref(place)) {
+            place.owner.store(tid, Ordering::Release);
+        } else {
+            place.stack.leave(0);
+            place.owner.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// The open labels of the calling thread, outermost first.
 pub(crate) fn own() -> OpenLabels<'static> {
     OWN.get()

@@ -19,6 +19,7 @@ use crate::entry_counts::DropReason;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::pool::live::{NewThread, ThreadRow};
+use crate::renewable::Renewable;
 use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
@@ -34,8 +35,8 @@ pub(crate) struct ActiveSession {
     pub(crate) fast_fill: u64,
 }
 
-static CURRENT: RwLock<Option<Arc<ActiveSession>>> = RwLock::new(None);
-static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
+static CURRENT: Renewable<RwLock<Option<Arc<ActiveSession>>>> = Renewable::new(RwLock::new(None));
+static RECORDERS: Renewable<Mutex<Vec<Arc<Recorder>>>> = Renewable::new(Mutex::new(Vec::new()));
 
 /// See [`set_join_hook`].
 static JOIN_HOOK: OnceLock<fn(ThreadId)> = OnceLock::new();
@@ -409,12 +410,24 @@ pub(crate) fn name_thread(name: &str) {
 /// Ends the calling thread's participation now rather than when it ends. Does nothing within an
 /// entry, that is, when called by a payload's serialisation. Not for signal handlers.
 pub(crate) fn leave_thread() {
+    if !is_within_entry() {
+        give_up_recorder();
+    }
+}
+
+/// Whether the calling thread is within an entry.
+pub(crate) fn is_within_entry() -> bool {
     let recorder = RECORDER.with(Cell::get);
     // SAFETY: the pointer is cleared on this thread before the recorder is freed.
-    if unsafe { recorder.as_ref() }.is_some_and(Recorder::is_busy) {
-        return;
-    }
-    give_up_recorder();
+    unsafe { recorder.as_ref() }.is_some_and(Recorder::is_busy)
+}
+
+/// In a forked child that begins anew: forgets the session and the recorders of the parent. Drops
+/// nothing, because they refer to a pool that is not mapped here.
+pub(crate) fn forget_parent() {
+    RECORDER.set(ptr::null());
+    CURRENT.renew(RwLock::new(None));
+    RECORDERS.renew(Mutex::new(Vec::new()));
 }
 
 fn give_up_recorder() {

@@ -6,7 +6,8 @@
 //!
 //! The kernel wipes the word's page in every forked child, however it was forked. So a forked child
 //! finds recording off before it can access a pool that it has not mapped. Where the kernel cannot
-//! wipe, a fork handler stores the zero.
+//! wipe, a fork handler stores the zero. Such a child can begin anew (`session::after_fork`); its
+//! own forked children find recording off again.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +27,7 @@ const EPOCH_SHIFT: u32 = 8;
 #[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
 struct Gate {
     word: AtomicU64,
-    /// 1 once set up; 0 again in a forked child.
+    /// 1 once set up; 0 again in a forked child, until it begins anew.
     alive: AtomicU64,
     /// The groups to count, see `groups::local`; 0 while no session runs.
     groups: AtomicU64,
@@ -46,6 +47,8 @@ static FORKING: AtomicU64 = AtomicU64::new(0);
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 /// 1 once the process may record; stays 1 in a forked child.
 static SET_UP: AtomicU64 = AtomicU64::new(0);
+/// 1 once the process, a forked child, has begun anew; stays 1 in its own forked children.
+static ANEW: AtomicU64 = AtomicU64::new(0);
 
 /// The current word.
 #[inline(always)]
@@ -171,6 +174,26 @@ pub(crate) fn may_have_lost_locks() -> bool {
 /// here.
 pub(crate) fn is_forked_child() -> bool {
     SET_UP.load(Ordering::Acquire) != 0 && is_foreign()
+}
+
+/// Whether the profiler was set up in this process, or in a process that this one was forked from.
+pub(crate) fn is_set_up() -> bool {
+    SET_UP.load(Ordering::Acquire) != 0
+}
+
+/// Lets a forked child record like a process that was just set up. Called when nothing of the
+/// parent's state is in use any more.
+pub(crate) fn begin_anew() {
+    // The child's copy counts the fork that made it.
+    FORKING.store(0, Ordering::SeqCst);
+    ANEW.store(1, Ordering::SeqCst);
+    GATE.alive.store(1, Ordering::SeqCst);
+}
+
+/// Whether this is a forked child that has begun anew. Its main thread is the thread that called
+/// `fork`, on the stack that this thread had.
+pub(crate) fn has_begun_anew() -> bool {
+    ANEW.load(Ordering::Acquire) != 0
 }
 
 /// Runs the fork handlers without a fork. See [`crate::session`].

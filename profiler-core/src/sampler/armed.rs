@@ -12,7 +12,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::armed_places::{Armed, NO_SAMPLE, take, taken};
+use super::armed_places::{self, Armed, NO_SAMPLE, take, taken};
 use super::timer_rights;
 use super::trigger::signal_of;
 use crate::ids::ThreadId;
@@ -88,6 +88,13 @@ pub(super) fn release_all() {
     taken()
         .filter(|armed| armed.tid().get() != 0)
         .for_each(Armed::release);
+}
+
+/// In a forked child that begins anew: forgets all triggers. The timers do not exist in this
+/// process, and other timers may have their numbers; the events belong to threads of the parent.
+pub(super) fn forget_parent() {
+    suspend();
+    armed_places::forget_parent();
 }
 
 /// Whether samples are taken. For signal handlers.

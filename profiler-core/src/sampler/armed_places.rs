@@ -172,6 +172,17 @@ impl ArmedThread {
         self.begun.load(Ordering::Acquire) != self.drained.load(Ordering::Relaxed)
     }
 
+    /// Frees the place in a forked child that begins anew. The trigger is not deleted. A handler
+    /// that used the place ran in the parent.
+    fn forget_parent(&self) {
+        for word in [&self.trigger, &self.tid, &self.busy] {
+            word.store(0, Ordering::SeqCst);
+        }
+        let generation = self.generation.load(Ordering::SeqCst);
+        self.generation
+            .store(generation.wrapping_add(1) & !1, Ordering::SeqCst);
+    }
+
     /// The thread's labels. For the thread's signal handler.
     pub(super) fn labels(&self) -> Option<&'static LabelStack> {
         if self.by_itself.load(Ordering::Relaxed) != 0 {
@@ -362,6 +373,13 @@ pub(super) fn take() -> Option<Armed> {
     Some(armed)
 }
 
+/// In a forked child that begins anew, whose only thread is the calling one: frees all places.
+pub(super) fn forget_parent() {
+    let all = (0..BLOCKS).map_while(block).flatten();
+    all.for_each(ArmedThread::forget_parent);
+    FIRST_FREE.store(0, Ordering::Relaxed);
+}
+
 /// All taken places.
 pub(super) fn taken() -> impl Iterator<Item = Armed> {
     (0..BLOCKS)
@@ -415,6 +433,22 @@ pub(super) fn armed_of(word: u64) -> Option<Armed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_free_in_a_forked_child_and_its_trigger_is_forgotten() {
+        let place = ArmedThread::new();
+        let word = word_of(place.take().unwrap(), 0);
+        place.trigger.store(7, Ordering::SeqCst);
+        assert!(place.enter(word), "a handler that never leaves");
+        for _ in 0..2 {
+            place.forget_parent(); // the second time, the place is free already
+            assert!(!place.enter(word));
+        }
+        assert_eq!(place.trigger.load(Ordering::SeqCst), 0);
+        let new = word_of(place.take().unwrap(), 0);
+        assert_ne!(new, word);
+        assert!(place.enter(new));
+    }
 
     #[test]
     fn a_place_that_a_handler_uses_gets_no_other_owner() {

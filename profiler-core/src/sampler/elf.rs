@@ -70,19 +70,19 @@ impl Image {
         let tables = index.and_then(|index| {
             let header = Section {
                 addresses: index.address..index.end(),
-                bytes: get(index.address, index.len.min(MAX_TABLES))?,
+                bytes: get(index.address, index.len.min(MAX_TABLES))?.into(),
             };
             let start = frames_start(&header)?;
             let segment =
                 loads().find(|segment| (segment.address..segment.end()).contains(&start))?;
-            let frames = get(start, segment.end().saturating_sub(start).min(MAX_TABLES))?;
+            let mut frames = get(start, segment.end().saturating_sub(start).min(MAX_TABLES))?;
             let len = frames_len(&frames);
-            let frames: Arc<[u8]> = frames.get(..len)?.into();
+            frames.truncate(len);
             Some((
                 header,
                 Section {
                     addresses: start..start.saturating_add(len as u64),
-                    bytes: frames,
+                    bytes: frames.into(),
                 },
             ))
         });
@@ -95,7 +95,7 @@ impl Image {
     }
 }
 
-fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Arc<[u8]>> {
+fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     let mut done = 0;
     while let Some(room) = bytes.get_mut(done..).filter(|room| !room.is_empty()) {
@@ -105,7 +105,7 @@ fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Arc<[u8]>> {
         }
     }
     bytes.truncate(done);
-    Some(bytes.into())
+    Some(bytes)
 }
 
 fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {

@@ -26,7 +26,7 @@ pub(crate) mod self_unwind;
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-pub(crate) use self_unwind::effective_interval;
+pub(crate) use self_unwind::{effective_interval, forget_parent};
 #[cfg(not(all(
     target_os = "linux",
     not(profiler_portable),
@@ -82,6 +82,14 @@ native! {
     use armed::suspend;
     use sample_handler::ring as wake;
     pub(crate) use source::effective_interval;
+
+    /// In a forked child that begins anew, whose only thread is the calling one: forgets the
+    /// sampler of the parent.
+    pub(crate) fn forget_parent() {
+        armed::forget_parent();
+        sample_handler::forget_parent();
+        self_unwind::forget_parent();
+    }
 }
 
 #[doc(hidden)]

@@ -27,6 +27,7 @@ use super::slots::SlotStates;
 use super::stack_copy::{Seen, StackCopy};
 use crate::params::SampleSource;
 use crate::record::session_state;
+use crate::renewable::Renewable;
 use crate::sync::fixed::{AtomicU32, Ordering};
 use crate::sys::native::{signal, tasks, trap, wake};
 use crate::time::Timestamp;
@@ -70,7 +71,7 @@ static SLOTS: [Slot; MOST_SLOTS] = [const {
     }
 }; MOST_SLOTS];
 /// Made before the first trigger.
-static STATES: OnceLock<SlotStates> = OnceLock::new();
+static STATES: Renewable<OnceLock<SlotStates>> = Renewable::new(OnceLock::new());
 /// Changes when the sampler's thread should wake.
 static BELL: AtomicU32 = AtomicU32::new(0);
 
@@ -155,6 +156,11 @@ impl SlotReader {
     pub(super) fn take_lost(&self) -> u64 {
         u64::from(self.states.take_lost())
     }
+}
+
+/// In a forked child that begins anew: forgets the slots that threads of the parent were filling.
+pub(super) fn forget_parent() {
+    STATES.renew(OnceLock::new());
 }
 
 /// The present value of the bell, for [`sleep`].

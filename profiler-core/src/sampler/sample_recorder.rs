@@ -25,6 +25,7 @@ use crate::label::registry::{self, LabelFinder};
 use crate::label::{LabelStack, MAX_LABELS};
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
+use crate::record::session_state;
 use crate::sample_types::Sample;
 use crate::sys::native::alternate_stack;
 use crate::sys::native::machine::Registers;
@@ -153,13 +154,15 @@ impl SampleRecorder {
     /// Finds the bounds of a thread's stack from the handler's answer. True if they are new.
     pub(super) fn learn(&mut self, target: &mut Target, sp: u64, thread_pointer: u64) -> bool {
         let is_main = target.tid.get() == u64::from(std::process::id());
+        // A thread of the parent may have forked this process.
+        let has_thread_stack = !is_main || session_state::has_begun_anew();
         let find = |modules: &Modules| {
             let stack = modules.maps().at(sp)?;
             // The C library puts a thread's control block at the upper end of its stack. The main
             // thread's is elsewhere, and its stack ends where its mapping ends.
             let end = match (is_main, stack.contains(thread_pointer)) {
                 (true, _) if stack.path == "[stack]" => stack.end,
-                (false, true) if sp < thread_pointer => thread_pointer,
+                (_, true) if has_thread_stack && sp < thread_pointer => thread_pointer,
                 _ => return None,
             };
             Some(Bounds {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::unwind::{Cache, Snapshot, StackToWalk, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::session_state;
+use crate::renewable::Renewable;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};
@@ -23,10 +24,11 @@ use crate::sys::native::machine::{Registers, own_stack};
 /// The maximum number of threads that capture at the same time; further threads get no stack.
 const CACHES: usize = 4;
 
-static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
+static CURRENT: Renewable<RwLock<Option<Arc<Snapshot>>>> = Renewable::new(RwLock::new(None));
 /// Whether a captured stack had an address in no known module.
 static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
-static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
+static CAPTURING: [Renewable<Mutex<Option<Cache>>>; CACHES] =
+    [const { Renewable::new(Mutex::new(None)) }; CACHES];
 
 /// The maximum number of bytes of the calling thread's stack that the unwinder uses, as the sum of
 /// its frames; `docs/failure-modes.md` describes the measurement. An unwinder built without
@@ -147,6 +149,15 @@ pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> 
         &mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner),
         snapshot,
     )
+}
+
+/// In a forked child that begins anew: forgets the modules that the parent's sampler has published,
+/// and the caches that threads of the parent were using.
+pub(super) fn forget_parent() {
+    CURRENT.renew(RwLock::new(None));
+    CAPTURING
+        .iter()
+        .for_each(|place| place.renew(Mutex::new(None)));
 }
 
 /// Whether a captured stack had an unknown address since the last call.

@@ -21,6 +21,9 @@ pub(super) const fn wake() {}
 /// Suspends nothing: there is no sampler on these systems.
 pub(super) const fn suspend() {}
 
+/// Forgets nothing: there is no sampler on these systems.
+pub(crate) const fn forget_parent() {}
+
 /// The interval of the parameters: no source changes it on these systems.
 pub(crate) const fn effective_interval(params: &SessionParams) -> Duration {
     Duration::from_nanos(params.interval_ns)

@@ -6,7 +6,8 @@
 //! lock, waits for nothing, allocates nothing and uses no thread-local. The profiler's threads run
 //! until the system ends the process. The system tells the parent that the process has ended.
 //!
-//! Invariant: the words behind [`LIFE`] stay mapped for the life of the process.
+//! Invariant: the words behind [`LIFE`] stay mapped for the life of the process that [`OWNER`]
+//! names.
 
 use std::ptr;
 use std::sync::Arc;
@@ -31,6 +32,11 @@ pub(super) fn prepare(manager: &Arc<ChunkManager>) {
         OWNER.store(sys::running_process(), Ordering::Relaxed);
         LIFE.store(ptr::from_ref(life).cast_mut(), Ordering::Release);
     }
+}
+
+/// In a forked child that begins anew: forgets the parent's pool, which is not mapped here.
+pub(super) fn forget_parent() {
+    LIFE.store(ptr::null_mut(), Ordering::Release);
 }
 
 /// Marks the process as one that writes no more entries, and stops recording permanently. Unlike

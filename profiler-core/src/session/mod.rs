@@ -7,6 +7,7 @@
 
 mod control;
 mod exit;
+mod fork;
 mod pauses;
 
 pub use crate::params::{Features, OverheadBudget, SampleSource, SessionParams};
@@ -19,6 +20,8 @@ pub use control::{
 };
 #[doc(hidden)]
 pub use exit::{close_at_exit, pass_through_fork_handlers};
+#[doc(hidden)]
+pub use fork::{AfterForkError, after_fork};
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,9 +38,10 @@ use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::record::session_state;
+use crate::renewable::Renewable;
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sampler::{SamplingStats, effective_interval};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fixed};
 use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
@@ -59,8 +63,9 @@ pub enum StartError {
     /// The pool was closed permanently; its contents must stay.
     #[error("the profiler of this process was closed permanently")]
     Closed,
-    /// This is a forked child of a recording process. It may start after an `exec`.
-    #[error("a forked child cannot record; start the profiler after exec")]
+    /// This is a forked child of a recording process. It may start after [`after_fork`], or after
+    /// an `exec`.
+    #[error("a forked child cannot record before it calls after_fork or executes a program")]
     Forked,
 }
 
@@ -104,7 +109,10 @@ struct Runtime {
     running: Option<Running>,
 }
 
-static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+static RUNTIME: Renewable<Mutex<Option<Runtime>>> = Renewable::new(Mutex::new(None));
+/// The epoch of the last session. A forked child goes on from its parent's, so that nothing that
+/// belongs to a session of the parent seems to belong to one of the child.
+static LAST_EPOCH: fixed::AtomicU64 = fixed::AtomicU64::new(0);
 
 /// Every unit test that starts a session holds this lock, because there is one session per process.
 #[cfg(test)]
@@ -136,6 +144,14 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
         runtime.stop();
         runtime.start(effective_params(params), options)
     })
+}
+
+/// Prepares this process for recording, as [`attach`] and [`start`] do: from now on a forked child
+/// is recognised as one. Registers handlers of forks, so it must not be called while another thread
+/// may fork.
+#[doc(hidden)]
+pub fn prepare() {
+    session_state::set_up();
 }
 
 /// The parameters that a session with these has: [`SessionParams::normalized`], and an interval
@@ -252,10 +268,24 @@ pub fn is_paused() -> bool {
     session_state::word() & session_state::PAUSED != 0
 }
 
-/// Whether this is a forked child of a process that recorded. It must not touch the profiler.
+/// Whether this is a forked child of a process that recorded. It must not touch the profiler before
+/// [`after_fork`].
 #[doc(hidden)]
 pub fn is_forked() -> bool {
     session_state::is_forked_child()
+}
+
+/// Whether the profiler was started in this process, or in a process that this one was forked from.
+#[doc(hidden)]
+pub fn is_set_up() -> bool {
+    session_state::is_set_up()
+}
+
+/// Whether this process records now, into a pool that a parent has supplied: for another session
+/// than one of its own.
+#[doc(hidden)]
+pub fn records_for_parent() -> bool {
+    with_runtime(|runtime| runtime.attached && runtime.running.is_some())
 }
 
 /// The parameters of the running session.
@@ -291,7 +321,7 @@ impl Runtime {
         sys::prepare_alternate_stack_checks();
         let now = Timestamp::now();
         let main = begin(&manager, now).ok_or(StartError::NoBudget(allowance))?;
-        self.epoch += 1;
+        self.epoch = LAST_EPOCH.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let window = (params.window_ns > 0).then(|| Duration::from_nanos(params.window_ns));
         crate::manager::maintenance::pass(&manager, window);
         let mut idle = Reclaimer::new(&manager);

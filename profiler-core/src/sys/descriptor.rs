@@ -119,6 +119,18 @@ impl<T> OwnDescriptor<T> {
         }
     }
 
+    /// The value itself. Its descriptor is no longer checked.
+    ///
+    /// # Errors
+    /// [`DescriptorLost`].
+    pub fn into_inner(self) -> Result<T, DescriptorLost> {
+        let is_ours = self.is_ours();
+        let mut forgotten = ManuallyDrop::new(self);
+        // SAFETY: the value is taken once, because `forgotten` is neither dropped nor used again.
+        let value = is_ours.then(|| unsafe { ManuallyDrop::take(&mut forgotten.value) });
+        value.ok_or(DescriptorLost)
+    }
+
     /// The value without a check, for uses that are harmless with any file.
     pub fn unchecked(&self) -> &T {
         &self.value
@@ -174,6 +186,22 @@ mod tests {
             FileIdentity::of_number(number).unwrap(),
             FileIdentity::of_number(foreign.as_raw_fd()).unwrap()
         );
+        // SAFETY: the number was made above and has no other owner.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+
+    #[test]
+    fn a_value_is_taken_out_only_while_its_number_is_ours() {
+        let (ours, _writer) = pipe();
+        let number = ours.as_raw_fd();
+        let taken = OwnDescriptor::new(ours).into_inner().unwrap();
+        assert_eq!(taken.as_raw_fd(), number);
+        let own = OwnDescriptor::new(taken);
+        let (foreign, _) = pipe();
+        // SAFETY: both numbers are open; `own`'s number is replaced on purpose.
+        assert_eq!(unsafe { libc::dup2(foreign.as_raw_fd(), number) }, number);
+        assert_eq!(own.into_inner().err(), Some(DescriptorLost));
+        assert!(FileIdentity::of_number(number).is_ok(), "it was not closed");
         // SAFETY: the number was made above and has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }

@@ -15,11 +15,19 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{FileIdentity, may_release_lock};
+use crate::renewable::Renewable;
+
+type Kept = Vec<(FileIdentity, Arc<File>)>;
 
 /// Descriptors that may not be closed.
-static KEPT: Mutex<Vec<(FileIdentity, Arc<File>)>> = Mutex::new(Vec::new());
+static KEPT: Renewable<Mutex<Kept>> = Renewable::new(Mutex::new(Vec::new()));
 
-fn kept() -> MutexGuard<'static, Vec<(FileIdentity, Arc<File>)>> {
+/// In a forked child that begins anew: forgets the list. The descriptors stay open.
+pub(super) fn forget_parent() {
+    KEPT.renew(Mutex::new(Vec::new()));
+}
+
+fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

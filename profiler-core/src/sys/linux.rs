@@ -224,6 +224,11 @@ pub(crate) fn running_process() -> u64 {
     u64::try_from(pid).unwrap_or(0)
 }
 
+/// Whether this process has other threads than the calling one. False if the system does not tell.
+pub(crate) fn has_other_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.take(2).count() > 1)
+}
+
 /// When a process started, in clock ticks since boot; 0 if the process no longer exists.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -31,11 +31,12 @@ pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_id, current_thread_name, file_identity, may_release_lock, on_fork, populate,
-    process_name, process_start, read_only, release, running_process, stretch, time_namespace,
-    wipe_on_fork,
+    current_thread_id, current_thread_name, file_identity, has_other_threads, may_release_lock,
+    on_fork, populate, process_name, process_start, read_only, release, running_process, stretch,
+    time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub use own_threads::own_thread_count;
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
 pub use threads::{run_quiet, spawn_quiet};
@@ -75,13 +76,26 @@ pub(crate) fn forget_alternate_stack() {
     native::alternate_stack::forget_own(current_thread_id());
 }
 
+/// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
+/// about the threads and files of the parent.
+pub(crate) fn forget_parent() {
+    own_threads::forget_parent();
+    foreign_file::forget_parent();
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    native::alternate_stack::forget_parent();
+}
+
 /// This process's number.
 pub fn process_id() -> ProcessId {
     ProcessId::new(std::process::id())
 }
 
 /// Processor time that this process has used.
-pub(crate) fn process_cpu_ns() -> Option<u64> {
+pub fn process_cpu_ns() -> Option<u64> {
     cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 

@@ -3,7 +3,7 @@
 //! A thread of [`super::spawn_quiet`] or [`super::run_quiet`] is in the list while it runs. The
 //! sampler subtracts the processor time of these threads from that of the process. If the list is
 //! full, further threads are left out. After a fork, the child's list contains threads of its
-//! parent. The system reports no clock for their numbers in the child.
+//! parent until the child begins anew. The system reports no clock for their numbers in the child.
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -38,6 +38,12 @@ impl Drop for OwnThread {
     }
 }
 
+/// In a forked child that begins anew: removes the threads of the parent.
+pub(super) fn forget_parent() {
+    ALL.iter()
+        .for_each(|place| place.store(0, Ordering::Relaxed));
+}
+
 /// The threads that are in the list now.
 #[cfg_attr(
     any(profiler_portable, not(target_os = "linux")),
@@ -48,6 +54,15 @@ pub(crate) fn all() -> impl Iterator<Item = ThreadId> {
         .map(|place| place.load(Ordering::Relaxed))
         .filter(|number| *number != 0)
         .map(ThreadId::new)
+}
+
+/// The number of the profiler's threads that run now. Reads atomics only. In a forked child
+/// that has not begun anew, the number of its parent.
+pub fn own_thread_count() -> usize {
+    let listed = ALL.iter();
+    listed
+        .filter(|place| place.load(Ordering::Relaxed) != 0)
+        .count()
 }
 
 #[cfg(test)]

@@ -169,6 +169,11 @@ pub(crate) fn running_process() -> u64 {
     u64::from(std::process::id())
 }
 
+/// Always false: the number of threads is not known here.
+pub(crate) fn has_other_threads() -> bool {
+    false
+}
+
 /// Unknown here; only the pool's random number distinguishes two processes with the same pid.
 pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
     ProcessStart::new(0)

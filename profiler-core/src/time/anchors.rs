@@ -78,6 +78,12 @@ impl SessionClock {
     /// The clock of a session that starts now.
     pub fn start_now() -> Self {
         line::begin();
+        Self::start_on_line()
+    }
+
+    /// The clock of a session that starts now, in a process that records for another session: it
+    /// leaves the process on that session's line.
+    pub fn start_on_line() -> Self {
         #[allow(clippy::disallowed_methods)] // the session's start in wall time, not a timestamp
         let wall = std::time::SystemTime::now();
         let since_epoch = wall

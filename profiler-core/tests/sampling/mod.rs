@@ -12,6 +12,8 @@
 mod busy;
 mod crowds;
 mod filters;
+#[cfg(not(loom))]
+mod forks;
 mod hosts;
 mod labels;
 mod read;

@@ -15,11 +15,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
-use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::internal::profile::{
     JsonWriter, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange,
 };
 
+use super::lifetime;
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
 use super::participants::{self, Participant};
@@ -105,7 +105,9 @@ pub(super) fn run(
         .find(|member| member.is_parent)
         .ok_or(CaptureError::SessionOver)?;
     let subject = participants::subject(&members, &selection.focus).map(|(_, subject)| subject);
-    let own = start_own(sources, parent, &spec, subject.is_some())?;
+    // A process that records for another session has only its marker to show.
+    let is_hidden = subject.is_some() || parent.own_verdict() != Verdict::Complete;
+    let own = start_own(sources, parent, &spec, is_hidden)?;
     let mut gathering = Gathering {
         sources,
         id,
@@ -327,9 +329,8 @@ impl<'a, W: Write> Gathering<'a, W> {
         {
             Ok(Some(summary)) => self.settle(member, &summary, verdict),
             Ok(None) => {
-                let verdict = Verdict::Missing {
-                    why: participants::why_untouched(why),
-                };
+                let why = member.why_missing(participants::why_untouched(why));
+                let verdict = Verdict::Missing { why };
                 self.push(
                     member.key,
                     member.settled(&ProcessSummary::default(), verdict),
@@ -370,7 +371,7 @@ impl<'a, W: Write> Gathering<'a, W> {
                 self.push(member.key, missing);
             }
         }
-        if let Some(expired) = participants::expired(&self.sources.processes) {
+        for expired in participants::expired(&self.sources.processes) {
             self.push(PoolId::new(0), expired); // without a pool, so it comes last
         }
         Ok(())
@@ -417,27 +418,26 @@ fn finish(
     parent: &Participant,
     own: OwnPart,
     log: GatheringLog,
-    children: Vec<(PoolId, CapturedProcess)>,
+    mut children: Vec<(PoolId, CapturedProcess)>,
     subject: Option<&ProfileSubject>,
     mut shown: ShownRange,
     out: &mut impl Write,
     failed: &impl Fn(io::Error) -> CaptureError,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
-    let incomplete = children
-        .iter()
-        .filter(|(_, child)| child.verdict != Verdict::Complete);
-    let incomplete = incomplete.map(|(key, child)| IncompleteProcess {
-        pid: child.pid,
-        name: child.name.clone(),
-        since: participants::death_of(&sources.processes, *key).unwrap_or(spec.later.ticks),
-        verdict: child.verdict.to_string(),
-    });
+    for (key, child) in &mut children {
+        child.lived.ended = participants::death_of(&sources.processes, *key);
+    }
+    let unrecorded = parent.settled(&ProcessSummary::default(), parent.own_verdict());
+    let all = std::iter::once(&unrecorded).chain(children.iter().map(|(_, child)| child));
+    let incomplete = all
+        .filter(|process| process.verdict != Verdict::Complete)
+        .map(|process| lifetime::incomplete(process, spec.later.ticks));
     let mut written = own
         .finish(incomplete.collect())
         .map_err(CaptureError::OwnPart)?;
     written.append_to(out).map_err(failed)?;
     shown += written.summary.shown;
-    let own = parent.settled(&written.summary, Verdict::Complete);
+    let own = parent.settled(&written.summary, parent.own_verdict());
     let processes: Vec<_> = std::iter::once(own)
         .chain(children.into_iter().map(|(_, child)| child))
         .collect();

@@ -12,6 +12,7 @@ use profiler_core::internal::profile::JsonWriter;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::CapturedProcess;
+use crate::gather::verdict::Why;
 
 /// Collects the log entries of a capture.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl GatheringLog {
         out.begin_array();
         processes
             .iter()
-            .for_each(|process| write_process(process, out));
+            .for_each(|process| write_process(process, &self.converter, out));
         out.end_array();
         out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
         out.end_object();
@@ -77,12 +78,25 @@ impl GatheringLog {
     }
 }
 
-fn write_process<W: Write>(process: &CapturedProcess, out: &mut JsonWriter<W>) {
+fn write_process<W: Write>(
+    process: &CapturedProcess,
+    converter: &TimeConverter,
+    out: &mut JsonWriter<W>,
+) {
+    let ns = |at: Option<Timestamp>| at.map(|at| converter.since_start_ns(at));
     out.begin_object();
     out.entry_str("name", &process.name);
     out.entry_u64("pid", u64::from(process.pid.get()));
+    if let Some(parent) = process.parent {
+        out.entry_u64("parentPid", u64::from(parent.get()));
+    }
     out.entry_str("verdict", &process.verdict.to_string());
     out.entry_bool("present", process.verdict.is_present());
+    if let Some(Why::RecordedElsewhere { session }) = process.verdict.why() {
+        out.entry_u64("recordedByPid", u64::from(*session));
+    }
+    out.entry_millis_ns("began_TSms", ns(process.lived.began));
+    out.entry_millis_ns("ended_TSms", ns(process.lived.ended));
     out.entry_u64("threads", u64::from(process.threads));
     out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
     write_counts(&process.counts, out);

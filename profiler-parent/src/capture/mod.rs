@@ -17,6 +17,7 @@
 //! ```
 
 mod gathering;
+pub(crate) mod lifetime;
 pub(crate) mod log;
 pub(crate) mod names;
 pub(crate) mod own_part;
@@ -44,6 +45,7 @@ use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
 use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
+use lifetime::Lifetime;
 use names::SessionSymbols;
 
 /// The largest number of events that wait for the receiver; further events are dropped.
@@ -164,6 +166,8 @@ pub struct CapturedProcess {
     pub name: String,
     /// System number.
     pub pid: ProcessId,
+    /// The system number of the process that started it, if it is known.
+    pub parent: Option<ProcessId>,
     /// Threads in the profile.
     pub threads: u32,
     /// The counts of its entries, by outcome.
@@ -172,6 +176,8 @@ pub struct CapturedProcess {
     pub verdict: Verdict,
     /// How long its part took to write, by the clock of the process that wrote it.
     pub writing: Duration,
+    /// When it has lived, as far as that is known.
+    pub(crate) lived: Lifetime,
 }
 
 /// A saved profile.

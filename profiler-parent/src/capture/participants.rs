@@ -15,6 +15,7 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
+use super::lifetime::Lifetime;
 use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
@@ -34,6 +35,8 @@ pub(super) struct Participant {
     pub(super) key: PoolId,
     pub(super) name: String,
     pub(super) pid: ProcessId,
+    /// The process that started it, if it is known.
+    pub(super) parent: Option<ProcessId>,
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
@@ -42,6 +45,9 @@ pub(super) struct Participant {
     pub(super) is_trusted: bool,
     /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
+    /// The reason why it has no data here, if another session records it.
+    elsewhere: Option<Why>,
+    began: Option<Timestamp>,
 }
 
 impl Participant {
@@ -49,8 +55,20 @@ impl Participant {
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
             Remains::Pool(file) => Some(file),
-            Remains::Expired(_) | Remains::Unprofiled(_) => None,
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
         }
+    }
+
+    /// Why the profile has nothing of it. `why` is the reason if no other session records it.
+    pub(super) fn why_missing(&self, why: Why) -> Why {
+        self.elsewhere.clone().unwrap_or(why)
+    }
+
+    /// The verdict on this process itself, whose part is always written: it may record for another
+    /// session, and then its part is empty.
+    pub(super) fn own_verdict(&self) -> Verdict {
+        let why = self.unable.clone();
+        why.map_or(Verdict::Complete, |why| Verdict::Missing { why })
     }
 
     /// Its row in the report when the profile contains nothing of it.
@@ -67,10 +85,15 @@ impl Participant {
                     message: why.clone(),
                 },
             ),
+            Remains::Brief(life) => (EntryCounts::default(), life.why(self.unable.clone())),
             Remains::Pool(_) => (
                 EntryCounts::default(),
                 self.unable.clone().unwrap_or(Why::Gone),
             ),
+        };
+        let why = match counts.recorded() {
+            0 => self.why_missing(why),
+            _ => why,
         };
         self.settled(
             &ProcessSummary {
@@ -86,10 +109,15 @@ impl Participant {
         CapturedProcess {
             name: self.name.clone(),
             pid: self.pid,
+            parent: self.parent,
             threads: summary.threads,
             counts: summary.counts,
             verdict,
             writing: Duration::from_nanos(summary.writing_ns),
+            lived: Lifetime {
+                began: self.began,
+                ended: None,
+            },
         }
     }
 }
@@ -116,6 +144,7 @@ pub(super) fn subject(
 
 /// Lists the processes of the session, the parent first.
 pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
+    processes.await_arrivals();
     await_hellos(processes);
     let all = processes.lock();
     let mut participants: Vec<_> = all
@@ -125,12 +154,15 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
                 key: *key,
                 name: process.name.clone(),
                 pid: process.pid,
+                parent: process.parent,
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 part_file: process.part_file.clone(),
                 files: process.files.clone(),
                 is_trusted: process.is_trusted,
                 unable: process.why_unable(),
+                elsewhere: process.why_elsewhere(),
+                began: process.began,
             };
             (process.order, participant)
         })
@@ -143,17 +175,30 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
         .collect()
 }
 
-/// Dead processes without data that are no longer listed by name, as one row.
-pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
+/// Dead processes without data that are no longer listed one by one: a row for each name of
+/// programs that ended before they were recorded, and a row for all others.
+pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let expired = processes.expired();
-    (expired.processes > 0).then(|| CapturedProcess {
-        name: format!("{} earlier processes", expired.processes),
+    let others = (expired.processes > 0).then(|| {
+        let name = format!("{} earlier processes", expired.processes);
+        unlisted(name, expired.counts, Why::Expired)
+    });
+    let brief = processes.expired_briefs().into_iter();
+    let brief = brief.map(|(name, runs)| unlisted(name, EntryCounts::default(), runs.why()));
+    others.into_iter().chain(brief).collect()
+}
+
+fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
+    CapturedProcess {
+        name,
         pid: ProcessId::new(0),
+        parent: None,
         threads: 0,
-        counts: expired.counts,
-        verdict: Verdict::Missing { why: Why::Expired },
+        counts,
+        verdict: Verdict::Missing { why },
         writing: Duration::ZERO,
-    })
+        lived: Lifetime::default(),
+    }
 }
 
 /// Why a process cannot currently be asked; `None` if it can.

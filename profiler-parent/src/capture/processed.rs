@@ -14,6 +14,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 
+use super::lifetime;
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
@@ -28,6 +29,15 @@ struct Settled<'a> {
     verdict: Verdict,
     /// Whether the profile contains data of it, and so a summary.
     is_there: bool,
+}
+
+impl Settled<'_> {
+    /// Its row in the report.
+    fn row(&self, table: &ProcessTable, summary: &ProcessSummary) -> CapturedProcess {
+        let mut row = self.participant.settled(summary, self.verdict.clone());
+        row.lived.ended = participants::death_of(table, self.participant.key);
+        row
+    }
 }
 
 /// Writes the profile of all processes to `out`. Returns the outcome for every process, the parent
@@ -94,7 +104,7 @@ pub(super) fn run(
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
         left_out.iter().for_each(|remark| log.note(remark.as_str()));
         remarks = left_out;
-        processes = report(&settled, summaries);
+        processes = report(table, &settled, summaries);
         processes.extend(participants::expired(table));
         log.write(root.pid, &processes, json);
     };
@@ -172,8 +182,10 @@ fn settle<'a>(
         ),
         (Ok(false), why) => {
             let why = participants::why_untouched(why.unwrap_or(Why::NeverConnected));
+            let why = participant.why_missing(why);
             (Verdict::Missing { why }, false)
         }
+        (Ok(true), _) if participant.is_parent => (participant.own_verdict(), true),
         (Ok(true), None) => (Verdict::Complete, true),
         (Ok(true), Some(why)) if why.is_orderly() => (Verdict::Complete, true),
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
@@ -197,33 +209,28 @@ fn incomplete(
     let incomplete = settled
         .iter()
         .filter(|one| one.verdict != Verdict::Complete);
-    let all = incomplete.map(|one| IncompleteProcess {
-        pid: one.participant.pid,
-        name: one.participant.name.clone(),
-        since: participants::death_of(table, one.participant.key).unwrap_or(capture),
-        verdict: one.verdict.to_string(),
-    });
-    let expired = participants::expired(table).map(|expired| IncompleteProcess {
-        pid: expired.pid,
-        name: expired.name,
-        since: capture,
-        verdict: expired.verdict.to_string(),
-    });
-    all.chain(expired).collect()
+    let rows = incomplete.map(|one| one.row(table, &ProcessSummary::default()));
+    rows.chain(participants::expired(table))
+        .map(|row| lifetime::incomplete(&row, capture))
+        .collect()
 }
 
 /// All processes with their entry counts. `summaries` has the processes that are in the profile,
 /// in the same order.
-fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
+fn report(
+    table: &ProcessTable,
+    settled: &[Settled<'_>],
+    summaries: &[ProcessSummary],
+) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
-            Some(summary) => one.participant.settled(summary, one.verdict.clone()),
+            Some(summary) => one.row(table, summary),
             // The final entry counts of a process without data are known, too.
             None => CapturedProcess {
-                verdict: one.verdict.clone(),
-                ..one.participant.missing()
+                counts: one.participant.missing().counts,
+                ..one.row(table, &ProcessSummary::default())
             },
         }
     });

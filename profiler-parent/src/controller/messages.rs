@@ -182,6 +182,9 @@ pub enum Refusal {
     /// The process already has an account.
     #[error("the process has already joined")]
     AlreadyJoined,
+    /// The session has ended. The controller itself never returns this.
+    #[error("the session is over")]
+    Over,
 }
 
 /// The figures of one process's account.

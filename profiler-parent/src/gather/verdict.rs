@@ -51,6 +51,11 @@ pub enum Why {
         /// Its exit code.
         status: i32,
     },
+    /// It exited in order, but its exit code is not known: it was not a child of this process, and
+    /// the system did not tell.
+    ExitedUnseen,
+    /// It executes another program (`exec`), whose data is that of another process.
+    Executed,
     /// It ended in an unknown way.
     Gone,
     /// It was alive, but its part made no progress.
@@ -76,6 +81,23 @@ pub enum Why {
         /// The reason.
         message: String,
     },
+    /// Its program ended, or executed another one, before it was recorded.
+    Brief {
+        /// For how many microseconds it ran; `None` if that was not seen.
+        lived_us: Option<u64>,
+    },
+    /// Several runs of a program, like [`Self::Brief`].
+    BriefRuns {
+        /// The number of runs.
+        runs: u64,
+        /// For how many milliseconds they ran in all.
+        lived_ms: u64,
+    },
+    /// Another session records it: a process below this session has started a session of its own.
+    RecordedElsewhere {
+        /// The number of the process that has the other session.
+        session: u32,
+    },
     /// Its memory cannot be read.
     Unreadable {
         /// The error.
@@ -99,10 +121,18 @@ impl Verdict {
 }
 
 impl Why {
-    /// Whether the process exited with an exit code, not by a signal, so that its memory holds
-    /// everything that it recorded.
+    /// Whether the process exited with an exit code, not by a signal, or executes another program,
+    /// so that its memory holds everything that it recorded.
     pub const fn is_orderly(&self) -> bool {
-        matches!(self, Self::Exited { .. })
+        matches!(
+            self,
+            Self::Exited { .. } | Self::ExitedUnseen | Self::Executed
+        )
+    }
+
+    /// Whether the program ended before it was recorded.
+    pub const fn is_brief(&self) -> bool {
+        matches!(self, Self::Brief { .. } | Self::BriefRuns { .. })
     }
 
     /// The reason for a process that has ended with `status`; `None` if other code took the status.
@@ -193,6 +223,8 @@ impl fmt::Display for Why {
             Self::Crashed { status } => write!(f, "crashed with {status}"),
             Self::Stopped { status } => write!(f, "ended by {status}"),
             Self::Exited { status } => write!(f, "exited with code {status}"),
+            Self::ExitedUnseen => f.write_str("exited, with unknown code"),
+            Self::Executed => f.write_str("executes another program"),
             Self::Gone => f.write_str("ended, with unknown status"),
             Self::Frozen => f.write_str("frozen: made no progress"),
             Self::Late => f.write_str("not finished at the deadline"),
@@ -202,6 +234,18 @@ impl fmt::Display for Why {
             Self::RecordedNothing => f.write_str("it recorded nothing"),
             Self::Expired => f.write_str("all its data was older than what the session keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
+            Self::Brief { lived_us: Some(us) } => {
+                let (whole, tenth) = (us / 1000, us % 1000 / 100);
+                write!(f, "ran for {whole}.{tenth} ms, too short to be recorded")
+            }
+            Self::Brief { lived_us: None } => f.write_str("left before it was recorded"),
+            Self::BriefRuns { runs, lived_ms } => write!(
+                f,
+                "ran {runs} more times, for {lived_ms} ms in all, each time too short to be recorded"
+            ),
+            Self::RecordedElsewhere { session } => {
+                write!(f, "recorded by another session, of process {session}")
+            }
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }
     }
@@ -233,6 +277,12 @@ mod tests {
                     why: Why::NeverConnected,
                 },
                 "missing: never connected",
+            ),
+            (
+                Verdict::Missing {
+                    why: Why::RecordedElsewhere { session: 7 },
+                },
+                "missing: recorded by another session, of process 7",
             ),
         ];
         for (verdict, text) in texts {

@@ -23,6 +23,8 @@ struct ProbeCounts {
     /// The wanted probes after the last change before the session's end.
     latest: Probes,
     is_over: bool,
+    /// This process is not asked: it records for another session, which decides about its probes.
+    spares_this_process: bool,
 }
 
 impl ProbeCounts {
@@ -32,6 +34,12 @@ impl ProbeCounts {
             .zip(self.counts)
             .filter(|(_, count)| *count > 0);
         each.fold(Probes::NONE, |all, ((probe, _), _)| all.with(*probe))
+    }
+
+    fn set_here(&self, probes: Probes) {
+        if !self.spares_this_process {
+            groups::set_probes(probes);
+        }
     }
 
     fn count(&mut self, probes: Probes, change: fn(usize) -> usize) {
@@ -46,6 +54,14 @@ impl ProbeCounts {
 pub(crate) struct ProbeRegistry(Mutex<ProbeCounts>);
 
 impl ProbeRegistry {
+    /// A registry that changes nothing in this process, which records for another session.
+    pub(crate) fn of_children() -> Self {
+        Self(Mutex::new(ProbeCounts {
+            spares_this_process: true,
+            ..ProbeCounts::default()
+        }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, ProbeCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +73,7 @@ impl ProbeRegistry {
         let wanted = state.wanted();
         if wanted != state.latest && !state.is_over {
             state.latest = wanted;
-            groups::set_probes(wanted);
+            state.set_here(wanted);
             wake();
         }
     }
@@ -69,8 +85,9 @@ impl ProbeRegistry {
 
     /// Ends the session: no probe is wanted any more.
     pub(crate) fn close(&self) {
-        self.lock().is_over = true;
-        groups::set_probes(Probes::NONE);
+        let mut state = self.lock();
+        state.is_over = true;
+        state.set_here(Probes::NONE);
     }
 }
 

@@ -21,7 +21,7 @@ use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
 use super::stopped_cache::StoppedCache;
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{Process, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
 /// The largest number of groups of a process that are kept when its pool is closed: those with the
@@ -52,8 +52,9 @@ impl Candidate {
             (Remains::Pool(file), None) => Source::Pool(Arc::clone(file)),
             (Remains::Expired(_), None) => Source::Missing("its pool is closed".to_owned()),
             (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
+            (Remains::Brief(_), None) => Source::Missing("it has not asked to join".to_owned()),
         };
-        let has_ended = matches!(process.state, ProcessState::Exited(_));
+        let has_ended = process.is_over();
         let order = process.order;
         let pid = process.pid;
         let name = process.name.clone();
@@ -196,12 +197,14 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// All processes, in the order in which they joined.
+    /// All processes, in the order in which they joined, except those that never asked for memory.
     fn candidates(&self) -> Vec<Candidate> {
         let all = self.processes.lock();
         self.readers.keep_only(|key| has_pool(&all, key));
+        let is_brief = |process: &Process| matches!(process.remains, Remains::Brief(_));
         let mut candidates: Vec<Candidate> = all
             .iter()
+            .filter(|(_, process)| !is_brief(process))
             .map(|(key, process)| Candidate::of(*key, process))
             .collect();
         drop(all);

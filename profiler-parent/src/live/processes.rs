@@ -110,10 +110,9 @@ struct Listed {
 
 impl Listed {
     fn of(key: PoolId, process: &Process) -> Self {
-        let has_ended = matches!(process.state, ProcessState::Exited(_));
         let end = process
             .why_unable()
-            .filter(|_| has_ended)
+            .filter(|_| process.is_over())
             .map(|why| why.to_string());
         Self {
             key,
@@ -125,7 +124,10 @@ impl Listed {
     }
 
     const fn runs(&self) -> bool {
-        !matches!(self.report.state, ProcessState::Exited(_))
+        !matches!(
+            self.report.state,
+            ProcessState::Exited(_) | ProcessState::Executed
+        )
     }
 
     fn pool(&self) -> Option<&Arc<OwnFile>> {
@@ -141,7 +143,9 @@ impl Listed {
             return format!("unprofiled: {why}");
         }
         match (&self.report.state, standing) {
-            (ProcessState::Exited(_), _) => self.end.clone().unwrap_or_else(|| "ended".to_owned()),
+            (ProcessState::Exited(_) | ProcessState::Executed, _) => {
+                self.end.clone().unwrap_or_else(|| "ended".to_owned())
+            }
             (_, Some(ProcessStanding::Frozen)) => "frozen".to_owned(),
             (ProcessState::Parent, _) => "parent".to_owned(),
             (ProcessState::Starting, _) => "starting".to_owned(),

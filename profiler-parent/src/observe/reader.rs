@@ -258,7 +258,7 @@ fn meet(process: &Process, since: Timestamp, gone: &mut Tallies) -> Option<Watch
             gone.missed = gone.missed.saturating_add(counts.recorded());
             None
         }
-        Remains::Unprofiled(_) => None,
+        Remains::Unprofiled(_) | Remains::Brief(_) => None,
     }
 }
 

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 
+use super::brief::{BriefLife, BriefRuns, BriefSums};
+
 /// Limit on the listed processes without data.
 pub(super) const MOST_LISTED: usize = 1000;
 
@@ -19,9 +21,10 @@ pub(super) struct ExpiredProcesses {
     /// The listed processes, in the order in which they were added.
     listed: VecDeque<PoolId>,
     sum: ExpiredSum,
+    brief: BriefSums,
 }
 
-/// The sum of the processes that are no longer listed.
+/// The sum of the processes that are no longer listed, without the brief programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpiredSum {
     /// Number of processes.
@@ -52,7 +55,22 @@ impl ExpiredProcesses {
         self.sum.counts += counts;
     }
 
-    /// The sum of the processes that are no longer listed.
+    /// Adds a program that ended before it asked for memory, and is no longer listed.
+    pub(super) fn forget_brief(&mut self, name: &str, life: BriefLife) {
+        self.brief.add(name, life);
+    }
+
+    /// The programs that ended before they asked for memory, and are no longer listed.
+    pub(super) fn briefs(&self) -> Vec<(String, BriefRuns)> {
+        self.brief.all()
+    }
+
+    /// The number of these programs.
+    pub(super) fn brief_runs(&self) -> u64 {
+        self.brief.runs()
+    }
+
+    /// The sum of the other processes that are no longer listed.
     pub(super) const fn sum(&self) -> ExpiredSum {
         self.sum
     }

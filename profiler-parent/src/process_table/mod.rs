@@ -4,10 +4,15 @@
 //! the live page. A dead process stays in the table. When its data is gone as well, it is removed,
 //! unless it is among the latest processes without data or the application holds its handle.
 
+mod brief;
+mod elsewhere;
 mod expired;
+mod lives;
 pub(crate) mod pool_list;
 mod process;
 mod report;
+mod summary;
+mod unprofiled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, ExitStatus};
@@ -15,11 +20,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use profiler_core::ids::PoolId;
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::time::Timestamp;
 
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use brief::BriefLife;
+use brief::{Arrivals, BriefRuns};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use lives::EarlierLife;
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
+pub use summary::SessionSummary;
+pub use unprofiled::UnprofiledProcess;
 
 /// All processes of a session.
 #[derive(Debug, Default)]
@@ -28,6 +43,7 @@ pub(crate) struct ProcessTable {
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
     changed: Condvar,
+    arrivals: Mutex<Option<Arrivals>>,
 }
 
 impl ProcessTable {
@@ -38,6 +54,7 @@ impl ProcessTable {
     /// Adds a process as the last in order.
     pub(crate) fn add(&self, key: PoolId, mut process: Process) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
+        process.began = (!process.is_over()).then(Timestamp::now);
         self.lock().insert(key, process);
     }
 
@@ -56,7 +73,10 @@ impl ProcessTable {
             return expired.keep(oldest);
         }
         if let Some(process) = all.remove(&oldest) {
-            expired.forget(process.remains.counts());
+            match process.remains {
+                Remains::Brief(life) => expired.forget_brief(&process.name, life),
+                remains => expired.forget(remains.counts()),
+            }
         }
     }
 
@@ -69,7 +89,7 @@ impl ProcessTable {
             .collect();
         let gone = self.expired().counts.recorded();
         all.iter()
-            .map(Remains::recorded)
+            .map(|remains| remains.present_counts().recorded())
             .fold(gone, u64::saturating_add) // read without the lock
     }
 
@@ -82,7 +102,23 @@ impl ProcessTable {
         known.is_some_and(|(said_hello, remains)| said_hello || remains.is_taken())
     }
 
-    /// The sum of the processes that are no longer listed.
+    /// The programs that ended before they asked for memory, and are no longer listed.
+    pub(crate) fn expired_briefs(&self) -> Vec<(String, BriefRuns)> {
+        self.expired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .briefs()
+    }
+
+    /// The number of these programs.
+    fn brief_runs(&self) -> u64 {
+        self.expired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .brief_runs()
+    }
+
+    /// The sum of the other processes that are no longer listed.
     pub(crate) fn expired(&self) -> ExpiredSum {
         self.expired
             .lock()
@@ -208,12 +244,55 @@ impl ProcessTable {
     /// Bytes that the pools of running processes occupy, without the overhead of the file system.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
-        let living = all
-            .iter()
-            .filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
+        let living = all.iter().filter(|(_, process)| !process.is_over());
         living
             .map(|(key, process)| (*key, process.accountable(process.true_bytes())))
             .collect()
+    }
+
+    /// Number of running processes that have joined by themselves and have a pool.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn joined(&self) -> u64 {
+        let all = self.lock();
+        let joined = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Pool(_)))
+        });
+        u64::try_from(joined.count()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a process that has asked to join and was refused can be listed: it is not listed, and
+    /// fewer than `most` running ones are.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn can_list_refused(&self, pid: ProcessId, most: usize) -> bool {
+        let all = self.lock();
+        let refused = all.values().filter(|process| {
+            is_running_joined(process, |remains| matches!(remains, Remains::Unprofiled(_)))
+        });
+        let pids: Vec<ProcessId> = refused.map(|process| process.pid).collect();
+        pids.len() < most && !pids.contains(&pid)
+    }
+
+    /// Takes the pool of a process away that has not begun to record. The process is listed as not
+    /// profiled, for this reason.
+    pub(crate) fn unprofile(&self, key: PoolId, why: String) {
+        let has_ended = self.change(key, |process| {
+            // The supervisor notes the processes without data that end later.
+            let has_ended = process.is_over() && matches!(process.remains, Remains::Pool(_));
+            process.remains = Remains::Unprofiled(why);
+            process.dead_pool = None;
+            process.abandon = None;
+            process.figures = None;
+            has_ended
+        });
+        if has_ended == Some(true) {
+            self.note_empty(key);
+        }
     }
 
     /// Number of connected children.
@@ -233,11 +312,14 @@ impl ProcessTable {
     }
 }
 
+fn is_running_joined(process: &Process, has: impl Fn(&Remains) -> bool) -> bool {
+    process.has_joined && !process.is_over() && has(&process.remains)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;

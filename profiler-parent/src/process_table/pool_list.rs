@@ -11,7 +11,7 @@ use profiler_core::ids::PoolId;
 #[cfg(feature = "live")]
 use profiler_core::time::Timestamp;
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{Process, ProcessTable, Remains};
 
 /// A process whose pool is followed.
 #[derive(Debug)]
@@ -109,9 +109,9 @@ impl<T> PoolList<T> {
     }
 }
 
-/// Whether the process has exited.
-pub(crate) fn has_ended(process: &Process) -> bool {
-    matches!(process.state, ProcessState::Exited(_))
+/// Whether the recording of the process has ended.
+pub(crate) const fn has_ended(process: &Process) -> bool {
+    process.is_over()
 }
 
 #[cfg(test)]
@@ -119,6 +119,7 @@ mod tests {
     use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
+    use super::super::ProcessState;
     use super::*;
 
     #[test]

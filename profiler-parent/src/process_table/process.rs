@@ -16,11 +16,13 @@ use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::internal::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
+use super::brief::BriefLife;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
+use crate::sys::ProgramImage;
 
 /// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
 /// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
@@ -37,6 +39,12 @@ pub(crate) enum Remains {
     Expired(EntryCounts),
     /// No data, because the process never recorded, for this reason.
     Unprofiled(String),
+    /// No data, because its program has announced itself and has not asked for memory.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Brief(BriefLife),
 }
 
 /// A process of the session.
@@ -56,7 +64,14 @@ pub(crate) struct Process {
     pub(crate) is_named_by_program: bool,
     /// The reason why its remaining data could not be read.
     pub(crate) damage: Option<String>,
+    /// The reason why it never attaches its pool, according to the application, or because another
+    /// session records it.
+    pub(crate) cannot_record: Option<String>,
+    /// The process whose session records it, if that is not this session.
+    pub(crate) recorded_by: Option<ProcessId>,
     pub(crate) figures: Option<ProcessFigures>,
+    /// When the session learned of it; `None` if it may have ended before.
+    pub(crate) began: Option<Timestamp>,
     pub(crate) died: Option<Timestamp>,
     /// Ends the receive thread of the process.
     pub(crate) abandon: Option<CancelHandle>,
@@ -73,15 +88,26 @@ pub(crate) struct Process {
     pub(crate) groups: Option<Arc<PoolGroups>>,
     /// The pool is a named file, for which the file system also counts metadata blocks.
     pub(crate) in_file: bool,
+    /// The process that started it.
+    pub(crate) parent: Option<ProcessId>,
+    /// It was started by any process and joined by itself.
+    pub(crate) has_joined: bool,
+    /// The program that it executed when it connected, to notice that it executes another one.
+    pub(crate) image: Option<ProgramImage>,
+    /// It has executed another program: its recording has ended.
+    pub(crate) has_executed: bool,
+    /// It has announced its end in its pool, as an orderly exit does.
+    pub(crate) has_closed_its_pool: bool,
 }
 
 impl Remains {
-    pub(super) fn recorded(&self) -> u64 {
+    /// The present entry counts.
+    pub(super) fn present_counts(&self) -> EntryCounts {
         let Self::Pool(file) = self else {
-            return self.counts().recorded();
+            return self.counts();
         };
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
-        snapshot.map_or(0, |snapshot| snapshot.counts().recorded())
+        snapshot.map_or_else(|_| EntryCounts::default(), |snapshot| snapshot.counts())
     }
 
     /// Whether a process has attached the pool, now or before.
@@ -91,15 +117,35 @@ impl Remains {
                 PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
             }
             Self::Expired(counts) => counts.recorded() > 0,
-            Self::Unprofiled(_) => false,
+            Self::Unprofiled(_) | Self::Brief(_) => false,
         }
+    }
+
+    /// Whether the process `pid` has attached the pool, as far as is known.
+    pub(super) fn is_taken_by(&self, pid: ProcessId) -> bool {
+        match self {
+            Self::Pool(file) => PoolReader::open(&**file).is_ok_and(|reader| {
+                let header = reader.header();
+                header.life != Life::Created && header.pid == pid
+            }),
+            Self::Expired(_) | Self::Unprofiled(_) | Self::Brief(_) => self.is_taken(),
+        }
+    }
+
+    /// The process that has attached the pool, if there is a pool and one has. It is another
+    /// process than the started one if that is a wrapper.
+    pub(super) fn owner(&self) -> Option<ProcessId> {
+        let Self::Pool(file) = self else { return None };
+        let reader = PoolReader::open(&**file).ok()?;
+        let header = reader.header();
+        (header.life != Life::Created).then_some(header.pid)
     }
 
     /// The final entry counts of data that is gone.
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
             Self::Expired(counts) => *counts,
-            Self::Pool(_) | Self::Unprofiled(_) => EntryCounts::default(),
+            Self::Pool(_) | Self::Unprofiled(_) | Self::Brief(_) => EntryCounts::default(),
         }
     }
 }
@@ -119,7 +165,10 @@ impl Process {
             program: None,
             is_named_by_program: false,
             damage: None,
+            cannot_record: None,
+            recorded_by: None,
             figures: None,
+            began: None,
             died: None,
             abandon: None,
             released: None,
@@ -128,6 +177,31 @@ impl Process {
             is_trusted: true,
             groups: None,
             in_file: false,
+            parent: None,
+            has_joined: false,
+            image: None,
+            has_executed: false,
+            has_closed_its_pool: false,
+        }
+    }
+
+    /// Creates the entry of a process that joins by itself. `parent` is the process that started
+    /// it.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn joined(
+        name: &str,
+        pid: ProcessId,
+        parent: Option<ProcessId>,
+        remains: Remains,
+    ) -> Self {
+        Self {
+            parent,
+            has_joined: true,
+            is_trusted: false,
+            ..Self::new(name, pid, ProcessState::Starting, remains)
         }
     }
 
@@ -152,18 +226,46 @@ impl Process {
         if let Some(message) = self.damage.clone() {
             return Some(Why::Unreadable { message });
         }
+        if self.has_executed {
+            return Some(Why::Executed);
+        }
         match &self.state {
-            ProcessState::Parent | ProcessState::Connected => None,
-            ProcessState::Starting => Some(Why::NeverConnected),
+            ProcessState::Executed => Some(Why::Executed),
+            ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
+            // This process may record for another session.
+            ProcessState::Parent => self
+                .cannot_record
+                .clone()
+                .map(|message| Why::Unprofiled { message }),
+            ProcessState::Connected => None,
+            ProcessState::Starting => Some(self.why_never_connected()),
             ProcessState::Disconnected(message) => Some(Why::Refused {
                 message: message.clone(),
             }),
             ProcessState::Exited(status) => match Why::ended(*status) {
                 why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
-                    Some(Why::NeverConnected)
+                    Some(self.why_never_connected())
                 }
                 why => Some(why),
             },
+        }
+    }
+
+    /// The reason why the profile has nothing of it, if another session records it.
+    pub(crate) fn why_elsewhere(&self) -> Option<Why> {
+        let session = self.recorded_by?.get();
+        Some(Why::RecordedElsewhere { session })
+    }
+
+    fn why_never_connected(&self) -> Why {
+        if let Some(why) = self.why_elsewhere() {
+            return why;
+        }
+        match self.cannot_record.clone() {
+            Some(message) => Why::Unprofiled { message },
+            // A process joins when it attaches its pool; a short one may end before its hello.
+            None if self.has_joined && self.is_over() => Why::RecordedNothing,
+            None => Why::NeverConnected,
         }
     }
 
@@ -175,6 +277,11 @@ impl Process {
     /// Whether the process runs, as far as is known.
     pub(crate) const fn seems_to_run(&self) -> bool {
         matches!(self.state, ProcessState::Starting | ProcessState::Connected)
+    }
+
+    /// Whether the recording of the process has ended: it has exited, or executes another program.
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.state, ProcessState::Exited(_) | ProcessState::Executed)
     }
 
     /// Whether the data is gone and no entry was ever recorded.
@@ -205,7 +312,7 @@ impl Process {
             Remains::Pool(file) => file
                 .get()
                 .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
-            Remains::Expired(_) | Remains::Unprofiled(_) => 0,
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => 0,
         }
     }
 
@@ -213,13 +320,20 @@ impl Process {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
-            Remains::Pool(_) | Remains::Expired(_) => None,
+            Remains::Brief(life) if life.lived.is_some() || self.is_over() => {
+                Some(life.why(self.why_unable()).to_string())
+            }
+            Remains::Brief(_) => None,
+            Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
         };
         ProcessReport {
             name: self.name.clone(),
             pid: self.pid,
+            parent: self.parent,
+            has_joined: self.has_joined,
             state: self.state.clone(),
             unprofiled,
+            recorded_by: self.recorded_by,
             allowance: self
                 .figures
                 .map_or(ByteLimit::new(0), |figures| figures.allowance),

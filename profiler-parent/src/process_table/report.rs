@@ -18,7 +18,11 @@ pub enum ProcessState {
     Connected,
     /// The channel has closed, for this reason, but the process is not known to have ended.
     Disconnected(String),
-    /// It has ended. `None` if other code in this process took its exit status.
+    /// It executes another program (`exec`), so it records nothing more here. The new program may
+    /// join the session as another process with the same process id.
+    Executed,
+    /// It has ended. `None` if its exit status is not known: other code in this process took it, or
+    /// the process was started by another one and the system does not tell.
     Exited(Option<ExitStatus>),
 }
 
@@ -30,10 +34,18 @@ pub struct ProcessReport {
     pub name: String,
     /// Process id in the system.
     pub pid: ProcessId,
+    /// The process id of its parent process: this process for a child that it has spawned;
+    /// otherwise the process that was the parent when the process joined, if that is known.
+    pub parent: Option<ProcessId>,
+    /// Whether it was started by any process and joined by itself.
+    pub has_joined: bool,
     /// State of the process.
     pub state: ProcessState,
-    /// The reason why the process does not record; `None` if it records.
+    /// The reason why the process does not record here; `None` if it records.
     pub unprofiled: Option<String>,
+    /// The process whose session records this process, if that is not this session: a process below
+    /// this session has started a session of its own.
+    pub recorded_by: Option<ProcessId>,
     /// Limit on the bytes of its pool.
     pub allowance: ByteLimit,
     /// Bytes that the pool held according to the latest report of the process.

@@ -68,6 +68,18 @@ pub struct GatheredProcess {
     pub name: String,
     /// Process id in the system.
     pub pid: u64,
+    /// The process that started it.
+    #[serde(rename = "parentPid", default)]
+    pub parent: Option<u64>,
+    /// The process whose session records it, if that is another session.
+    #[serde(rename = "recordedByPid", default)]
+    pub recorded_by: Option<u64>,
+    /// When the session learned of it, in milliseconds since the session's start.
+    #[serde(rename = "began_TSms", default)]
+    pub began_ms: Option<f64>,
+    /// When it ended, in milliseconds since the session's start.
+    #[serde(rename = "ended_TSms", default)]
+    pub ended_ms: Option<f64>,
     /// How complete its data is, in words.
     pub verdict: String,
     /// Threads in the profile.

@@ -17,6 +17,7 @@ use profiler_core::time::Timestamp;
 use super::pool_recovery::send_reading;
 use super::survey::{Survey, SurveyedProcess};
 use super::{PassedOver, RecoverError, find, times};
+use crate::capture::lifetime::Lifetime;
 use crate::capture::log::GatheringLog;
 use crate::capture::own_part::OwnPart;
 use crate::capture::parts::{PartError, Parts, spool};
@@ -154,6 +155,7 @@ impl<'a, W: Write> Merge<'a, W> {
                 pid: process.pid,
                 name: process.name.clone(),
                 since: died.unwrap_or(self.spec.later.ticks),
+                until: None,
                 verdict: process.verdict.to_string(),
             });
         }
@@ -295,9 +297,11 @@ pub(super) fn settled(
     CapturedProcess {
         name: name.to_owned(),
         pid,
+        parent: None,
         threads: summary.threads,
         counts: summary.counts,
         verdict,
         writing: Duration::from_nanos(summary.writing_ns),
+        lived: Lifetime::default(),
     }
 }

@@ -163,6 +163,7 @@ fn incomplete(all: &[Settled]) -> Vec<IncompleteProcess> {
         pid: one.process.pid,
         name: one.process.name.clone(),
         since: one.since,
+        until: None,
         verdict: one.process.verdict.to_string(),
     });
     incomplete.collect()

@@ -4,58 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipc_protocol::transport::ipc_channel::stale_sockets;
+use ipc_protocol::transport::stale_sockets;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{
-    Features, OverheadBudget, SampleSource, SessionParams, StartError, effective_params,
+    Features, OverheadBudget, SampleSource, SessionParams, effective_params,
 };
 use profiler_core::time::{ClockKind, best_clock, use_clock};
 
+use super::error::SessionError;
+use super::own_process::OwnProcess;
 use super::{Session, SessionConfig};
 use crate::gather::state::{Millis, Patience};
-use crate::pools::{PoolDirectory, PoolDirectoryError};
+use crate::pools::PoolDirectory;
 use crate::session_time::SessionTime;
-use crate::supervisor::LocalProcessError;
-
-/// The reason why a session could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// The memory limit is too small for this process alone.
-    #[error(
-        "a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes"
-    )]
-    LimitTooSmall {
-        /// The limit.
-        limit: u64,
-        /// The minimum that is needed.
-        needed: u64,
-    },
-    /// This process already runs a session.
-    #[error("this process already runs a session")]
-    AlreadyRunning,
-    /// Recording could not start in this process.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// Pools cannot be kept in the requested directory.
-    #[error(transparent)]
-    Pools(#[from] PoolDirectoryError),
-    /// The system refused a thread or a descriptor.
-    #[error("cannot start the session: {0}")]
-    System(#[from] std::io::Error),
-}
-
-impl From<LocalProcessError> for SessionError {
-    fn from(error: LocalProcessError) -> Self {
-        match error {
-            LocalProcessError::LimitTooSmall { limit, needed } => {
-                Self::LimitTooSmall { limit, needed }
-            }
-            LocalProcessError::Start(error) => Self::Start(error),
-            LocalProcessError::System(error) => Self::System(error),
-        }
-    }
-}
+use crate::supervisor::{OuterSession, release_handed_memory};
 
 /// Builds a [`Session`].
 ///
@@ -208,7 +170,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Uses this clock in all processes, instead of the best one that is safe on this machine.
+    /// Uses this clock in all processes, instead of the best one that is safe on this machine. Has no
+    /// effect in a process that records for another session: then that session's clock is used.
     pub fn clock(mut self, clock: ClockKind) -> Self {
         self.clock = Some(clock);
         self
@@ -245,25 +208,35 @@ impl SessionBuilder {
         self
     }
 
-    /// Starts recording in this process; children join with [`Session::spawn`].
+    /// Starts recording in this process; children join with [`Session::spawn`],
+    /// and other processes by themselves, see [`Session::prepare`].
+    ///
+    /// A session may start below another one, such as that of `profiler record`. Each process is
+    /// then recorded by one of them: the children of this session by this session. This process
+    /// stays with the other session if it called `profiler_child::init()` before
+    /// ([`Session::why_unrecorded`]). The other session lists the processes that it does not
+    /// record. `docs/nested-sessions.md` describes the rules.
     ///
     /// # Errors
     /// [`SessionError`]; nothing runs then.
     pub fn start(self) -> Result<Session, SessionError> {
-        if profiler_core::session::is_active() {
-            return Err(SessionError::AlreadyRunning);
-        }
+        let own_process = OwnProcess::take()?;
+        let outer = OuterSession::of_environment();
         stale_sockets::sweep();
-        // Also without a requested clock: an earlier session may have used another one.
-        use_clock(self.clock.unwrap_or_else(best_clock));
+        if own_process.is_recorded() && outer.is_some() {
+            release_handed_memory();
+        }
+        let time = time_of(&own_process, self.clock);
         let params = effective_params(self.params);
         let most = self.most.min(SessionParams::MAX_LIMIT);
         let config = SessionConfig {
+            own_process,
+            outer,
             name: self.name.unwrap_or_else(program_name),
             own_features: self.own_features.unwrap_or(params.features),
             params,
             most,
-            time: SessionTime::start_now(),
+            time,
             patience: self.patience,
             pools: self
                 .pools
@@ -274,6 +247,16 @@ impl SessionBuilder {
         };
         Session::start(config)
     }
+}
+
+/// The time of a session that starts now.
+fn time_of(own_process: &OwnProcess, clock: Option<ClockKind>) -> SessionTime {
+    if !own_process.is_recorded() {
+        return SessionTime::start_on_line();
+    }
+    // Also without a requested clock: an earlier session may have used another one.
+    use_clock(clock.unwrap_or_else(best_clock));
+    SessionTime::start_now()
 }
 
 fn nanos(duration: Duration) -> u64 {

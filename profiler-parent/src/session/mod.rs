@@ -1,27 +1,34 @@
 //! A session: the application's handle to all parts of the profiler.
 //!
 //! [`SessionBuilder::start`] starts recording in this process and the supervisor
-//! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it;
+//! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it, and
+//! [`Session::prepare`] lets processes join that others start;
 //! [`Session::capture`] gathers one profile of all of them. Each part of a session gets only what
 //! it uses; this file puts them together.
 
 mod builder;
+mod commands;
 mod confirmation;
 mod end_signal;
+mod error;
 mod limit;
+mod own_process;
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams};
 
-pub use builder::{SessionBuilder, SessionError};
+pub use builder::SessionBuilder;
 pub use confirmation::Confirmation;
+pub use error::SessionError;
 pub use limit::LimitError;
+pub use own_process::NotRecorded;
 
 use crate::alerts::{AlertRules, AlertSources, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::{Capture, CaptureSources};
@@ -32,14 +39,16 @@ use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
-use crate::process_table::{ProcessReport, ProcessTable};
+use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
 use crate::session_time::SessionTime;
-use crate::supervisor::{Control, ProfiledChild, SpawnError, Supervisor, SupervisorContext, Trust};
+use crate::supervisor::{
+    Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
+    SupervisorContext, Trust,
+};
 use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
+use own_process::OwnProcess;
 
-/// How long a session waits for its children to confirm a command.
-const CONFIRM: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -58,10 +67,15 @@ pub struct Session {
     observers: ObserverRegistry,
     end: EndSignal,
     supervisor: Supervisor,
+    /// The last field, so that another session can start only when this one has ended.
+    own_process: OwnProcess,
 }
 
 /// The configuration of a session.
 struct SessionConfig {
+    own_process: OwnProcess,
+    /// The session around this one, if there is one.
+    outer: Option<OuterSession>,
     /// The name of this process in the profile.
     name: String,
     params: SessionParams,
@@ -81,7 +95,8 @@ impl Session {
         SessionBuilder::default()
     }
 
-    /// Starts a child that records for this session. `name` is its name in the profile.
+    /// Starts a child that records for this session. `name` is its name in the profile. The
+    /// processes that the child starts can join the session by themselves ([`Session::prepare`]).
     ///
     /// The session reaps the child; [`ProfiledChild::wait`] returns the exit status. If the memory
     /// limit cannot hold one more process, the child runs without profiling, and the profile says
@@ -97,7 +112,8 @@ impl Session {
     /// parses foreign data in a sandbox. The child communicates through its own inherited socket.
     /// Nothing that it sends can make this process block, grow or exit; at worst its control
     /// channel is closed, and its data is read from its memory. The child's code is the same:
-    /// `profiler_child::init()`.
+    /// `profiler_child::init()`. It does not get the address of the session, so the processes that
+    /// it starts do not join.
     ///
     /// Only the started process itself may use the channel: a wrapper must `exec` the program that
     /// records, not fork it. `docs/security.md` lists the other guarantees, and the system calls
@@ -113,9 +129,69 @@ impl Session {
         self.supervisor.spawn(name, command, Trust::Untrusted)
     }
 
+    /// Lets the process that `command` starts join this session, whoever starts it: the command may
+    /// be started without [`Session::spawn`], for example by another library. The processes that it
+    /// starts can join, too, because they inherit the variable. The program calls
+    /// `profiler_child::init()`; other programs run as usual.
+    ///
+    /// A process that joins is recorded like an untrusted child ([`Session::spawn_untrusted`]),
+    /// under the name of its program, within the same memory limit. The session does not wait for
+    /// it, and reports its exit status only if the system tells it.
+    ///
+    /// The first call makes a socket in a private directory, below `$XDG_RUNTIME_DIR` or the
+    /// temporary directory, and starts a thread. A process costs this process three descriptors;
+    /// at most half of the descriptors that this process may have are used for processes that have
+    /// joined.
+    ///
+    /// # Errors
+    /// [`SessionAddressError`]; `command` is unchanged then. Always on systems other than Linux.
+    pub fn prepare(&self, command: &mut Command) -> Result<(), SessionAddressError> {
+        for (name, value) in self.environment()? {
+            command.env(name, value);
+        }
+        // This process may have a parent of its own, whose resources are not for other processes.
+        command.env_remove(ipc_protocol::environment::VARIABLE);
+        Ok(())
+    }
+
+    /// The environment variables with which a process can join this session, for spawners that do
+    /// not use [`Command`] or that clear the environment. [`Session::prepare`] sets them.
+    ///
+    /// They contain a secret: every process of this user that knows it can join.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub fn environment(&self) -> Result<Vec<(&'static str, String)>, SessionAddressError> {
+        let address = self.supervisor.address()?;
+        Ok(vec![(SESSION_VARIABLE, address.to_value())])
+    }
+
     /// All processes of the session, the parent first, with current memory figures.
     pub fn processes(&self) -> Vec<ProcessReport> {
         self.processes.reports()
+    }
+
+    /// Why this session does not record its own process; `None` if it does. Its markers and samples
+    /// are then in the profiles of the other session, and pauses and probes of this session do not
+    /// reach it.
+    pub const fn why_unrecorded(&self) -> Option<NotRecorded> {
+        self.own_process.why_not()
+    }
+
+    /// The processes of the session and their data, in numbers. Reads every pool: meant for a
+    /// progress line, not for a loop.
+    pub fn summary(&self) -> SessionSummary {
+        self.processes.summary()
+    }
+
+    /// Lists a process that cannot record, with the reason, in this session's profiles and reports.
+    /// For tools that find such processes; a session does not look for them. Returns `false` if the
+    /// process records, or if the session knows another reason.
+    ///
+    /// Every call keeps some hundred bytes for the life of the session.
+    pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
+        let key = profiler_core::internal::pool::new_id();
+        key.is_ok_and(|key| self.processes.list_unprofiled(key, process))
     }
 
     /// The number of entries that all processes have recorded so far, including discarded ones.
@@ -210,42 +286,6 @@ impl Session {
         LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
-    /// Stops recording in all processes until [`Session::resume`]. Returns when every child has
-    /// confirmed, or after a second.
-    pub fn pause(&self) -> Confirmation {
-        profiler_core::session::pause();
-        self.confirm(Control::Pause)
-    }
-
-    /// Ends [`Session::pause`].
-    pub fn resume(&self) -> Confirmation {
-        profiler_core::session::resume();
-        self.confirm(Control::Resume)
-    }
-
-    /// Stops periodic samples in all processes until [`Session::resume_sampling`]. Markers are
-    /// still recorded.
-    pub fn pause_sampling(&self) -> Confirmation {
-        profiler_core::session::pause_sampling();
-        self.confirm(Control::PauseSampling)
-    }
-
-    /// Ends [`Session::pause_sampling`].
-    pub fn resume_sampling(&self) -> Confirmation {
-        profiler_core::session::resume_sampling();
-        self.confirm(Control::ResumeSampling)
-    }
-
-    /// Waits until every selected thread of every child has been sampled once more.
-    pub fn wait_one_periodic_sampling(&self) -> Confirmation {
-        profiler_core::session::wait_one_periodic_sampling();
-        self.confirm(Control::WaitOnePeriodicSampling)
-    }
-
-    fn confirm(&self, control: Control) -> Confirmation {
-        Confirmation::new(self.supervisor.handle.control(control, CONFIRM))
-    }
-
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
     /// [`crate::groups`]. Costs about ten microseconds per process and one microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {
@@ -311,6 +351,8 @@ impl Session {
 
     fn start(config: SessionConfig) -> Result<Self, SessionError> {
         let SessionConfig {
+            own_process,
+            outer,
             name,
             params,
             own_features,
@@ -323,7 +365,10 @@ impl Session {
         let limit = Arc::new(MemoryLimit::new(params.limit, most));
         let processes = Arc::<ProcessTable>::default();
         let groups = Arc::new(SnapshotReader::new(Arc::clone(&processes), time));
-        let probes = Arc::<ProbeRegistry>::default();
+        let probes = Arc::new(match own_process.is_recorded() {
+            true => ProbeRegistry::default(),
+            false => ProbeRegistry::of_children(),
+        });
         let supervisor = Supervisor::start(SupervisorContext {
             params,
             time,
@@ -332,8 +377,12 @@ impl Session {
             pools: pools.clone(),
             groups: Arc::clone(&groups),
             probes: Arc::clone(&probes),
+            outer,
         })?;
-        supervisor.join_local_process(&name, own_features)?;
+        match own_process.why_not() {
+            None => supervisor.join_local_process(&name, own_features)?,
+            Some(why) => supervisor.list_local_process(&name, why.to_string())?,
+        }
         let captures = Arc::new(CaptureSources {
             processes: Arc::clone(&processes),
             supervisor: supervisor.handle.clone(),
@@ -355,18 +404,20 @@ impl Session {
             observers,
             end,
             supervisor,
+            own_process,
         })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.supervisor.stop_joining();
         self.end.send();
         self.observers.close();
         self.probes.close();
         self.groups.close();
         self.supervisor.handle.control(Control::Stop, FAREWELL);
-        profiler_core::session::stop();
+        self.here(profiler_core::session::stop);
         self.processes.hang_up();
         if let Some(pools) = &self.pools {
             pools.remove(); // now, regardless of remaining references

@@ -1,22 +1,29 @@
-//! One thread that reports when any child ends.
+//! One thread that reports when any child ends, and when any process ends that has joined the
+//! session by itself.
 //!
 //! Created once per session. Only the exit of a process proves its death: a closed channel is a
 //! hint, since a fork of the child may hold the channel open. Invariants:
 //!
-//! - The exit of every watched child is reported exactly once, unless the watcher is stopped
+//! - The exit of every watched process is reported exactly once, unless the watcher is stopped
 //!   before.
-//! - The exit status is taken (no zombie remains), unless the host took it first.
+//! - The exit status of a child is taken (no zombie remains), unless the host took it first. That
+//!   of another process is read, if the system tells it, and never taken, even if the process is a
+//!   child of the host.
 //! - The callback runs on the watcher's thread with no lock held, so it may call the watcher.
 //! - If the program closes the descriptors that this thread waits on, an exit is reported at most a
 //!   second late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys::OwnDescriptor;
 
 use crate::sys::{ChildHandle, Reaped, Waker};
 
@@ -65,9 +72,18 @@ struct WatchedChildren<K> {
 
 #[derive(Debug)]
 struct Watched {
-    child: Child,
-    /// Absent where the system has none; then the child is polled.
+    subject: Subject,
+    /// Absent where the system has none; then the process is polled.
     handle: Option<Arc<ChildHandle>>,
+}
+
+/// A watched process.
+#[derive(Debug)]
+enum Subject {
+    /// A child of this process.
+    Child(Child),
+    /// A process that was started by any process. Its number and its start time identify it.
+    Other { pid: ProcessId, start: ProcessStart },
 }
 
 impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
@@ -101,19 +117,43 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// `AlreadyExists` for a key that is being watched, `BrokenPipe` after [`Self::stop`].
     pub fn watch(&self, key: K, child: Child) -> Result<(), WatchError> {
         let mut state = self.shared.lock();
-        let refused = match (state.stopped, state.children.contains_key(&key)) {
-            (true, _) => Some(io::ErrorKind::BrokenPipe),
-            (_, true) => Some(io::ErrorKind::AlreadyExists),
-            _ => None,
-        };
-        if let Some(kind) = refused {
+        if let Some(kind) = state.refusal(&key) {
             return Err(WatchError {
                 child,
                 error: kind.into(),
             });
         }
         let handle = ChildHandle::open(&child).map(Arc::new);
-        state.children.insert(key, Watched { child, handle });
+        let subject = Subject::Child(child);
+        state.children.insert(key, Watched { subject, handle });
+        drop(state);
+        self.shared.bell().ring();
+        Ok(())
+    }
+
+    /// Watches a process that need not be a child of this one. `process` is a descriptor of it
+    /// (pidfd).
+    ///
+    /// # Errors
+    /// As [`Self::watch`]; `Unsupported` on systems other than Linux.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn watch_other(
+        &self,
+        key: K,
+        process: OwnDescriptor<OwnedFd>,
+        pid: ProcessId,
+        start: ProcessStart,
+    ) -> io::Result<()> {
+        let handle = Some(Arc::new(ChildHandle::of_other(process, pid)?));
+        let mut state = self.shared.lock();
+        if let Some(kind) = state.refusal(&key) {
+            return Err(kind.into());
+        }
+        let subject = Subject::Other { pid, start };
+        state.children.insert(key, Watched { subject, handle });
         drop(state);
         self.shared.bell().ring();
         Ok(())
@@ -152,10 +192,24 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// Takes the children that have not ended and are no longer watched.
     pub fn take_children(&self) -> Vec<(K, Child)> {
         let children = std::mem::take(&mut self.shared.lock().children);
-        children
+        let children = children
             .into_iter()
-            .map(|(key, watched)| (key, watched.child))
-            .collect()
+            .filter_map(|(key, watched)| match watched.subject {
+                Subject::Child(child) => Some((key, child)),
+                Subject::Other { .. } => None,
+            });
+        children.collect()
+    }
+}
+
+impl<K: Ord> WatchedChildren<K> {
+    /// Why no process can be watched under this key.
+    fn refusal(&self, key: &K) -> Option<io::ErrorKind> {
+        match (self.stopped, self.children.contains_key(key)) {
+            (true, _) => Some(io::ErrorKind::BrokenPipe),
+            (_, true) => Some(io::ErrorKind::AlreadyExists),
+            _ => None,
+        }
     }
 }
 
@@ -283,29 +337,55 @@ impl Watched {
     /// Returns its handle; a new one if the program has closed the old one.
     fn handle(&mut self) -> Option<&ChildHandle> {
         if self.handle.as_ref().is_some_and(|handle| !handle.is_ours()) {
-            self.handle = ChildHandle::open(&self.child).map(Arc::new);
+            let new = match &self.subject {
+                Subject::Child(child) => ChildHandle::open(child),
+                Subject::Other { pid, start } => ChildHandle::reopen(*pid, *start),
+            };
+            self.handle = new.map(Arc::new);
         }
         self.handle.as_deref()
     }
 
     fn signal(&mut self, signal: i32) -> io::Result<()> {
-        match self.handle() {
-            Some(handle) => handle.signal(signal),
-            None if signal == KILL => self.child.kill(),
+        if let Some(handle) = self.handle() {
+            return handle.signal(signal);
+        }
+        match &mut self.subject {
+            Subject::Child(child) if signal == KILL => child.kill(),
             // The exit status is taken under the same lock, so the number still belongs to this
             // child.
-            None => crate::sys::signal_by_number(&self.child, signal),
+            Subject::Child(child) => crate::sys::signal_by_number(child, signal),
+            Subject::Other { .. } => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
     fn reap(&mut self) -> Reaped {
-        match self.handle() {
-            Some(handle) => handle.reap(),
-            None => match self.child.try_wait() {
+        let start = match &self.subject {
+            Subject::Child(_) => None,
+            Subject::Other { start, .. } => Some(*start),
+        };
+        match (self.handle(), start) {
+            (Some(handle), None) => handle.reap(),
+            (Some(handle), Some(start)) => handle.state_of_other(start),
+            (None, _) => self.reap_without_handle(),
+        }
+    }
+
+    fn reap_without_handle(&mut self) -> Reaped {
+        match &mut self.subject {
+            Subject::Child(child) => match child.try_wait() {
                 Ok(None) => Reaped::Running,
                 Ok(Some(status)) => Reaped::Ended(status),
                 Err(_) => Reaped::Elsewhere,
             },
+            Subject::Other { pid, start } => {
+                let lives = crate::sys::facts_of(*pid).is_some_and(|facts| facts.start == *start);
+                if lives {
+                    Reaped::Running
+                } else {
+                    Reaped::Elsewhere
+                }
+            }
         }
     }
 }

@@ -20,11 +20,12 @@ use profiler_core::time::Timestamp;
 
 use super::events::{CaptureRequest, SupervisorEvent};
 use super::link::{Control, Link, Worth};
-use super::{SupervisorContext, local_process};
+use super::{NOT_WAITED, SupervisorContext, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::generated_code::ProcessFiles;
 use crate::process_table::{Process, ProcessState};
+use crate::sys::{ProgramImage, facts_of};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
@@ -100,7 +101,10 @@ impl ControlLoop {
                     Ok(event) => self.take_in(event),
                 },
                 recv(ticks) -> _ => self.expire_dead_pools(),
-                recv(checks) -> _ => self.check_pools(),
+                recv(checks) -> _ => {
+                    self.check_pools();
+                    self.check_programs();
+                }
             }
             self.take_local_update();
             self.send_probes();
@@ -121,10 +125,12 @@ impl ControlLoop {
             SupervisorEvent::Connected { key, hello, sender } => {
                 // Noted now: once the child has ended, the system no longer tells it.
                 let files = ProcessFiles::note(hello.pid, self.is_trusted(key) == Some(true));
+                let facts = facts_of(hello.pid);
+                let image = facts.and_then(|facts| facts.image);
                 // The child may have ended before its `Hello` was handled.
                 if self.context.processes.change(key, |process| {
                     process.files = files;
-                    greet(process, &hello)
+                    greet(process, &hello, image)
                 }) == Some(true)
                 {
                     let mut link = Link::new(sender);
@@ -143,6 +149,7 @@ impl ControlLoop {
             }
             SupervisorEvent::Closed { key, error } => self.closed(key, &error),
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
+            SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
                 // So that the answer contains what is held against the rule at present.
@@ -290,10 +297,7 @@ impl ControlLoop {
         let why = error.to_string();
         self.context.processes.change(key, |process| {
             // The first reason is the cause; later ones are its consequences.
-            if !matches!(
-                process.state,
-                ProcessState::Exited(_) | ProcessState::Disconnected(_)
-            ) {
+            if !process.is_over() && !process.has_hung_up() {
                 process.state = ProcessState::Disconnected(why.clone());
             }
         });
@@ -305,6 +309,28 @@ impl ControlLoop {
                     message: why,
                 },
             );
+        }
+        if self.context.processes.executes_another_program(key) {
+            self.executed(key);
+        }
+        self.take_back_unused(key);
+    }
+
+    /// Takes the memory of a process back that has joined and has left before it began to record.
+    /// The process may run on without a profiler.
+    fn take_back_unused(&mut self, key: PoolId) {
+        let has_left = |process: &Process| process.has_joined && process.has_hung_up();
+        let has_left = self
+            .context
+            .processes
+            .lock()
+            .get(&key)
+            .is_some_and(has_left);
+        if has_left && !self.context.processes.has_begun(key) {
+            self.context.processes.unprofile(key, NOT_WAITED.to_owned());
+            self.context.forget_pool(key);
+            self.context.groups.forget_reader(key);
+            self.account(Event::Forgotten { key });
         }
     }
 
@@ -453,6 +479,14 @@ impl ControlLoop {
         }
     }
 
+    /// Ends the recordings of processes that execute another program since their channel closed.
+    /// When it closes, the system may not yet show the new program.
+    fn check_programs(&mut self) {
+        for key in self.context.processes.newly_executed() {
+            self.executed(key);
+        }
+    }
+
     /// Publishes the limit and the figures that have changed.
     fn publish(&mut self) {
         let over = self.controller.over();
@@ -493,15 +527,20 @@ fn believable(mut update: Update) -> Update {
     update
 }
 
-/// Handles a process's `Hello`. Returns whether the process is still alive.
-fn greet(process: &mut Process, hello: &Hello) -> bool {
+/// Handles a process's `Hello`. `image` is the program that it executes. Returns whether the
+/// process is still alive.
+fn greet(process: &mut Process, hello: &Hello, image: Option<ProgramImage>) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;
+    // It records, whatever was known about the process that was started.
+    process.cannot_record = None;
+    process.recorded_by = None;
     process.program = Some(hello.name.clone()).filter(|name| !name.is_empty());
     process.take_program_name();
-    let lives = !matches!(process.state, ProcessState::Exited(_));
+    let lives = !process.is_over();
     if lives {
         process.state = ProcessState::Connected;
+        process.image = process.image.or(image);
     }
     lives
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::dead_pool::DeadPool;
+use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
@@ -20,14 +21,41 @@ use crate::gather::verdict::Why;
 use crate::process_table::{Process, ProcessState, Remains};
 
 impl ControlLoop {
-    /// Handles the end of a child.
+    /// Handles the end of a process.
     pub(super) fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
+        let state = ProcessState::Exited(status);
+        let has_executed = self.context.processes.change(key, |process| {
+            if process.has_executed {
+                process.state = state.clone(); // its pool is that of an earlier program
+            }
+            process.has_executed
+        });
+        if has_executed == Some(false) {
+            self.end_life(key, state, Why::ended(status));
+        }
+    }
+
+    /// Handles a process that executes another program. Its pool is kept like that of a dead
+    /// process.
+    pub(super) fn executed(&mut self, key: PoolId) {
+        let is_over = self.context.processes.change(key, |process| {
+            let is_over = process.is_over();
+            process.has_executed |= !is_over;
+            is_over
+        });
+        if is_over == Some(false) {
+            self.end_life(key, ProcessState::Executed, Why::Executed);
+        }
+    }
+
+    /// Takes over the pool of a process whose recording has ended.
+    fn end_life(&mut self, key: PoolId, state: ProcessState, why: Why) {
         let died = Timestamp::now();
         self.links.remove(&key);
         let buried = self
             .context
             .processes
-            .change(key, |process| bury(process, status, died))
+            .change(key, |process| bury(process, state, died))
             .flatten();
         if let Some(pool) = buried {
             self.account(Event::Died { key, pool });
@@ -35,13 +63,18 @@ impl ControlLoop {
             self.context.processes.note_empty(key); // it never had a pool
         }
         if let Some((_, inputs)) = &self.capture {
-            forward(
-                inputs,
-                Input::Died {
-                    child: key,
-                    why: Why::ended(status),
-                },
-            );
+            let has_closed = |process: &Process| process.has_closed_its_pool;
+            let has_closed = self
+                .context
+                .processes
+                .lock()
+                .get(&key)
+                .is_some_and(has_closed);
+            let why = match why {
+                Why::Gone if has_closed => Why::ExitedUnseen,
+                why => why,
+            };
+            forward(inputs, Input::Died { child: key, why });
         }
         self.limit_dead_pools();
     }
@@ -129,19 +162,18 @@ fn most_dead_pools() -> usize {
         .max(16)
 }
 
-/// Handles a process that has ended: takes over its pool, and returns the pool's content.
-fn bury(
-    process: &mut Process,
-    status: Option<ExitStatus>,
-    died: Timestamp,
-) -> Option<DeadPoolMemory> {
-    process.state = ProcessState::Exited(status);
+/// Handles a process whose recording has ended: takes over its pool, and returns the pool's
+/// content.
+fn bury(process: &mut Process, state: ProcessState, died: Timestamp) -> Option<DeadPoolMemory> {
+    process.state = state;
     process.died = Some(died);
     process.hang_up(); // ends its receive thread; a fork may hold the channel
     process.part_file = None;
     let Remains::Pool(file) = &process.remains else {
         return None;
     };
+    process.has_closed_its_pool =
+        PoolReader::open(&**file).is_ok_and(|reader| reader.header().life == Life::Closed);
     let dead_pool = DeadPool::open(Arc::clone(file), died);
     let dead_pool = dead_pool
         .map_err(|error| process.damage = Some(error.to_string()))

@@ -46,6 +46,12 @@ pub(crate) enum SupervisorEvent {
         key: PoolId,
         status: Option<ExitStatus>,
     },
+    /// A process executes another program, which has joined the session.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Executed { key: PoolId },
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {
         limit: ByteLimit,

@@ -1,7 +1,8 @@
 //! This process as one of the session's processes: it records under the same rules as its children.
 //!
-//! Joined once, when the session starts. Invariant: the chunk listener never waits for the
-//! supervisor, because the supervisor may wait for the thread that calls the listener.
+//! Joined once, when the session starts. A process that records for another session is only listed,
+//! with an empty pool, so that the session has a root. Invariant: the chunk listener never waits
+//! for the supervisor, because the supervisor may wait for the thread that calls the listener.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::bounded;
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::ManagerUpdate;
-use profiler_core::internal::pool;
+use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys;
 use profiler_core::session::{self, Features, SessionParams, StartError, StartOptions};
 
+use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle, Waker};
 use crate::controller::Event;
 use crate::pools::PoolDirectory;
@@ -76,12 +78,46 @@ pub(super) fn join(
     let started = start(context, params, key, allowance, name);
     if started.is_ok() {
         listen(supervisor.waker()); // before the supervisor asks for updates
+        context.tell_outer(Recorded::this_process(name));
     }
     supervisor.send(match &started {
         Ok(()) => SupervisorEvent::LocalProcessStarted { key },
         Err(_) => SupervisorEvent::Accounting(Event::Forgotten { key }),
     });
     started
+}
+
+/// Lists this process, which records for another session, for this reason. Its pool stays empty: it
+/// holds only a header, which is not charged to the limit.
+pub(super) fn list(
+    context: &SupervisorContext,
+    name: &str,
+    why: String,
+) -> Result<(), LocalProcessError> {
+    let key = pool::new_id()?;
+    let limit = context.limit.most();
+    let spec = PoolSpec {
+        id: key,
+        limit,
+        allowance: limit,
+        clock: context.time.clock(),
+        params: context.params.clone(),
+        name: name.to_owned(),
+    };
+    let file = match &context.pools {
+        None => pool::create(&spec)?,
+        Some(pools) => {
+            let file = pools.parent_file()?;
+            pool::create_in(&file, &spec)?;
+            file
+        }
+    };
+    let remains = Remains::Pool(Arc::new(file.into()));
+    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
+    process.in_file = context.pools.is_some();
+    process.cannot_record = Some(why);
+    context.processes.add(key, process);
+    Ok(())
 }
 
 fn start(

@@ -15,20 +15,23 @@
 mod control_loop;
 mod dead_processes;
 mod events;
+mod join;
 mod link;
 mod listen;
 mod local_process;
+mod outer;
 mod spawn;
 
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys::spawn_quiet;
@@ -43,15 +46,22 @@ use crate::session_time::SessionTime;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::ControlLoop;
 pub(crate) use events::{CaptureRequest, SupervisorEvent};
+use join::JoinService;
+pub use join::SessionAddressError;
 pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
+use outer::Recorded;
+pub(crate) use outer::{OuterSession, release_handed_memory};
 pub(crate) use spawn::Trust;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
 /// Capacity of the event queue. Each child contributes only a few events, see [`listen`]. Senders
 /// wait when the queue is full.
 const QUEUE: usize = 4096;
+
+/// Why a process that has asked to join is not profiled if it leaves before it begins to record.
+const NOT_WAITED: &str = "it did not wait for its memory";
 
 /// State shared by the supervisor and the code that starts children.
 #[derive(Debug)]
@@ -68,6 +78,8 @@ pub(crate) struct SupervisorContext {
     pub(crate) groups: Arc<SnapshotReader>,
     /// The probes that children measure.
     pub(crate) probes: Arc<ProbeRegistry>,
+    /// The session around this one, if there is one.
+    pub(crate) outer: Option<OuterSession>,
 }
 
 impl SupervisorContext {
@@ -76,6 +88,13 @@ impl SupervisorContext {
         self.pools
             .as_ref()
             .map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+    }
+
+    /// Tells the session around this one that it cannot record this process.
+    fn tell_outer(&self, process: Recorded<'_>) {
+        if let Some(outer) = &self.outer {
+            outer.tell(process);
+        }
     }
 
     /// Forgets the pool of this child.
@@ -117,6 +136,8 @@ pub(crate) struct Supervisor {
     context: Arc<SupervisorContext>,
     pub(crate) handle: SupervisorHandle,
     thread: Option<JoinHandle<()>>,
+    /// Lets processes join by themselves, once the session's address is needed.
+    joining: Mutex<Option<JoinService>>,
 }
 
 impl Supervisor {
@@ -147,7 +168,35 @@ impl Supervisor {
             context,
             handle,
             thread: Some(thread),
+            joining: Mutex::new(None),
         })
+    }
+
+    /// The address at which processes can join the session. The first call makes it.
+    ///
+    /// # Errors
+    /// [`SessionAddressError`]; a later call may succeed.
+    pub(crate) fn address(&self) -> Result<SessionAddress, SessionAddressError> {
+        let mut joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(service) = &*joining {
+            return Ok(service.address().clone());
+        }
+        let service = JoinService::start(Arc::clone(&self.context), self.handle.clone())?;
+        let address = service.address().clone();
+        *joining = Some(service);
+        Ok(address)
+    }
+
+    /// Lets no further process join, and removes the address.
+    pub(crate) fn stop_joining(&self) {
+        let joining = self
+            .joining
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(service) = joining {
+            service.stop();
+        }
     }
 
     /// Makes this process the first of the session. Its display name is `name`, and it records
@@ -163,6 +212,18 @@ impl Supervisor {
         local_process::join(&self.context, &self.handle, name, features)
     }
 
+    /// Lists this process as the first of the session, although it records for another session.
+    ///
+    /// # Errors
+    /// [`LocalProcessError`].
+    pub(crate) fn list_local_process(
+        &self,
+        name: &str,
+        why: String,
+    ) -> Result<(), LocalProcessError> {
+        local_process::list(&self.context, name, why)
+    }
+
     /// Starts a child, profiled if the limit allows.
     ///
     /// # Errors
@@ -173,7 +234,14 @@ impl Supervisor {
         command: Command,
         trust: Trust,
     ) -> Result<ProfiledChild, SpawnError> {
-        spawn::spawn_child(&self.context, &self.handle, name, command, trust)
+        // An untrusted child is not told how other processes join. Without an address, a child is
+        // profiled all the same.
+        let address = match trust {
+            Trust::Trusted => self.address().ok(),
+            Trust::Untrusted => None,
+        };
+        let address = address.as_ref();
+        spawn::spawn_child(&self.context, &self.handle, name, command, trust, address)
     }
 }
 
@@ -209,6 +277,7 @@ fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
+        self.stop_joining();
         // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
         // child now waits for the child itself.
         self.handle.watcher.stop();

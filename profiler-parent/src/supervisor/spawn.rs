@@ -11,14 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
+use ipc_protocol::environment::{
+    EnvironmentError, SESSION_VARIABLE, SessionAddress, Token, VARIABLE,
+};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::OwnFile;
+use profiler_core::internal::sys::{self, OwnFile};
 
 use super::listen::PendingChild;
+use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
@@ -212,14 +215,21 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
-/// Starts a child, profiled if the limit allows.
+/// Starts a child, profiled if the limit allows. The processes that it starts can join the session
+/// at `address`.
 pub(super) fn spawn_child(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
     name: &str,
-    command: Command,
+    mut command: Command,
     trust: Trust,
+    address: Option<&SessionAddress>,
 ) -> Result<ProfiledChild, SpawnError> {
+    match address {
+        Some(address) => command.env(SESSION_VARIABLE, address.to_value()),
+        // Not the address of a session that profiles this process.
+        None => command.env_remove(SESSION_VARIABLE),
+    };
     let key = pool::new_id()?;
     match join(supervisor, key) {
         Ok(allowance) => {
@@ -245,7 +255,7 @@ pub(super) fn spawn_child(
     }
 }
 
-fn make_pool(
+pub(super) fn make_pool(
     context: &SupervisorContext,
     key: PoolId,
     allowance: ByteLimit,
@@ -267,17 +277,24 @@ fn join(supervisor: &SupervisorHandle, key: PoolId) -> Result<ByteLimit, Refusal
     let mut last = Refusal::NotYet { missing: 0 };
     let mut pause = FIRST_PAUSE;
     for _ in 0..JOIN_TRIES {
-        let (reply, answer) = bounded(1);
-        supervisor.send(SupervisorEvent::Join { key, reply });
-        match answer.recv() {
-            Ok(Err(refusal @ Refusal::NotYet { .. })) => last = refusal,
-            Ok(answer) => return answer,
-            Err(_) => return Err(last), // the session is over
+        match ask_to_join(supervisor, key) {
+            Err(refusal @ Refusal::NotYet { .. }) => last = refusal,
+            answer => return answer,
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Err(last)
+}
+
+/// Asks for an allowance once.
+pub(super) fn ask_to_join(
+    supervisor: &SupervisorHandle,
+    key: PoolId,
+) -> Result<ByteLimit, Refusal> {
+    let (reply, answer) = bounded(1);
+    supervisor.send(SupervisorEvent::Join { key, reply });
+    answer.recv().unwrap_or(Err(Refusal::Over))
 }
 
 fn spawn_profiled(
@@ -317,11 +334,14 @@ fn spawn_profiled(
         ProcessState::Starting,
         Remains::Pool(Arc::clone(&pool)),
     );
+    process.parent = Some(sys::process_id());
     process.part_file = part_file;
     process.in_file = context.pools.is_some();
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
     context.processes.add(key, process);
+    // Before the child can be reaped, so that the outer session finds it.
+    context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
     if let Err(error) = supervisor.receivers().add_child(PendingChild {
         key,
         pid,
@@ -342,17 +362,16 @@ fn spawn_unprofiled(
     mut command: Command,
     why: String,
 ) -> Result<ProfiledChild, SpawnError> {
-    command.env_remove(VARIABLE);
+    command.env_remove(VARIABLE).env_remove(SESSION_VARIABLE);
     let program = command.get_program().to_owned();
     let child = command
         .spawn()
         .map_err(|source| SpawnError::Start { program, source })?;
     let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
-    context.processes.add(
-        key,
-        Process::new(name, pid, ProcessState::Starting, remains),
-    );
+    let mut process = Process::new(name, pid, ProcessState::Starting, remains);
+    process.parent = Some(sys::process_id());
+    context.processes.add(key, process);
     Ok(adopt(context, supervisor, key, child, false)?)
 }
 

@@ -9,12 +9,14 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::sys::{DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
+use super::other_process::{facts_of, reaped_status, zombie_status};
 use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
@@ -115,6 +117,29 @@ impl ChildHandle {
         })
     }
 
+    /// The handle of a process that need not be a child of this one.
+    ///
+    /// # Errors
+    /// Never on Linux.
+    #[allow(clippy::unnecessary_wraps)]
+    pub(crate) fn of_other(descriptor: OwnDescriptor<OwnedFd>, pid: ProcessId) -> io::Result<Self> {
+        Ok(Self {
+            descriptor,
+            pid: pid.get(),
+        })
+    }
+
+    /// Opens the handle of a process again. `None` if it has ended.
+    pub(crate) fn reopen(pid: ProcessId, start: ProcessStart) -> Option<Self> {
+        let number = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
+        let descriptor = rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()?;
+        let descriptor = OwnDescriptor::new(descriptor);
+        let is_same = facts_of(pid).is_some_and(|facts| facts.start == start);
+        is_same
+            .then(|| Self::of_other(descriptor, pid).ok())
+            .flatten()
+    }
+
     /// Whether the descriptor is still this handle's: the program may have closed it.
     pub(crate) fn is_ours(&self) -> bool {
         self.get().is_ok()
@@ -148,6 +173,29 @@ impl ChildHandle {
             Ok(None) | Err(rustix::io::Errno::INTR | rustix::io::Errno::BADF) => Reaped::Running,
             Ok(Some(status)) => exit_status(&status).map_or(Reaped::Elsewhere, Reaped::Ended),
             Err(_) => Reaped::Elsewhere,
+        }
+    }
+
+    /// The state of a process that need not be a child of this one; its exit status if the system
+    /// tells it. Never takes the exit status, which belongs to the parent of the process.
+    pub(crate) fn state_of_other(&self, start: ProcessStart) -> Reaped {
+        let Ok(descriptor) = self.get() else {
+            return Reaped::Running;
+        }; // the next call uses a new handle
+        let mut polled = [readable(descriptor.as_fd())];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        match rustix::event::poll(&mut polled, Some(&at_once)) {
+            // First without `/proc`: a process that reaps another one waits there for everybody who
+            // looks at it, and it usually does so now.
+            Ok(1..) => reaped_status(descriptor)
+                .or_else(|| zombie_status(self.pid, start))
+                .or_else(|| reaped_status(descriptor))
+                .map(ExitStatus::from_raw)
+                .map_or(Reaped::Elsewhere, Reaped::Ended),
+            Ok(0) | Err(_) => Reaped::Running,
         }
     }
 }

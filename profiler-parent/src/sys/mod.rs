@@ -1,8 +1,9 @@
 //! Functions of the operating system, with one interface for all systems.
 //!
 //! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`,
-//! `code_files` and `whereabouts` are complete; `portable` is the basis for all other systems, and
-//! is compiled and tested on Linux with `--cfg profiler_portable`. Both sides export the same names.
+//! `code_files`, `other_process` and `whereabouts` are complete; `portable` is the basis for all
+//! other systems, and is compiled and tested on Linux with `--cfg profiler_portable`. Both sides
+//! export the same names.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -15,6 +16,8 @@ mod imp;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod other_process;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod whereabouts;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use code_files::*;
@@ -22,10 +25,12 @@ pub(crate) use code_files::*;
 pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use other_process::{facts_of, is_running, maps_file, name_of, open_process};
 
 use std::path::PathBuf;
 
-use profiler_core::ids::ProcessStart;
+use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::time::UnixNs;
 
 /// Sends a signal to a child that has no handle. Its exit status must not have been taken, because
@@ -143,6 +148,46 @@ pub(crate) enum FileWriters {
     Group,
     /// Every user.
     All,
+}
+
+/// What the system says about a process that need not be a child of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+pub(crate) struct ProcessFacts {
+    /// When it started. The execution of another program does not change it.
+    pub(crate) start: ProcessStart,
+    /// Its parent process.
+    pub(crate) parent: ProcessId,
+    /// The program that it executes, if this process may inspect it.
+    pub(crate) image: Option<ProgramImage>,
+}
+
+/// One execution of a program by a process: where the program and its stack are. The system chooses
+/// new addresses whenever a process executes a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+pub(crate) struct ProgramImage {
+    /// When the process started.
+    pub(crate) start: ProcessStart,
+    /// The first address of its code.
+    pub(crate) code: u64,
+    /// The end of its code.
+    pub(crate) code_end: u64,
+    /// The bottom of its stack.
+    pub(crate) stack: u64,
+}
+
+impl ProgramImage {
+    /// Whether the same process executes another program `now`.
+    pub(crate) fn is_replaced_by(&self, now: &Self) -> bool {
+        self.start == now.start && self != now
+    }
 }
 
 /// The result of waiting on a waker.

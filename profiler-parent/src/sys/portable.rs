@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::ForeignFile;
+use profiler_core::internal::sys::{ForeignFile, OwnDescriptor};
 use profiler_core::time::UnixNs;
 
-use super::{FileFacts, Reaped, Whereabouts, Woken};
+use super::{FileFacts, ProcessFacts, Reaped, Whereabouts, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
@@ -60,6 +61,21 @@ impl ChildHandle {
     /// Always returns `None`.
     pub(crate) fn open(_: &Child) -> Option<Self> {
         None
+    }
+
+    /// Not supported on this system.
+    pub(crate) fn of_other(_: OwnDescriptor<OwnedFd>, _: ProcessId) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub(crate) fn reopen(_: ProcessId, _: ProcessStart) -> Option<Self> {
+        None
+    }
+
+    /// Never called.
+    pub(crate) fn state_of_other(&self, _: ProcessStart) -> Reaped {
+        match *self {}
     }
 
     /// Never called.
@@ -112,6 +128,16 @@ impl Waker {
             children: Vec::new(),
         }
     }
+}
+
+/// Not known on this system.
+pub(crate) fn maps_file(_: ProcessId, _: &File) -> Option<bool> {
+    None
+}
+
+/// Not known on this system.
+pub(crate) fn facts_of(_: ProcessId) -> Option<ProcessFacts> {
+    None
 }
 
 /// Opens a file for reading if it is a regular file: see [`FoundFile::open`].

@@ -4,7 +4,9 @@
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, bail};
-use ipc_protocol::environment::{ChildEnvironment, InheritedHandle, Token, VARIABLE};
+use ipc_protocol::environment::{
+    ChildEnvironment, InheritedHandle, SESSION_VARIABLE, Token, VARIABLE,
+};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::{ProcessId, ProcessStart};
@@ -35,10 +37,15 @@ pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
 }
 
 pub(crate) fn init() -> anyhow::Result<String> {
-    Ok(match profiler_child::init() {
+    Ok(line_of(profiler_child::init()))
+}
+
+/// The first line of output for this status.
+pub(crate) fn line_of(status: profiler_child::Status) -> String {
+    match status {
         profiler_child::Status::Off(error) => format!("off: {error}"),
         status => format!("{status:?}"),
-    })
+    }
 }
 
 /// Dies while the control thread connects.
@@ -100,10 +107,12 @@ fn wrong_hello() -> anyhow::Result<String> {
 
 /// Begins like a child whose environment was cleared before it started.
 fn variable_gone() -> anyhow::Result<String> {
-    // SAFETY: the process has one thread, so no other thread reads the environment meanwhile.
-    #[allow(unsafe_code, clippy::disallowed_methods)]
-    unsafe {
-        std::env::remove_var(VARIABLE);
+    for variable in [VARIABLE, SESSION_VARIABLE] {
+        // SAFETY: the process has one thread, so no other thread reads the environment meanwhile.
+        #[allow(unsafe_code, clippy::disallowed_methods)]
+        unsafe {
+            std::env::remove_var(variable);
+        }
     }
     init()
 }

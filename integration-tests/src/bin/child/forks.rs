@@ -44,7 +44,7 @@ fn fork_and_record(words: Words<'_>, end: fn() -> !) -> anyhow::Result<String> {
 }
 
 /// Forks a process that runs `body`, and returns its number.
-fn fork(body: impl FnOnce()) -> anyhow::Result<libc::pid_t> {
+pub(crate) fn fork(body: impl FnOnce()) -> anyhow::Result<libc::pid_t> {
     // SAFETY: the forked process uses the allocator, which the C library keeps usable after a fork,
     // and the profiler, which must take no lock there. The tests check the latter.
     match unsafe { libc::fork() } {
@@ -57,7 +57,7 @@ fn fork(body: impl FnOnce()) -> anyhow::Result<libc::pid_t> {
     }
 }
 
-fn wait_for(pid: libc::pid_t) -> i32 {
+pub(crate) fn wait_for(pid: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: waits for a child, and writes its status to a local.
     unsafe { libc::waitpid(pid, &mut status, 0) };

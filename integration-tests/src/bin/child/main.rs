@@ -6,8 +6,8 @@
 //! one line, `ok…` or `error …`, unless the command ends the process. At the end of the input, the
 //! process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`] or
-//! [`record`], or a command in one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`], [`record`] or
+//! [`joins`], or a command in one of the families.
 
 mod begin;
 mod counts;
@@ -16,6 +16,7 @@ mod files;
 mod forks;
 mod generated;
 mod groups;
+mod joins;
 mod limits;
 mod malicious_channel;
 mod pairs;
@@ -29,6 +30,7 @@ mod spans;
 mod sprawl;
 mod traps;
 mod visit;
+mod workers;
 
 use std::io::{BufRead, Write};
 
@@ -58,6 +60,8 @@ const FAMILIES: &[Family] = &[
     generated::obey,
     requests::obey,
     visit::obey,
+    joins::obey,
+    workers::obey,
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -65,7 +69,7 @@ fn main() -> anyhow::Result<()> {
     if beginning == "inventory" {
         return forks::print_inventory();
     }
-    let others = [limits::begin, part_liar::begin, record::begin];
+    let others = [limits::begin, part_liar::begin, record::begin, joins::begin];
     let other = others.iter().find_map(|family| family(&beginning));
     let status = other.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;

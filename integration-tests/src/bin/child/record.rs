@@ -9,17 +9,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use integration_tests::patience::until;
-use integration_tests::{acks, marks};
-use profiler_core::internal::manager::is_maintenance_idle;
+use integration_tests::acks;
+use integration_tests::marks::{self, record_paced};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::{Words, number, stay_forever};
-
-/// The number of markers for which the ready chunks suffice while the maintenance thread is idle.
-const PACE: usize = 50;
-
-/// Held by the thread that records the next [`PACE`] markers.
-static PACED: Mutex<()> = Mutex::new(());
 
 /// Whether the floods must end.
 static CALM: AtomicBool = AtomicBool::new(false);
@@ -37,8 +31,8 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "burst" => record(words, false, false),
         "hold-burst" => record(words, true, false),
         "mark" => mark(words),
-        "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
-        "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
+        "paused" => Ok(format!("ok {}", session::is_paused())),
+        "active" => Ok(format!("ok {}", session::is_active())),
         "flood" => flood(words),
         "calm" => {
             CALM.store(true, Ordering::Relaxed);
@@ -83,33 +77,29 @@ fn record(words: Words<'_>, stay: bool, is_paced: bool) -> anyhow::Result<String
     Ok("ok".to_owned())
 }
 
-/// Records markers, a few at a time, each time after the maintenance thread has made the next
-/// chunks ready. Threads that record faster than it works drop entries.
-///
-/// # Panics
-/// If the maintenance thread does not become idle.
-fn record_paced(thread: u32, mut sequences: std::ops::Range<u64>) {
-    let is_idle = || is_maintenance_idle() != Some(false);
-    while !sequences.is_empty() {
-        let _paced = PACED.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(
-            until(is_idle),
-            "the maintenance thread does not become idle"
-        );
-        let next = sequences.by_ref().take(PACE);
-        next.for_each(|sequence| marks::record(thread, sequence));
-    }
+/// The beginning `record-and-stay`: records a hundred markers on the main thread, and then waits
+/// without end. The beginning `own-session`: starts a session of this process alone before `init`.
+pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
+    Some(match name {
+        "record-and-stay" => record_and_stay(),
+        "own-session" => own_session(),
+        _ => return None,
+    })
 }
 
-/// The beginning `record-and-stay`: records a hundred markers on the main thread, and then waits
-/// without end.
-pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
-    let stays = || {
-        crate::begin::begin("init")?;
-        record_paced(1000, 0..100);
-        stay_forever()
+fn record_and_stay() -> anyhow::Result<String> {
+    crate::begin::begin("init")?;
+    record_paced(1000, 0..100);
+    stay_forever()
+}
+
+fn own_session() -> anyhow::Result<String> {
+    let params = SessionParams {
+        features: Features::NONE,
+        ..SessionParams::default()
     };
-    (name == "record-and-stay").then(stays)
+    session::start(params, StartOptions::default())?;
+    crate::begin::begin("init")
 }
 
 /// `mark COUNT`: records COUNT markers on the main thread, as thread 1000.

@@ -9,6 +9,7 @@
 //! stderr names it. 2: invalid arguments. A group is one module with a function that takes the
 //! [`Report`], and one row in [`GROUPS`].
 
+mod agent;
 mod always_on;
 mod diff;
 mod export;
@@ -17,6 +18,7 @@ mod flood;
 mod gather;
 mod groups;
 mod host;
+mod join;
 mod json;
 mod limit;
 mod live;
@@ -60,6 +62,8 @@ const GROUPS: &[(&str, Group)] = &[
     ("diff", diff::measure),
     ("live", live::measure),
     ("host", host::measure),
+    ("join", join::measure),
+    ("agent", agent::measure),
 ];
 
 #[global_allocator]

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use integration_tests::patience::LONG;
 use profiler_core::ids::ThreadId;
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
@@ -28,7 +29,10 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
     }
     #[allow(clippy::disallowed_methods)] // measures the time of the host's own thread
     let start = Instant::now();
-    let _ = profiler_child::init();
+    let status = match std::env::args().nth(2).as_deref() {
+        Some("join-patiently") => profiler_child::init_within(LONG),
+        _ => profiler_child::init(),
+    };
     let init = start.elapsed();
     let argument = arguments
         .nth(1)
@@ -36,6 +40,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         .unwrap_or(0);
     match std::env::args().nth(2).as_deref() {
         Some("init") => println!("{}", init.as_nanos()),
+        Some("join" | "join-patiently") => println!("{} {status:?}", init.as_nanos()),
         Some("fill") => fill(argument),
         Some("vary") => vary(argument),
         Some("flood") => flood(),

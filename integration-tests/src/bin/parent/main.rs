@@ -1,6 +1,8 @@
 //! A parent for tests in which the parent itself is killed or stopped.
 //!
-//! Started by `integration_tests::process_tree`.
+//! Started by `integration_tests::process_tree`, and by tests in which it is itself a process of
+//! another session. If the variable TEST_PARENT_JOINS is set, it joins that session before it
+//! starts its own.
 //!
 //! `parent LIMIT POOLS [IGNORED…]` starts a session with this memory limit, with its pools in the
 //! directory POOLS unless that is `-`, and prints `ok DIRECTORY` (or `ok -`). After that, each line
@@ -11,13 +13,18 @@
 //! connected COUNT                         waits until COUNT children are connected
 //! acknowledge THREADS OUT                 see `integration_tests::acks`
 //! text TEXT                               records a text
+//! run PROGRAM [ARGUMENT…]                 runs a program without the session, and waits for it
+//! pid                                     ok PID
+//! unrecorded                              why the session does not record this process: ok REASON
+//! pause                                   pauses the session
 //! capture FILE                            saves a profile
 //! end                                     ends the session in order
+//! exit                                    ends this process in order
 //! ```
 
 use std::fs::File;
 use std::io::{BufRead, Write};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::{acks, patience};
@@ -42,6 +49,13 @@ fn main() -> anyhow::Result<()> {
         .memory_limit(ByteLimit::new(limit));
     if pools != "-" {
         builder = builder.pool_directory(pools);
+    }
+    if std::env::var_os("TEST_PARENT_JOINS").is_some() {
+        let status = profiler_child::init_within(patience::LONG);
+        ensure!(
+            matches!(status, profiler_child::Status::Recording),
+            "{status:?}"
+        );
     }
     let session = builder.start()?;
     let directory = session
@@ -70,6 +84,14 @@ impl Parent {
             ["connected", count] => self.connected(count.parse()?)?,
             ["acknowledge", threads, out] => acks::flood(threads.parse()?, &append(out)?)?,
             ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
+            ["run", program, arguments @ ..] => run(program, arguments)?,
+            ["pid"] => return Ok(format!("ok {}", std::process::id())),
+            ["unrecorded"] => {
+                let why = self.session()?.why_unrecorded();
+                let why = why.map_or_else(|| "-".to_owned(), |why| why.to_string());
+                return Ok(format!("ok {why}"));
+            }
+            ["pause"] => ensure!(self.session()?.pause().is_complete(), "not paused"),
             ["capture", file] => drop(
                 self.session()?
                     .capture()
@@ -77,6 +99,10 @@ impl Parent {
                     .save(file)?,
             ),
             ["end"] => self.session = None,
+            ["exit"] => {
+                self.session = None;
+                std::process::exit(0)
+            }
             _ => bail!("unknown: {line}"),
         }
         Ok("ok".to_owned())
@@ -114,6 +140,14 @@ impl Parent {
     fn session(&self) -> anyhow::Result<&Session> {
         self.session.as_ref().context("the session was ended")
     }
+}
+
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    let status = command.stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "{program}: {status}");
+    Ok(())
 }
 
 fn append(path: &str) -> anyhow::Result<File> {

@@ -98,7 +98,7 @@ pub(crate) fn own_handler(stop: &AtomicBool) -> Result<()> {
     let before = SENT.load(Ordering::SeqCst);
     let heard = HEARD.load(Ordering::SeqCst);
     let after = SENT.load(Ordering::SeqCst);
-    let stats = session::sampling_stats().context("nothing was sampled")?;
+    let stats = stats_after_a_tick()?;
     // The other thread may have counted a signal that is not handled yet.
     ensure!(heard + 1 >= before, "{heard} of {before} signals arrived");
     ensure!(
@@ -112,6 +112,13 @@ pub(crate) fn own_handler(stop: &AtomicBool) -> Result<()> {
 /// few for samples that are not finished.
 const fn sent_by_sampler(stats: profiler_core::sampler::SamplingStats) -> u64 {
     2 * (stats.taken + stats.missed) + 8
+}
+
+/// Returns the sampler's counts, which contain the samples of all signals that have arrived: the
+/// sampler counts a sample when it reads it, at its next tick.
+fn stats_after_a_tick() -> Result<profiler_core::sampler::SamplingStats> {
+    session::wait_one_periodic_sampling();
+    session::sampling_stats().context("nothing was sampled")
 }
 
 /// Replaces the profiler's handler and restores it. Once the sampler has made a pass, it and its
@@ -187,8 +194,11 @@ pub(crate) fn to_the_process(stop: &AtomicBool) -> Result<()> {
         }
         let heard = HEARD_BY_PROCESS.load(Ordering::SeqCst);
         let all = HEARD.load(Ordering::SeqCst);
-        let stats = session::sampling_stats().context("nothing was sampled")?;
         ensure!(heard == *sent, "{heard} of {sent} signals arrived");
+        let mut stats = session::sampling_stats().context("nothing was sampled")?;
+        if all > *sent + sent_by_sampler(stats) {
+            stats = stats_after_a_tick()?;
+        }
         ensure!(
             all <= *sent + sent_by_sampler(stats),
             "{all} arrived, {sent} sent, {stats:?}"

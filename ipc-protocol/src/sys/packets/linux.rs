@@ -1,11 +1,11 @@
 //! On Linux: one end of a connected pair of packet sockets, and the safe reception of packets.
 //!
 //! ```text
-//! parent's end ◀── SOCK_SEQPACKET pair, no name ──▶ child's end, inherited by number
+//! parent's end ◀── SOCK_SEQPACKET ──▶ child's end, inherited by number or connected by its process
 //!   SO_PASSCRED: every packet comes with the sender's process number, written by the kernel
 //! ```
 //!
-//! Used by [`crate::transport::inherited`]. Invariants:
+//! Used by [`crate::transport::inherited`] and [`crate::transport::joining`]. Invariants:
 //!
 //! - A packet is received into existing memory, with room for the sender's number only, so a packet
 //!   cannot make the receiver grow or hold a descriptor.
@@ -15,12 +15,15 @@
 //! - A socket that the program has closed is neither used nor closed.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, spawn_quiet};
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
+    SocketType, sockopt,
+};
 
 use super::Packet;
 use crate::sys::ReceiveMode;
@@ -68,6 +71,33 @@ impl PacketSocket {
             },
             File::from(theirs),
         ))
+    }
+
+    /// The parent's end of a connection that a process has made.
+    pub(crate) fn accepted(socket: OwnedFd) -> io::Result<Self> {
+        sockopt::set_socket_passcred(&socket, true)?;
+        let _ = sockopt::set_socket_send_buffer_size(&socket, ROOM); // the default is enough, too
+        Ok(Self {
+            descriptor: Some(OwnDescriptor::new(socket)),
+            parent: Some(std::process::id()),
+        })
+    }
+
+    /// Sends one packet with a file attached. `WouldBlock` if there is no room for it now.
+    pub(crate) fn send_with(&self, packet: &[u8], file: &File) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        if !control.push(SendAncillaryMessage::ScmRights(&files)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match rustix::net::sendmsg(self.get()?, &[IoSlice::new(packet)], &mut control, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent.map(|_| ())?),
+            }
+        }
     }
 
     /// The end that was handed over.

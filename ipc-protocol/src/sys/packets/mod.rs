@@ -1,5 +1,6 @@
-//! Packet sockets that a child inherits. Used by [`crate::transport::inherited`]. `linux`
-//! implements them, `portable` reports that they are not supported.
+//! Packet sockets that a child inherits or connects. Used by [`crate::transport::inherited`] and
+//! [`crate::transport::joining`]. `linux` implements them, `portable` reports that they are not
+//! supported.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]

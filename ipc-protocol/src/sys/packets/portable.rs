@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 #[cfg(unix)]
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 #[cfg(unix)]
 use profiler_core::internal::sys::DescriptorLost;
@@ -19,6 +19,16 @@ impl PacketSocket {
     /// Not supported.
     pub(crate) fn pair() -> io::Result<(Self, File)> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Not supported.
+    pub(crate) fn accepted(_: OwnedFd) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub(crate) fn send_with(&self, _: &[u8], _: &File) -> io::Result<()> {
+        match *self {}
     }
 
     /// Not supported.

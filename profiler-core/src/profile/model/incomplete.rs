@@ -20,8 +20,11 @@ pub struct IncompleteProcess {
     pub pid: ProcessId,
     /// Its shown name.
     pub name: String,
-    /// Since when it is incomplete: its end, or the capture.
+    /// Since when it is incomplete: its end, or the capture; its start if it is not in the profile
+    /// at all.
     pub since: Timestamp,
+    /// Until when; `None`: until the capture.
+    pub until: Option<Timestamp>,
     /// What is known about the process, in words.
     pub verdict: String,
 }
@@ -40,9 +43,11 @@ impl OwnMarker for IncompleteProcess {
         "Incomplete process"
     }
 
-    /// From `since` to the capture.
+    /// From `since` to `until` or to the capture.
     fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes {
-        process.interval_in_range(process.ns(self.since), process.capture_ns())
+        let until = self.until.map(|until| process.ns(until));
+        let until = until.unwrap_or_else(|| process.capture_ns());
+        process.interval_in_range(process.ns(self.since), until)
     }
 
     fn write_payload<W: Write>(&self, out: &mut JsonWriter<W>) {

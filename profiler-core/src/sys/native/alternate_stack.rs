@@ -6,7 +6,8 @@
 //! stack. So each thread asks when it joins a session, and threads that must not be signalled are
 //! noted here until they end. The sampler checks this before it sends a signal.
 //!
-//! Invariant: only the thread itself writes and removes its number.
+//! Invariant: only the thread itself writes and removes its number, except in a forked child, where
+//! the thread does not exist.
 
 #![allow(unsafe_code)]
 
@@ -137,6 +138,17 @@ pub(crate) fn forget_own(thread: ThreadId) {
     if SMALL.iter().any(is_its) {
         COUNT.fetch_sub(1, Ordering::Release);
     }
+}
+
+/// In a forked child that begins anew, whose only thread is the calling one: removes all notes. The
+/// calling thread checks its stack again when it joins a session.
+pub(crate) fn forget_parent() {
+    IS_WITHOUT_PLACE.set(false);
+    SMALL
+        .iter()
+        .for_each(|place| place.store(0, Ordering::Relaxed));
+    WITHOUT_PLACE.store(0, Ordering::Relaxed);
+    COUNT.store(0, Ordering::Release);
 }
 
 /// Whether a signal would overflow a thread's alternate stack, as far as is known.

@@ -256,7 +256,7 @@ impl Samples {
         self.open
             .update(table, |key, process| match &process.remains {
                 Remains::Pool(pool) => Some(SampledProcess::new(key, process, pool)),
-                Remains::Expired(_) | Remains::Unprofiled(_) => None,
+                Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
             });
         let sharers = self.open.iter().count() + 1;
         self.room.set_share((MOST_CELLS / sharers).max(LEAST_SHARE));

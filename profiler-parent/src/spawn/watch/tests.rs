@@ -209,3 +209,92 @@ fn a_dropped_watcher_leaves_no_descriptors() {
     }
     assert!(own() < before + 90, "{} descriptors", own() - before);
 }
+
+/// Watches a process that is a child of this one, but not of the watcher.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+fn watch_as_other(watcher: &ExitWatcher<u32>, child: &Child) {
+    let pid = ProcessId::new(child.id());
+    let number = rustix::process::Pid::from_child(child);
+    let flags = rustix::process::PidfdFlags::empty();
+    let process = rustix::process::pidfd_open(number, flags).unwrap();
+    let start = crate::sys::facts_of(pid).unwrap().start;
+    watcher
+        .watch_other(1, OwnDescriptor::new(process), pid, start)
+        .unwrap();
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn the_status_of_another_process_is_read_and_not_taken() {
+    let (watcher, exits) = watcher();
+    let mut child = sleeper();
+    watch_as_other(&watcher, &child);
+    child.kill().unwrap();
+    // Nobody has waited for the process, so the system still shows its status.
+    let (key, status) = exits.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(key, 1);
+    assert_eq!(status.and_then(|status| status.signal()), Some(9));
+    assert_eq!(state_of(child.id()), Some('Z'), "its status was taken");
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn another_process_is_not_among_the_children_that_remain() {
+    let (watcher, exits) = watcher();
+    let mut child = sleeper();
+    watch_as_other(&watcher, &child);
+    watcher.stop();
+    assert_eq!(watcher.take_children().len(), 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(exits.try_recv().is_err());
+}
+
+/// Starts a process that is not a child of this one: the shell that has started it has ended.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+fn stranger() -> ProcessId {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]);
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let number = String::from_utf8(output.stdout).unwrap();
+    ProcessId::new(number.trim().parse().unwrap())
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn the_end_of_a_process_that_is_not_a_child_is_reported_once() {
+    let (watcher, exits) = watcher();
+    let pid = stranger();
+    let facts = crate::sys::facts_of(pid).unwrap();
+    assert_ne!(facts.parent.get(), std::process::id());
+    let number = i32::try_from(pid.get()).unwrap();
+    let number = rustix::process::Pid::from_raw(number).unwrap();
+    let flags = rustix::process::PidfdFlags::empty();
+    let process = rustix::process::pidfd_open(number, flags).unwrap();
+    watcher
+        .watch_other(1, OwnDescriptor::new(process), pid, facts.start)
+        .unwrap();
+    assert!(watcher.kill(&1).unwrap());
+    let (key, status) = exits.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(key, 1);
+    // Another process takes the status, and not every system tells it afterwards.
+    assert!(status.is_none_or(|status| status.signal() == Some(9)));
+    assert!(!watcher.kill(&1).unwrap(), "it is watched after its end");
+    drop(watcher);
+    assert!(exits.recv().is_err(), "it is reported twice");
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[test]
+fn a_handle_is_opened_again_only_for_the_same_process() {
+    let mut child = sleeper();
+    let pid = ProcessId::new(child.id());
+    let start = crate::sys::facts_of(pid).unwrap().start;
+    assert!(ChildHandle::reopen(pid, start).is_some_and(|handle| handle.is_ours()));
+    let later = ProcessStart::new(start.get() + 1);
+    assert!(ChildHandle::reopen(pid, later).is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ChildHandle::reopen(pid, start).is_none());
+}

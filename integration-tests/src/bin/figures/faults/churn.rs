@@ -36,7 +36,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     let mut session = role("session")?;
     session
         .args([CYCLES.to_string(), seconds.to_string()])
-        .env("TMPDIR", directory.path());
+        .env("TMPDIR", directory.path())
+        .env_remove("XDG_RUNTIME_DIR");
     let output = session.stderr(Stdio::inherit()).output()?;
     ensure!(
         output.status.success(),

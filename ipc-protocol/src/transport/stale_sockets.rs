@@ -1,20 +1,21 @@
-//! Removes directories of sockets whose listener was killed before its child connected.
+//! Directories of sockets, and the removal of those whose listener was killed.
 //!
-//! ipc-channel binds each listener to a socket in a separate temporary directory and removes both
-//! when a peer connects. A parent that is killed before that leaves them, and they do not identify
+//! A listener of ipc-channel is bound to a socket in a separate temporary directory, and removes
+//! both when a peer connects; a session that processes can join ([`super::joining`]) removes its
+//! directory at its end. A parent that is killed before that leaves them, and they do not identify
 //! their owner. So each listener [`sign`]s its directory, and the start of a session [`sweep`]s the
 //! directories whose signer is dead. Invariant: only directories with the signature of a dead
 //! process of this user, in this process's PID namespace, are removed, and only the two known files
 //! in them.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{PoolId, ProcessId, ProcessKey, ProcessStart};
 use profiler_core::internal::sys;
 
-/// The prefix of ipc-channel's directory names.
+/// The prefix of the names of the directories, of ipc-channel and of ours.
 const DIRECTORY: &str = ".tmp";
 /// The prefix of a signature: `profiler-PID-START-NAMESPACE`.
 const SIGNATURE: &str = "profiler-";
@@ -24,12 +25,7 @@ const SOCKET: &str = "socket";
 /// Signs the directory of `socket` with this process's identity. A directory without a signature is
 /// never swept.
 pub(super) fn sign(socket: &Path) {
-    let Some(namespace) = namespace() else { return };
-    let name = format!(
-        "{SIGNATURE}{}-{}-{namespace}",
-        sys::process_id(),
-        sys::own_process_start()
-    );
+    let Some(name) = signature() else { return };
     let path = socket.with_file_name(name);
     let _ = fs::OpenOptions::new()
         .write(true)
@@ -38,9 +34,68 @@ pub(super) fn sign(socket: &Path) {
         .open(path);
 }
 
-/// Removes the sockets that killed processes of this user have left in the temporary directory.
+/// The name of this process's signature; `None` if its namespace is not known.
+fn signature() -> Option<String> {
+    let namespace = namespace()?;
+    Some(format!(
+        "{SIGNATURE}{}-{}-{namespace}",
+        sys::process_id(),
+        sys::own_process_start()
+    ))
+}
+
+/// Makes a directory for a socket, which only this user may enter, and returns the path of the
+/// socket in it. The user's runtime directory is preferred, because it is memory and is emptied
+/// when the user logs out.
+pub(super) fn make_directory() -> std::io::Result<PathBuf> {
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for place in places() {
+        let mut builder = tempfile::Builder::new();
+        builder.permissions(fs::Permissions::from_mode(0o700));
+        let made = builder.prefix(DIRECTORY).tempdir_in(&place);
+        // The mode of a new directory depends on the program's umask.
+        let closed = made.and_then(|directory| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700))?;
+            Ok(directory.keep())
+        });
+        match closed {
+            Ok(directory) => return Ok(directory.join(SOCKET)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Removes a socket of this process and its directory.
+pub(super) fn remove_directory(socket: &Path) {
+    let _ = fs::remove_file(socket);
+    if let Some(name) = signature() {
+        let _ = fs::remove_file(socket.with_file_name(name));
+    }
+    let _ = socket.parent().map(fs::remove_dir);
+}
+
+/// The directories in which sockets are made: the user's runtime directory, if it is this user's
+/// alone, and the temporary directory.
+fn places() -> Vec<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |place: &PathBuf| {
+        let about = fs::metadata(place);
+        place.is_absolute()
+            && about.is_ok_and(|about| {
+                about.is_dir() && about.uid() == own && about.permissions().mode() & 0o077 == 0
+            })
+    };
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut places: Vec<PathBuf> = runtime.into_iter().filter(is_own).collect();
+    places.push(std::env::temp_dir());
+    places
+}
+
+/// Removes the sockets that killed processes of this user have left in the runtime directory and in
+/// the temporary directory.
 pub fn sweep() {
-    sweep_in(&std::env::temp_dir());
+    places().iter().for_each(|place| sweep_in(place));
 }
 
 fn sweep_in(place: &Path) {
@@ -116,6 +171,19 @@ mod tests {
             .iter()
             .for_each(|file| fs::write(path.join(file), "").unwrap());
         path
+    }
+
+    #[test]
+    fn a_directory_is_closed_to_others_and_removed_with_its_files() {
+        let socket = make_directory().unwrap();
+        let directory = socket.parent().unwrap();
+        let mode = fs::metadata(directory).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        sign(&socket);
+        fs::write(&socket, "").unwrap();
+        assert_eq!(fs::read_dir(directory).unwrap().count(), 2);
+        remove_directory(&socket);
+        assert!(!directory.exists());
     }
 
     fn dead() -> String {

@@ -1,0 +1,140 @@
+//! Beginnings and commands of processes that join a session by themselves.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, bail};
+use integration_tests::marks::record_paced;
+use integration_tests::patience::LONG;
+use ipc_protocol::environment::session_address;
+use ipc_protocol::message::JoinRequest;
+use ipc_protocol::transport::joining;
+use profiler_child::{Announced, Announcement};
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::sys::own_process_start;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::begin::line_of;
+use crate::end::quit;
+use crate::forks::{fork, wait_for};
+use crate::{Words, say, stay_forever};
+
+/// Markers that `mark-and-exit` and the children of `zygote` record.
+const MARKERS: u64 = 100;
+
+/// `join`: begins like `init`, but waits for the session for as long as a slow machine needs.
+/// `mark-and-exit`: joins, records, prints its status and exits. `zygote COUNT`: forks COUNT
+/// processes that do this, before this process has called the profiler, and waits for them.
+/// `listen PATH`: listens at PATH like a session, and answers nothing. `leave`: asks for memory, and
+/// closes the connection when it has the memory, without using it. `announce`: announces itself,
+/// and joins at the command `ask`. `announce-and-exit`: announces itself and exits.
+/// `announce-and-fork`: the same, and leaves a forked process that stays until its input ends.
+pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
+    Some(match name {
+        "join" => Ok(join()),
+        "mark-and-exit" => mark_and_exit(),
+        "zygote" => zygote(),
+        "listen" => listen(),
+        "leave" => leave(),
+        "announce" => Ok(announce()),
+        "announce-and-exit" => announce_and(|| Ok(())),
+        "announce-and-fork" => announce_and(|| fork(stay_until_the_end).map(|_| ())),
+        _ => return None,
+    })
+}
+
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    match name {
+        "exec" => Some(exec(words)),
+        "ask" => Some(ask()),
+        _ => None,
+    }
+}
+
+/// What `announce` has made, for `ask`.
+static ANNOUNCED: Mutex<Option<Announced>> = Mutex::new(None);
+
+fn announce() -> String {
+    match profiler_child::announce(LONG) {
+        Announcement::Decided(status) => line_of(status),
+        Announcement::Made(announced) => {
+            *ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(announced);
+            "announced".to_owned()
+        }
+    }
+}
+
+fn ask() -> anyhow::Result<String> {
+    let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
+    let announced = announced.take().context("not announced")?;
+    Ok(line_of(announced.join(LONG)))
+}
+
+fn announce_and(then: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
+    let status = announce();
+    then()?;
+    say(&status)?;
+    std::process::exit(0)
+}
+
+fn stay_until_the_end() {
+    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    quit(0);
+}
+
+/// `exec BEGINNING`: executes this program again, in the same process.
+fn exec(words: Words<'_>) -> anyhow::Result<String> {
+    let beginning = words.first().context("how to begin?")?;
+    let error = Command::new(std::env::current_exe()?).arg(beginning).exec();
+    bail!("cannot execute: {error}")
+}
+
+fn join() -> String {
+    line_of(profiler_child::init_within(LONG))
+}
+
+fn mark_and_exit() -> anyhow::Result<String> {
+    let status = join();
+    record_paced(1000, 0..MARKERS);
+    say(&status)?;
+    std::process::exit(i32::from(status != "Recording"))
+}
+
+fn zygote() -> anyhow::Result<String> {
+    let count = std::env::args().nth(2).context("how many?")?.parse()?;
+    let child = || {
+        let _ = mark_and_exit(); // returns only an error
+        quit(1);
+    };
+    let pids: Vec<libc::pid_t> = (0..count)
+        .map(|_: u32| fork(child))
+        .collect::<anyhow::Result<_>>()?;
+    let good = pids.into_iter().filter(|pid| wait_for(*pid) == 0).count();
+    Ok(format!("forked {good}"))
+}
+
+fn leave() -> anyhow::Result<String> {
+    let address = session_address()?.context("no session")?;
+    let request = JoinRequest {
+        token: address.token().clone(),
+        name: "leaves".to_owned(),
+        start: own_process_start(),
+        parent: ProcessId::new(0),
+        began_ns: joining::began_now(),
+        patience_ms: u32::try_from(LONG.as_millis())?,
+    };
+    drop(joining::join(&address, &request, LONG)?);
+    Ok("left".to_owned())
+}
+
+fn listen() -> anyhow::Result<String> {
+    let path = std::env::args().nth(2).context("where?")?;
+    let kind = SocketType::SEQPACKET;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
+    rustix::net::listen(&socket, 64)?;
+    let user = rustix::process::geteuid().as_raw();
+    say(&format!("listening as {user}"))?;
+    stay_forever()
+}

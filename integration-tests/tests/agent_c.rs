@@ -1,0 +1,242 @@
+//! Tests of the interface for C, with programs that the C compiler makes.
+//!
+//! The example `profiler-agent/examples/requests.c` records each kind of data. Other programs load
+//! the library with `dlopen`, or pass it values that make no sense.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use integration_tests::foreign::{Workplace, is_installed};
+use integration_tests::own_process;
+
+/// Calls every function with null pointers and numbers that no function has returned.
+const NONSENSE: &str = r#"
+#include <profiler.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    char garbage[] = {'n', (char)0xff, (char)0xc3, 0};
+    static char large[100000];
+    double numbers[100] = {0};
+    profiler_entered entered = {{~0ull, ~0ull}};
+    memset(large, 'x', sizeof large - 1);
+    profiler_marker(NULL);
+    profiler_marker(garbage);
+    profiler_marker(large);
+    profiler_marker_text(NULL, NULL);
+    profiler_marker_text("text", large);
+    profiler_marker_text("nonsense", NULL);
+    profiler_marker_numbers(NULL, NULL, NULL, 5);
+    profiler_marker_numbers("numbers", garbage, numbers, 100);
+    profiler_marker_numbers("none", NULL, NULL, (size_t)-1);
+    profiler_marker_stack(NULL, NULL);
+    profiler_interval(NULL, 0, NULL);
+    profiler_interval("backwards", UINT64_MAX, NULL);
+    profiler_begin(NULL, NULL);
+    profiler_end(NULL);
+    profiler_end("never begun");
+    profiler_label_pop(profiler_label_push(NULL, NULL));
+    profiler_label_pop(77);
+    profiler_label_push(profiler_label_new(garbage), NULL);
+    profiler_counter_add(profiler_counter_new(NULL, NULL), 1);
+    profiler_counter_add(profiler_counter_new("counter", NULL), INT64_MIN);
+    profiler_counter_set(NULL, 1);
+    profiler_group_leave(profiler_group_enter(NULL));
+    profiler_group_leave(profiler_group_wait(NULL));
+    profiler_group_leave(entered);
+    profiler_group_enter(profiler_group_new(large));
+    profiler_group_leave(entered);
+    profiler_thread_name(NULL);
+    profiler_thread_name(garbage);
+    profiler_join_session(NULL);
+    profiler_join_session(garbage);
+    profiler_join_session(large);
+    puts("done");
+    return profiler_api_version() != PROFILER_API_VERSION;
+}
+"#;
+
+/// Loads the library whose path is its argument while the program runs.
+const LOADS: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+typedef void (*marker)(const char *);
+typedef int (*state)(void);
+int main(int count, char **words) {
+    void *library = dlopen(count > 1 ? words[1] : "", RTLD_NOW);
+    marker mark = library ? (marker)dlsym(library, "profiler_marker") : NULL;
+    state join = library ? (state)dlsym(library, "profiler_join") : NULL;
+    state recording = library ? (state)dlsym(library, "profiler_is_recording") : NULL;
+    if (!mark || !join || !recording) {
+        puts(dlerror());
+        return 1;
+    }
+    mark("not yet");
+    printf("%d", recording());
+    printf("%d", join());
+    mark("loaded");
+    printf("%d\n", recording());
+    return dlclose(library);
+}
+"#;
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiler-agent/examples/requests.c")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
+
+fn words(options: &[String]) -> Vec<&str> {
+    options.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn the_example_records_each_kind_of_data() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let recorded = place.record_with(&["--groups"], &[text(&program)])?;
+    assert_eq!(
+        recorded.output.stdout,
+        b"recording\n",
+        "{}",
+        recorded.said()
+    );
+    let profile = recorded.profile()?;
+    let process = profile.process("requests")?;
+    process.counts()?;
+    for (name, count) in [
+        ("answer", 100),
+        ("size", 100),
+        ("begin", 1),
+        ("end", 1),
+        ("end with a stack", 1),
+    ] {
+        assert_eq!(process.named(name).count(), count, "{name}");
+    }
+    // A start and an end each.
+    assert_eq!(process.named("request").count(), 200);
+    let text = process.named("end").next().map(|mark| &mark.data["name"]);
+    assert_eq!(text, Some(&"all requests".into()));
+    let last = process.named("size").last().map(|mark| &mark.data);
+    assert_eq!(
+        last.map(|data| &data["numbers"]),
+        Some(&serde_json::json!([99.0, 49.5]))
+    );
+    let json = serde_json::to_string(&profile.json)?;
+    for name in ["Bytes answered", "acme", "disk"] {
+        assert!(json.contains(name), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_in_c_does_the_same_without_a_session() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let output = place.run(&[text(&program)])?;
+    assert_eq!(output.stdout, b"not recording\n");
+    assert_eq!(output.stderr, b"");
+    assert!(output.status.success());
+    Ok(())
+}
+
+#[test]
+fn the_header_is_one_for_cpp_and_for_old_c() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let mut options = words(&options);
+    options.push("-std=c99");
+    place.compile_file("cc", "c99", &example(), &options)?;
+    if is_installed("c++") {
+        let source = place.path().join("requests.cpp");
+        fs::copy(example(), &source)?;
+        options.pop();
+        let program = place.compile_file("c++", "cpp", &source, &options)?;
+        let recorded = place.record(&[text(&program)])?;
+        assert_eq!(recorded.output.stdout, b"recording\n");
+    }
+    Ok(())
+}
+
+#[test]
+fn values_that_make_no_sense_harm_nothing() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile("nonsense", NONSENSE, &words(&options))?;
+    let alone = place.run(&[text(&program)])?;
+    assert_eq!(
+        (alone.stdout.as_slice(), alone.status.code()),
+        (&b"done\n"[..], Some(0))
+    );
+    let recorded = place.record_with(&["--groups"], &[text(&program)])?;
+    assert_eq!(recorded.output.stdout, b"done\n", "{}", recorded.said());
+    assert_eq!(recorded.output.status.code(), Some(0));
+    let profile = recorded.profile()?;
+    let process = profile.process("nonsense")?;
+    process.counts()?;
+    let numbers = process.named("numbers").next().map(|mark| &mark.data);
+    let numbers = numbers.and_then(|data| data["numbers"].as_array());
+    assert_eq!(numbers.map(Vec::len), Some(64));
+    assert_eq!(process.named("nonsense").count(), 1);
+    Ok(())
+}
+
+#[test]
+fn the_library_can_be_loaded_while_the_program_runs() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    place.install_agent()?;
+    let program = place.compile("loads", LOADS, &["-ldl"])?;
+    let library = place.prefix().join("lib/libprofiler_agent.so");
+    let alone = place.run(&[text(&program), text(&library)])?;
+    assert_eq!(
+        (alone.stdout.as_slice(), alone.status.code()),
+        (&b"000\n"[..], Some(0))
+    );
+    let recorded = place.record_with(&["--no-agent"], &[text(&program), text(&library)])?;
+    assert_eq!(recorded.output.stdout, b"011\n", "{}", recorded.said());
+    let profile = recorded.profile()?;
+    let process = profile.process("loads")?;
+    assert_eq!(process.named("loaded").count(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_function_waits_until_the_program_is_recorded() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    // Below a shell, which takes the memory that the session hands over.
+    let recorded = place.record(&["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
+    assert_eq!(recorded.output.stdout, b"recording\n");
+    let profile = recorded.profile()?;
+    let process = profile.process("requests")?;
+    process.counts()?;
+    assert_eq!(process.named("begin").count(), 1);
+    assert_eq!(process.named("answer").count(), 100);
+    Ok(())
+}
+
+#[test]
+fn a_library_that_is_preloaded_and_linked_is_there_once() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let recorded = place.record(&[text(&program)])?;
+    let profile = recorded.profile()?;
+    let processes = profile.processes.iter();
+    let named = processes.filter(|process| process.name == "requests");
+    assert_eq!(named.count(), 1);
+    assert_eq!(profile.process("requests")?.named("begin").count(), 1);
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Tests of the file `libprofiler_agent.so`: what it exports, and what it needs.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use integration_tests::foreign::Workplace;
+use object::read::elf::{Dynamic, ElfFile64};
+use object::{Endianness, Object, ObjectSymbol, elf};
+
+/// The names of all functions that the header declares.
+fn declared(header: &str) -> BTreeSet<String> {
+    let words = header.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let is_function =
+        |word: &&str| word.starts_with("profiler_") && header.contains(&format!("{word}("));
+    // A macro and a comment mention functions, too, which are declared elsewhere.
+    words.filter(is_function).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_library_exports_exactly_the_functions_of_the_header() -> anyhow::Result<()> {
+    let place = Workplace::new()?;
+    place.install_agent()?;
+    let library = fs::read(place.prefix().join("lib/libprofiler_agent.so"))?;
+    let header = fs::read_to_string(place.prefix().join("include/profiler.h"))?;
+    let file = ElfFile64::<Endianness>::parse(&*library)?;
+    let defined = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition());
+    let exported: BTreeSet<String> = defined
+        .filter_map(|symbol| symbol.name().ok().map(str::to_owned))
+        .collect();
+    assert_eq!(exported, declared(&header));
+    Ok(())
+}
+
+#[test]
+fn the_library_needs_only_the_c_library() -> anyhow::Result<()> {
+    const ALLOWED: [&str; 7] = [
+        "ld-linux-aarch64.so.1",
+        "ld-linux-x86-64.so.2",
+        "libc.so.6",
+        "libdl.so.2",
+        "libm.so.6",
+        "libpthread.so.0",
+        "librt.so.1",
+    ];
+    let place = Workplace::new()?;
+    place.install_agent()?;
+    let library = fs::read(place.prefix().join("lib/libprofiler_agent.so"))?;
+    let file = ElfFile64::<Endianness>::parse(&*library)?;
+    let dynamic = file.elf_dynamic_table()?;
+    let all = |tag| {
+        let entries = dynamic.iter().filter(move |entry| entry.tag == tag);
+        let text = |entry: Dynamic| {
+            let name = dynamic.string(entry).unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        };
+        entries.map(text).collect::<Vec<_>>()
+    };
+    let needed = all(elf::DT_NEEDED);
+    assert!(
+        needed.iter().all(|name| ALLOWED.contains(&name.as_str())),
+        "{needed:?}"
+    );
+    assert_eq!(all(elf::DT_SONAME), ["libprofiler_agent.so"]);
+    // DF_1_NODELETE
+    let mut flags = dynamic.iter().filter(|entry| entry.tag == elf::DT_FLAGS_1);
+    assert!(flags.any(|entry| entry.val & 8 != 0));
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Tests of `profiler record` with programs that cannot load the agent, or must not.
+//!
+//! They are unharmed, and are named with the reason.
+
+use std::os::unix::fs::PermissionsExt;
+
+use integration_tests::foreign::{Workplace, is_installed};
+use integration_tests::own_process;
+
+use crate::agent_record::{SPIN, does_the_same, text};
+
+/// Runs its arguments as a shell command and returns the exit code.
+const RUNS: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+int main(int count, char **words) {
+    int status = count > 1 ? system(words[1]) : 0;
+    return WEXITSTATUS(status);
+}
+"#;
+
+#[test]
+fn a_static_program_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let runs = place.compile("runs", RUNS, &["-static"])?;
+    let alone = place.record(&[text(&runs)])?;
+    assert_eq!(alone.output.status.code(), Some(0));
+    assert!(!alone.has_profile());
+    assert!(
+        alone
+            .said()
+            .contains("runs recorded nothing: it is statically linked"),
+        "{}",
+        alone.said()
+    );
+    // The shell below it is recorded.
+    let recorded = does_the_same(&place, &[text(&runs), "echo text; exit 5"])?;
+    // The shell may have taken the memory that was handed to the program, and its place in the list.
+    let verdicts = recorded.verdicts("runs")?;
+    let why = "missing: not profiled: it is statically linked";
+    assert!(
+        verdicts.iter().any(|verdict| verdict == why),
+        "{verdicts:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_program_for_musl_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()> {
+    own_process!();
+    if !is_installed("musl-gcc") {
+        return Ok(());
+    }
+    let place = Workplace::new()?;
+    let source = place.path().join("runs.c");
+    std::fs::write(&source, RUNS)?;
+    let runs = place.compile_file("musl-gcc", "runs", &source, &[])?;
+    let recorded = does_the_same(&place, &[text(&runs)])?;
+    let why = "runs recorded nothing: it uses the C library musl";
+    assert!(recorded.said().contains(why), "{}", recorded.said());
+    Ok(())
+}
+
+#[test]
+fn a_program_with_other_rights_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()> {
+    own_process!();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("left out: only root can make a program of another user");
+        return Ok(());
+    }
+    let place = Workplace::new()?;
+    let program = place.compile("rights", SPIN, &[])?;
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755))?;
+    std::os::unix::fs::chown(&program, Some(65534), None)?;
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755))?;
+    let recorded = does_the_same(&place, &[text(&program)])?;
+    assert!(!recorded.has_profile());
+    let why = "rights recorded nothing: it has other rights than the profiler";
+    assert!(recorded.said().contains(why), "{}", recorded.said());
+    Ok(())
+}
+
+#[test]
+fn the_agent_stays_out_of_a_program_with_a_sanitizer() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let Ok(program) = place.compile("checked", SPIN, &["-fsanitize=address"]) else {
+        eprintln!("left out: the compiler has no address sanitizer");
+        return Ok(());
+    };
+    let recorded = does_the_same(&place, &[text(&program)])?;
+    assert!(!recorded.has_profile(), "{}", recorded.said());
+    Ok(())
+}
+
+#[test]
+fn a_process_without_the_environment_runs_unprofiled() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = does_the_same(&place, &["env", "-i", "/bin/echo", "text"])?;
+    assert_eq!(recorded.output.stdout, b"text\n");
+    Ok(())
+}
+
+#[test]
+fn the_agent_can_be_left_out() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = place.record_with(&["--no-agent"], &["sh", "-c", "echo \"[$LD_PRELOAD]\""])?;
+    assert_eq!(recorded.output.stdout, b"[]\n");
+    assert!(!recorded.has_profile());
+    Ok(())
+}

@@ -1,0 +1,55 @@
+"""Programs that use the package do the same without a session, and without a library."""
+
+import os
+import tempfile
+import unittest
+
+from running import environment, run
+
+#: A session that is over.
+SESSION = {"MULTIPROCESS_PROFILER_SESSION": "/no/such/session"}
+
+
+class WithoutSession(unittest.TestCase):
+    def is_unharmed(self, result):
+        """The program has run to its end, has not recorded, and has printed nothing else."""
+        expected = ("not recording\ndone\n", "", 0)
+        self.assertEqual((result.stdout, result.stderr, result.returncode), expected)
+
+    def test_all_functions_do_nothing_without_a_session(self):
+        self.is_unharmed(run("everything.py"))
+
+    def test_nothing_is_loaded_without_a_session(self):
+        script = "import sys, multiprocess_profiler; print('ctypes' in sys.modules)"
+        self.assertEqual(run(script).stdout, "False\n")
+
+    def test_all_functions_do_nothing_if_the_library_cannot_be_loaded(self):
+        with tempfile.TemporaryDirectory() as directory:
+            text = os.path.join(directory, "text.so")
+            with open(text, "w", encoding="utf-8") as file:
+                file.write("no library")
+            # No file, no library, a directory, and a library without the functions.
+            for library in ("/no/such/file.so", text, directory, "libm.so.6"):
+                with self.subTest(library=library):
+                    self.is_unharmed(
+                        run("everything.py", HOME=directory, PROFILER_AGENT=library, **SESSION)
+                    )
+
+    def test_workers_run_without_a_session(self):
+        for variables in ({}, SESSION):
+            result = run("workers.py", "executor", "fork", **variables)
+            self.assertEqual((result.stderr, result.returncode), ("", 0))
+            self.assertGreaterEqual(len(result.stdout.split()), 1)
+
+    def test_python_frames_are_shown_only_while_the_process_records(self):
+        result = run("frames.py", MULTIPROCESS_PROFILER_PYTHON_FRAMES="1")
+        pid, shows = result.stdout.split()
+        self.assertEqual(shows, "False")
+        self.assertFalse(os.path.exists(f"/tmp/perf-{pid}.map"))
+
+    def test_the_environment_of_the_tests_has_no_session(self):
+        self.assertFalse(set(SESSION) & set(environment()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,296 @@
+//! On Linux: the listening socket of a session, the socket of a process that asks to join, and what
+//! the kernel says about the two processes.
+//!
+//! ```text
+//! session: listen ◀── connect ── process       SOCK_SEQPACKET, at a path in a directory of mode 0700
+//!          accept ◀── request ──               SO_PEERCRED, SO_PEERPIDFD: the process that connected
+//!                 ─── answer, SCM_RIGHTS ──▶   SO_PEERCRED: the process that listens
+//! ```
+//!
+//! Invariants: no call waits for longer than its deadline; no call raises `SIGPIPE`; a call that a
+//! signal interrupts is repeated; every descriptor has `CLOEXEC` from the moment it exists.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use profiler_core::ids::{ProcessId, UserId};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
+};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::{Deadline, Peer};
+
+/// Processes that may wait to be accepted. The system reduces it to `net.core.somaxconn`, which is
+/// 4096 by default.
+const BACKLOG: i32 = 4096;
+
+/// Longest path in the address of a socket.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The socket option that returns a descriptor of the peer's process, since Linux 6.5. The number
+/// is the same on all architectures that the profiler supports.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// The listening socket of a session.
+#[derive(Debug)]
+pub(crate) struct SessionSocket {
+    socket: OwnDescriptor<OwnedFd>,
+    path: PathBuf,
+}
+
+impl SessionSocket {
+    /// Listens at `path`, which does not exist.
+    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            socket: OwnDescriptor::new(listen(path)?),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Listens again at the same path, after the program has closed the socket.
+    pub(crate) fn renew(&mut self) -> io::Result<()> {
+        let _ = std::fs::remove_file(&self.path); // an error: it is gone already
+        self.socket = OwnDescriptor::new(listen(&self.path)?);
+        Ok(())
+    }
+
+    /// Accepts the next process. Returns `None` if none waits.
+    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        loop {
+            match rustix::net::accept_with(self.socket.get()?, SocketFlags::CLOEXEC) {
+                Ok(socket) => return Ok(Some(socket)),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The socket, which becomes readable when a process connects.
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
+        Ok(self.socket.get()?.as_fd())
+    }
+}
+
+fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // The accepted sockets inherit it, so the first packet has a sender, too.
+    sockopt::set_socket_passcred(&socket, true)?;
+    let (address, _directory) = address_of(path)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The address of the socket at `path`. A path that is too long for an address is reached through a
+/// descriptor of its directory, which must stay open while the address is used.
+fn address_of(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
+    if path.as_os_str().len() <= MAX_SOCKET_PATH {
+        return Ok((SocketAddrUnix::new(path)?, None));
+    }
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // A descriptor with `O_PATH` does not release locks when it is closed.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    Ok((SocketAddrUnix::new(&short)?, Some(directory)))
+}
+
+/// The socket of a process that asks to join.
+#[derive(Debug)]
+pub(crate) struct Asker(OwnedFd);
+
+impl Asker {
+    /// Connects to the session that listens at `path`. `TimedOut` if the session does not accept
+    /// processes fast enough.
+    pub(crate) fn connect(path: &Path, deadline: &Deadline) -> io::Result<Self> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let (address, _directory) = address_of(path)?;
+        loop {
+            // `connect` waits only if too many processes wait to be accepted.
+            let left = deadline.left().ok_or(io::ErrorKind::TimedOut)?;
+            let left = left.max(Duration::from_micros(1)); // zero would be no limit
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => break,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+        Ok(Self(socket))
+    }
+
+    /// The process that listens.
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        credentials(self.0.as_fd())
+    }
+
+    /// Sends one packet. Does not wait.
+    pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match rustix::net::send(&self.0, packet, flags) {
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent.map(|_| ())?),
+            }
+        }
+    }
+
+    /// Receives one packet into `room`, and the file that is attached to it. `None` if none comes
+    /// before the deadline; the length is 0 if the session has closed the channel.
+    pub(crate) fn receive(
+        &self,
+        room: &mut [u8],
+        deadline: &Deadline,
+    ) -> io::Result<Option<(usize, Option<File>)>> {
+        loop {
+            let Some(left) = deadline.left() else {
+                return Ok(None);
+            };
+            let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+            let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let ready = match rustix::event::poll(&mut polled, Some(&timeout)) {
+                Err(Errno::INTR) => 0,
+                polled => polled?,
+            };
+            if ready == 0 {
+                continue;
+            }
+            match self.receive_now(room) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                received => return Ok(Some(received?)),
+            }
+        }
+    }
+
+    fn receive_now(&self, room: &mut [u8]) -> rustix::io::Result<(usize, Option<File>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let mut parts = [IoSliceMut::new(room)];
+        let received = rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags)?;
+        let mut file = None;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                // The first file is the pool; the session attaches no other one.
+                files.for_each(|each| {
+                    file.get_or_insert(File::from(each));
+                });
+            }
+        }
+        Ok((received.bytes, file))
+    }
+
+    /// The socket, as one end of a channel like an inherited one.
+    pub(crate) fn into_channel(self) -> io::Result<File> {
+        // Only now: a socket that asks for credentials gets a name when it connects.
+        sockopt::set_socket_passcred(&self.0, true)?;
+        Ok(File::from(self.0))
+    }
+}
+
+impl AsRawFd for Asker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Whether the process of this descriptor has ended.
+pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// The process that has connected to an accepted socket, and a descriptor of it if the kernel
+/// provides one.
+pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(Peer, Option<OwnedFd>)> {
+    let peer = credentials(socket)?;
+    Ok((peer, process_descriptor(socket)))
+}
+
+/// A descriptor of the process that has this number now. The caller must check that it is the
+/// process that it means.
+pub(crate) fn open_process(pid: ProcessId) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// The user of this process.
+pub(crate) fn own_user() -> UserId {
+    UserId::new(rustix::process::geteuid().as_raw())
+}
+
+/// The credentials of the peer. Not with rustix, whose process numbers cannot be 0, which the
+/// kernel may report.
+#[allow(unsafe_code)]
+fn credentials(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = length_of(&peer)?;
+    let place = (&raw mut peer).cast();
+    let room = &raw mut length;
+    let number = socket.as_raw_fd();
+    // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the length.
+    let failed =
+        unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, place, room) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let pid = u32::try_from(peer.pid).ok().filter(|pid| *pid != 0);
+    Ok(Peer {
+        pid: pid.map(ProcessId::new),
+        user: UserId::new(peer.uid),
+    })
+}
+
+/// A descriptor of the peer's process. `None` on kernels that do not provide it, and for a process
+/// that has been reaped.
+#[allow(unsafe_code)]
+fn process_descriptor(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let mut descriptor: libc::c_int = -1;
+    let mut length = length_of(&descriptor).ok()?;
+    let place = (&raw mut descriptor).cast();
+    let room = &raw mut length;
+    let number = socket.as_raw_fd();
+    // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the length.
+    let failed = unsafe { libc::getsockopt(number, libc::SOL_SOCKET, SO_PEERPIDFD, place, room) };
+    if failed != 0 || descriptor < 0 {
+        return None;
+    }
+    // SAFETY: the kernel has just created this descriptor, and no other value owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn length_of<T>(_: &T) -> io::Result<libc::socklen_t> {
+    libc::socklen_t::try_from(size_of::<T>()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+//! How a process joins a session by itself, or reports why another process does not: both sides of
+//! the first exchange.
+//!
+//! The parent's session creates a [`SessionListener`] and publishes its [`SessionAddress`]. A
+//! process that finds the address in its environment calls [`join`]. The session takes the
+//! process's number and user from the kernel, and answers with the descriptor of a pool or with a
+//! refusal. The socket is then the process's control channel, exactly like the socket of an
+//! untrusted child ([`super::inherited`]), beginning with its `Hello`. Linux only; elsewhere
+//! [`SessionListener::new`] and [`join`] return errors.
+//!
+//! ```text
+//! process                                         session
+//!   connect ──────────────────────────────────▶    accept; SO_PEERCRED, SO_PEERPIDFD
+//!   SO_PEERCRED: the same user?
+//!   JoinRequest { token, name, start, … } ─────▶    the same user, the token, room in the limit?
+//!   ◀── JoinAnswer::Welcome { token }, pool ────    SCM_RIGHTS
+//!   Hello { token, … } ────────────────────────▶    as from any child
+//! ```
+//!
+//! A program that may end at once [announces](announce) itself, without waiting for an answer. It
+//! asks some milliseconds later on the same connection. If it ends or executes another program
+//! before, the system closes the connection.
+//!
+//! A hostile process of the same user can only lose its own connection: nothing here waits for it,
+//! its packets are received as those of an untrusted child, and descriptors in them are never
+//! received. Processes of other users are refused by both sides, and cannot enter the directory of
+//! the socket.
+
+mod listener;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use profiler_core::ids::UserId;
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+
+use super::TransportError;
+use crate::codec;
+use crate::environment::{SessionAddress, Token};
+use crate::limits::MAX_JOIN_FRAME_BYTES;
+use crate::message::{
+    JoinAnswer, JoinRefusal, JoinRequest, Opening, PROTOCOL_VERSION, RecordedElsewhere,
+};
+use crate::sys::joining::{Asker, Deadline, own_user};
+
+pub use listener::{Joiner, SessionListener, refusal_for};
+
+/// Why a process could not join.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Nobody listens at the address: the session is over.
+    #[error("nobody listens at the session's address")]
+    NoSession(#[source] io::Error),
+    /// Another user's process listens at the address.
+    #[error("the process at the session's address belongs to user {0}")]
+    OtherUser(UserId),
+    /// The session did not answer in time; it may be stopped or busy.
+    #[error("the session did not answer within {} ms", .0.as_millis())]
+    NoAnswer(Duration),
+    /// The session refuses this process.
+    #[error("the session refuses this process: {0}")]
+    Refused(#[from] JoinRefusal),
+    /// The session's answer cannot be used.
+    #[error("the session's answer is of no use: {0}")]
+    BadAnswer(&'static str),
+    /// The connection failed.
+    #[error(transparent)]
+    Channel(#[from] TransportError),
+}
+
+/// A session's answer to a process that may record.
+#[derive(Debug)]
+pub struct Joined {
+    /// The memory to record into.
+    pub pool: File,
+    /// The control channel, for [`super::listener::Endpoint::Inherited`].
+    pub channel: File,
+    /// The token for the `Hello`.
+    pub token: Token,
+}
+
+/// In a process that joins: asks the session at `address` for a pool. Waits at most `patience`,
+/// and not at all if nobody listens. Sends the token only to a process of the same user.
+///
+/// # Errors
+/// [`JoinError`]; no descriptor is left open then.
+pub fn join(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    patience: Duration,
+) -> Result<Joined, JoinError> {
+    let deadline = Deadline::after(patience);
+    let asker = connect(address.path(), &deadline, patience)?;
+    ask(asker, request, &deadline, patience)
+}
+
+/// The connection of a process that has announced itself. Dropping it tells the session that the
+/// process does not join, as the end of the process does.
+#[derive(Debug)]
+pub struct Announced(OwnDescriptor<Asker>);
+
+/// In a process that joins later: announces it to the session at `address`. Waits for no answer; at
+/// most `patience` if too many processes connect at once. `request` has the patience 0.
+///
+/// # Errors
+/// [`JoinError`]; no descriptor is left open then.
+pub fn announce(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    patience: Duration,
+) -> Result<Announced, JoinError> {
+    let asker = connect(address.path(), &Deadline::after(patience), patience)?;
+    send(&asker, request)?;
+    Ok(Announced(OwnDescriptor::new(asker)))
+}
+
+impl Announced {
+    /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session
+    /// has closed the connection. `request` is the announced one with another patience.
+    ///
+    /// # Errors
+    /// As [`join`].
+    pub fn join(
+        self,
+        address: &SessionAddress,
+        request: &JoinRequest,
+        patience: Duration,
+    ) -> Result<Joined, JoinError> {
+        let asker = match self.0.into_inner() {
+            Ok(asker) => asker,
+            Err(DescriptorLost) => return join(address, request, patience),
+        };
+        match ask(asker, request, &Deadline::after(patience), patience) {
+            Err(JoinError::Channel(TransportError::Disconnected)) => {
+                join(address, request, patience)
+            }
+            asked => asked,
+        }
+    }
+}
+
+/// The value for [`JoinRequest::began_ns`] of a program that begins now: the time of the system's
+/// monotonic clock in nanoseconds.
+pub fn began_now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
+    let opening = Opening::Join(request.clone());
+    let frame = codec::encode(&opening).map_err(TransportError::from)?;
+    Ok(asker.send(&frame).map_err(TransportError::from)?)
+}
+
+/// Asks for a pool over a connection.
+fn ask(
+    asker: Asker,
+    request: &JoinRequest,
+    deadline: &Deadline,
+    patience: Duration,
+) -> Result<Joined, JoinError> {
+    send(&asker, request)?;
+    let mut room = [0; MAX_JOIN_FRAME_BYTES];
+    let received = asker
+        .receive(&mut room, deadline)
+        .map_err(TransportError::from)?;
+    let Some((length, pool)) = received else {
+        return Err(JoinError::NoAnswer(patience));
+    };
+    if length == 0 {
+        return Err(TransportError::Disconnected.into());
+    }
+    let frame = room.get(..length).unwrap_or_default();
+    let token = match codec::decode(frame).map_err(TransportError::from)? {
+        JoinAnswer::Welcome { token } => token,
+        JoinAnswer::Refused(why) => return Err(why.into()),
+    };
+    let pool = pool.ok_or(JoinError::BadAnswer("it contains no memory"))?;
+    let channel = asker.into_channel().map_err(TransportError::from)?;
+    Ok(Joined {
+        pool,
+        channel,
+        token,
+    })
+}
+
+/// In a process of another version than the session: tells the session so, so that it can list the
+/// process as not profiled. Waits for at most `patience`, and for no answer.
+///
+/// # Errors
+/// [`JoinError`], if the session does not learn it.
+pub fn report_version(path: &Path, patience: Duration) -> Result<(), JoinError> {
+    let asker = connect(path, &Deadline::after(patience), patience)?;
+    let version = u16::try_from(PROTOCOL_VERSION).unwrap_or(u16::MAX);
+    Ok(asker
+        .send(&version.to_le_bytes())
+        .map_err(TransportError::from)?)
+}
+
+/// In a process that has a session of its own: tells the session at `address` which process the own
+/// session records. Waits for at most `patience`, and for no answer. Sends the token only to a
+/// process of the same user.
+///
+/// # Errors
+/// [`JoinError`], if the session does not learn it.
+pub fn report_recorded(
+    address: &SessionAddress,
+    process: RecordedElsewhere,
+    patience: Duration,
+) -> Result<(), JoinError> {
+    let asker = connect(address.path(), &Deadline::after(patience), patience)?;
+    let opening = Opening::RecordedElsewhere(process);
+    let frame = codec::encode(&opening).map_err(TransportError::from)?;
+    Ok(asker.send(&frame).map_err(TransportError::from)?)
+}
+
+fn connect(path: &Path, deadline: &Deadline, patience: Duration) -> Result<Asker, JoinError> {
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, TimedOut};
+    let asker = Asker::connect(path, deadline).map_err(|error| match error.kind() {
+        NotFound | NotADirectory | ConnectionRefused => JoinError::NoSession(error),
+        TimedOut => JoinError::NoAnswer(patience),
+        _ => TransportError::Io(error).into(),
+    })?;
+    let user = asker.peer().map_err(TransportError::from)?.user;
+    if user == own_user() {
+        Ok(asker)
+    } else {
+        Err(JoinError::OtherUser(user))
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+mod tests;

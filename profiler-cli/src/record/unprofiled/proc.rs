@@ -1,0 +1,198 @@
+//! What `/proc` says about the processes below this one.
+//!
+//! Used by the thread that looks for processes that do not record. Invariants: nothing here waits
+//! for a process or changes one; a process that ends meanwhile is absent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::elf::{self, ProgramKind};
+use super::sightings::Reason;
+
+/// The longest environment, and the longest list of mappings, that is read.
+const MAX_BYTES: u64 = 4 << 20;
+/// The agent stays out of processes with a lower limit on descriptors.
+const FEW_DESCRIPTORS: u64 = 64;
+/// The run-time libraries of sanitizers.
+const SANITIZERS: [&str; 4] = [
+    "/libasan.so",
+    "/libhwasan.so",
+    "/libtsan.so",
+    "/libclang_rt.asan",
+];
+
+/// The parent of each process below these processes, themselves excluded.
+///
+/// Costs some microseconds per thread of each process.
+pub(super) fn processes_below(roots: impl IntoIterator<Item = u32>) -> BTreeMap<u32, u32> {
+    let mut found = BTreeMap::new();
+    let mut open: Vec<u32> = roots.into_iter().collect();
+    let mut done = BTreeSet::new();
+    while let Some(parent) = open.pop() {
+        if !done.insert(parent) {
+            continue;
+        }
+        for child in children_of(parent) {
+            found.insert(child, parent);
+            open.push(child);
+        }
+    }
+    found
+}
+
+/// The children of all threads of a process.
+fn children_of(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        let words = list.split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+/// The program that a process executes; `None` if it is not visible or the process has ended.
+pub(super) fn program_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The process that is the parent of this one now.
+pub(super) fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
+
+/// Whether a process exists and has not ended.
+pub(super) fn is_running(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(|byte| *byte == b')').next();
+    let state = state.and_then(|fields| fields.get(1));
+    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
+}
+
+/// The display name of a process: the file name of its program, or the name in the system.
+pub(super) fn name_of(pid: u32, program: Option<&Path>) -> String {
+    let file_name = program.and_then(Path::file_name);
+    let file_name = file_name.map(|name| name.to_string_lossy().into_owned());
+    file_name.unwrap_or_else(|| {
+        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        String::from_utf8_lossy(&name).trim().to_owned()
+    })
+}
+
+/// Why a process that executes `program` does not record, if it does not.
+pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
+    if has_other_rights(pid) {
+        return Reason::OtherRights;
+    }
+    // A program that only its owner may read is not visible here.
+    match File::open(format!("/proc/{pid}/exe")).map(|file| elf::kind_of(&file)) {
+        Ok(ProgramKind::Static) => return Reason::Static,
+        Ok(ProgramKind::Musl) => return Reason::Musl,
+        Ok(ProgramKind::Foreign) => return Reason::Foreign,
+        Ok(ProgramKind::Dynamic | ProgramKind::Unknown) | Err(_) => {}
+    }
+    match environment_has(pid, super::SESSION_VARIABLE) {
+        Some(false) => return Reason::ClearedEnvironment,
+        Some(true) if environment_has(pid, super::PRELOAD) == Some(false) => {
+            return Reason::ChangedPreload;
+        }
+        _ => {}
+    }
+    if maps_sanitizer(pid) {
+        Reason::Sanitizer
+    } else if descriptor_limit(pid).is_some_and(|limit| limit < FEW_DESCRIPTORS) {
+        Reason::FewDescriptors
+    } else if program.is_some() && program_of(parent).as_deref() == program {
+        Reason::Forked
+    } else {
+        Reason::Silent
+    }
+}
+
+/// Whether a process has rights that its parent process did not give it, or belongs to another
+/// user.
+fn has_other_rights(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = |key: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let words = line.unwrap_or_default().split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let (users, groups) = (numbers("Uid:"), numbers("Gid:"));
+    let differ = |numbers: &[u32]| numbers.windows(2).any(|pair| pair.first() != pair.last());
+    let own = rustix::process::geteuid().as_raw();
+    differ(&users) || differ(&groups) || users.first().is_some_and(|user| *user != own)
+}
+
+/// Whether the environment with which a process began has a variable. `None` if it cannot be read,
+/// as while the process begins.
+fn environment_has(pid: u32, name: &str) -> Option<bool> {
+    let bytes = read_some(&format!("/proc/{pid}/environ"))?;
+    let mut variables = bytes.split(|byte| *byte == 0);
+    let is_it = |variable: &[u8]| {
+        let rest = variable.strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"="))
+    };
+    // An empty environment is that of a process that is about to begin.
+    (!bytes.is_empty()).then(|| variables.any(is_it))
+}
+
+/// How many descriptors a process may have; `None` if it has no limit, or the system does not tell.
+fn descriptor_limit(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let mut lines = limits.lines();
+    let limit = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    limit.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn maps_sanitizer(pid: u32) -> bool {
+    let maps = read_some(&format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = std::ffi::OsStr::from_bytes(&maps).to_string_lossy();
+    SANITIZERS.iter().any(|name| maps.contains(name))
+}
+
+fn read_some(path: &str) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_with_its_program_and_environment() {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        command
+            .env_clear()
+            .env("A", "1")
+            .env("PATH", "/usr/bin:/bin");
+        let mut child = command.spawn().unwrap();
+        let pid = child.id();
+        let own = std::process::id();
+        assert_eq!(processes_below([own]).get(&pid), Some(&own));
+        assert!(is_running(pid));
+        assert_eq!(environment_has(pid, "A"), Some(true));
+        assert_eq!(environment_has(pid, "B"), Some(false));
+        let program = program_of(pid);
+        let why = reason(pid, program.as_deref(), own);
+        assert_eq!(why, Reason::ClearedEnvironment);
+        assert_eq!(descriptor_limit(pid), descriptor_limit(own));
+        assert!(descriptor_limit(own).is_none_or(|limit| limit > 0));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!is_running(pid));
+    }
+}

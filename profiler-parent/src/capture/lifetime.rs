@@ -1,0 +1,79 @@
+//! When a process has lived, as far as the session knows, and the marker that shows why it is not
+//! complete.
+//!
+//! Used by both formats of a capture, and by recovery, which knows less.
+
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::time::Timestamp;
+
+use super::CapturedProcess;
+use crate::gather::verdict::Why;
+
+/// When a process has lived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    /// When the session learned of it.
+    pub(crate) began: Option<Timestamp>,
+    /// When it ended; `None` if it runs, or if that is not known.
+    pub(crate) ended: Option<Timestamp>,
+}
+
+/// The marker of a process that is not complete. It lasts from the end of the process, or from the
+/// capture. For a process that another session records, it lasts as long as the process has lived.
+pub(crate) fn incomplete(process: &CapturedProcess, capture: Timestamp) -> IncompleteProcess {
+    let Lifetime { began, ended } = process.lived;
+    let is_elsewhere = matches!(process.verdict.why(), Some(Why::RecordedElsewhere { .. }));
+    let (since, until) = match is_elsewhere {
+        true => (began, ended),
+        false => (ended, None),
+    };
+    IncompleteProcess {
+        pid: process.pid,
+        name: process.name.clone(),
+        since: since.unwrap_or(capture),
+        until,
+        verdict: process.verdict.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use profiler_core::ids::ProcessId;
+    use profiler_core::internal::entry_counts::EntryCounts;
+
+    use super::*;
+    use crate::gather::verdict::Verdict;
+
+    fn marker(why: Why, ended: Option<u64>) -> (u64, Option<u64>) {
+        let process = CapturedProcess {
+            name: "worker".to_owned(),
+            pid: ProcessId::new(7),
+            parent: None,
+            threads: 0,
+            counts: EntryCounts::default(),
+            verdict: Verdict::Missing { why },
+            writing: Duration::ZERO,
+            lived: Lifetime {
+                began: Some(Timestamp::from_raw(10)),
+                ended: ended.map(Timestamp::from_raw),
+            },
+        };
+        let marker = incomplete(&process, Timestamp::from_raw(99));
+        (marker.since.raw(), marker.until.map(Timestamp::raw))
+    }
+
+    #[test]
+    fn the_marker_of_a_process_of_another_session_lasts_as_long_as_the_process() {
+        let elsewhere = || Why::RecordedElsewhere { session: 3 };
+        assert_eq!(marker(elsewhere(), Some(20)), (10, Some(20)));
+        assert_eq!(marker(elsewhere(), None), (10, None));
+    }
+
+    #[test]
+    fn another_marker_lasts_from_the_end_of_the_process_or_from_the_capture() {
+        assert_eq!(marker(Why::Gone, Some(20)), (20, None));
+        assert_eq!(marker(Why::Running, None), (99, None));
+    }
+}

@@ -1,0 +1,256 @@
+//! Programs that ended before they asked for memory.
+//!
+//! Part of the [`ProcessTable`]. A program that the agent records announces itself when it begins,
+//! and asks for memory some milliseconds later; most programs of a shell script end before. The
+//! latest of them are listed one by one, like all processes without data. The earlier ones are
+//! added up by their names. Invariant: an announced program is listed, added up, or has joined.
+
+#![cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code, reason = "no process announces itself there")
+)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::time::Timestamp;
+
+use super::{Process, ProcessState, ProcessTable, Remains};
+use crate::gather::verdict::Why;
+
+/// The most names under which runs are added up.
+const MOST_NAMES: usize = 256;
+/// The name under which all further runs are added up.
+const OTHERS: &str = "other programs";
+
+/// What is known of a program that has announced itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BriefLife {
+    /// For how long it ran; `None` while it runs, and if its end was not seen.
+    pub(crate) lived: Option<Duration>,
+    /// When it began, according to itself. Distinguishes the programs of one process.
+    pub(crate) began_ns: u64,
+}
+
+impl BriefLife {
+    /// Why there is no data of it. `end` is what is known of its process.
+    pub(crate) fn why(self, end: Option<Why>) -> Why {
+        match end {
+            Some(crash @ (Why::Crashed { .. } | Why::Stopped { .. })) => crash,
+            Some(Why::NeverConnected) if self.lived.is_none() => Why::NeverConnected,
+            _ => Why::Brief {
+                lived_us: self.lived.map(|lived| to_u64(lived.as_micros())),
+            },
+        }
+    }
+}
+
+/// Runs of one program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BriefRuns {
+    runs: u64,
+    lived: Duration,
+}
+
+impl BriefRuns {
+    /// Why there is no data of them.
+    pub(crate) fn why(self) -> Why {
+        Why::BriefRuns {
+            runs: self.runs,
+            lived_ms: to_u64(self.lived.as_millis()),
+        }
+    }
+}
+
+fn to_u64(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The programs that are no longer listed one by one.
+#[derive(Debug, Default)]
+pub(super) struct BriefSums(BTreeMap<String, BriefRuns>);
+
+impl BriefSums {
+    pub(super) fn add(&mut self, name: &str, life: BriefLife) {
+        let has_room = self.0.contains_key(name) || self.0.len() < MOST_NAMES;
+        let name = if has_room { name } else { OTHERS };
+        let sum = self.0.entry(name.to_owned()).or_default();
+        sum.runs = sum.runs.saturating_add(1);
+        sum.lived = sum.lived.saturating_add(life.lived.unwrap_or_default());
+    }
+
+    /// The number of all runs.
+    pub(super) fn runs(&self) -> u64 {
+        let all = self.0.values().map(|sum| sum.runs);
+        all.fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn all(&self) -> Vec<(String, BriefRuns)> {
+        let all = self.0.iter();
+        all.map(|(name, sum)| (name.clone(), *sum)).collect()
+    }
+}
+
+/// Waits until all processes are in the table that have announced themselves.
+#[derive(Clone)]
+pub(super) struct Arrivals(Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrivals").finish_non_exhaustive()
+    }
+}
+
+impl ProcessTable {
+    /// Sets the function that [`Self::await_arrivals`] calls. It waits for a limited time.
+    pub(crate) fn set_arrivals(&self, wait: impl Fn() + Send + Sync + 'static) {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        *arrivals = Some(Arrivals(Arc::new(wait)));
+    }
+
+    /// Notes that a program has left without asking for memory. Its end is not known yet.
+    pub(crate) fn note_brief(&self, key: PoolId, lived: Option<Duration>) {
+        self.change(key, |process| {
+            if let Remains::Brief(life) = &mut process.remains {
+                life.lived = lived;
+                process.died.get_or_insert(Timestamp::now());
+            }
+        });
+    }
+
+    /// Notes the end of a program that has left without asking for memory.
+    pub(crate) fn end_brief(&self, key: PoolId, state: ProcessState) {
+        let has_ended = self.change(key, |process| {
+            let ends = !process.is_over() && matches!(process.remains, Remains::Brief(_));
+            if ends {
+                process.state = state;
+                process.died.get_or_insert(Timestamp::now());
+            }
+            ends
+        });
+        if has_ended == Some(true) {
+            self.note_empty(key);
+        }
+    }
+
+    /// Forgets the announcement of a program that joins, or is refused, after its connection was
+    /// closed.
+    pub(crate) fn forget_brief(&self, pid: ProcessId, began_ns: u64) {
+        let is_it = |process: &Process| {
+            let began = |life: &BriefLife| began_ns != 0 && life.began_ns == began_ns;
+            process.pid == pid && matches!(&process.remains, Remains::Brief(life) if began(life))
+        };
+        self.lock().retain(|_, process| !is_it(process));
+    }
+
+    /// Waits, for a limited time, until all processes are listed that have announced themselves
+    /// until now, and until those that have left are known to have left.
+    pub(crate) fn await_arrivals(&self) {
+        let arrivals = self.arrivals.lock();
+        let arrivals = arrivals.unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(Arrivals(wait)) = arrivals {
+            wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expired::MOST_LISTED;
+    use super::*;
+
+    const LIVED: Duration = Duration::from_micros(1_500);
+
+    fn announced(table: &ProcessTable, number: u128, began_ns: u64) -> PoolId {
+        let key = PoolId::new(number);
+        let life = BriefLife {
+            lived: None,
+            began_ns,
+        };
+        let pid = ProcessId::new(7);
+        table.add(
+            key,
+            Process::joined("true", pid, None, Remains::Brief(life)),
+        );
+        key
+    }
+
+    fn why(table: &ProcessTable, key: PoolId) -> String {
+        let all = table.lock();
+        let process = &all[&key];
+        let Remains::Brief(life) = process.remains else {
+            panic!("{process:?}")
+        };
+        life.why(process.why_unable()).to_string()
+    }
+
+    #[test]
+    fn a_brief_program_is_listed_with_the_time_for_which_it_ran() {
+        let table = ProcessTable::default();
+        let key = announced(&table, 1, 1);
+        assert_eq!(why(&table, key), "never connected");
+        table.note_brief(key, Some(LIVED));
+        let brief = "ran for 1.5 ms, too short to be recorded";
+        assert_eq!(why(&table, key), brief, "its end is not known yet");
+        table.end_brief(key, ProcessState::Exited(None));
+        assert_eq!(why(&table, key), brief);
+        assert_eq!(table.reports()[0].unprofiled.as_deref(), Some(brief));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_crash_of_a_brief_program_is_told() {
+        use std::os::unix::process::ExitStatusExt;
+        let table = ProcessTable::default();
+        let key = announced(&table, 1, 1);
+        table.note_brief(key, Some(LIVED));
+        let crash = std::process::ExitStatus::from_raw(11);
+        table.end_brief(key, ProcessState::Exited(Some(crash)));
+        assert_eq!(why(&table, key), "crashed with signal 11 (SIGSEGV)");
+    }
+
+    #[test]
+    fn a_program_that_joins_after_all_is_no_brief_one() {
+        let table = ProcessTable::default();
+        announced(&table, 1, 1);
+        announced(&table, 2, 2);
+        table.forget_brief(ProcessId::new(7), 1);
+        table.forget_brief(ProcessId::new(8), 2);
+        table.forget_brief(ProcessId::new(7), 0);
+        let left: Vec<PoolId> = table.lock().keys().copied().collect();
+        assert_eq!(left, [PoolId::new(2)]);
+    }
+
+    #[test]
+    fn many_brief_programs_are_added_up_by_their_names() {
+        let table = ProcessTable::default();
+        for number in 0..MOST_LISTED as u128 + 10 {
+            let key = announced(&table, number, 1);
+            table.note_brief(key, Some(LIVED));
+            table.end_brief(key, ProcessState::Exited(None));
+        }
+        assert_eq!(table.lock().len(), MOST_LISTED);
+        assert_eq!(table.expired().processes, 0);
+        let sums = table.expired_briefs();
+        assert_eq!(sums.len(), 1);
+        assert_eq!(sums[0].0, "true");
+        assert_eq!(table.brief_runs(), 10);
+        let text = "ran 10 more times, for 15 ms in all, each time too short to be recorded";
+        assert_eq!(sums[0].1.why().to_string(), text);
+    }
+
+    #[test]
+    fn the_number_of_names_is_bounded() {
+        let mut sums = BriefSums::default();
+        for number in 0..2 * MOST_NAMES {
+            sums.add(&number.to_string(), BriefLife::default());
+        }
+        let all = sums.all();
+        assert_eq!(all.len(), MOST_NAMES + 1);
+        let others = all.iter().find(|(name, _)| name == OTHERS).unwrap();
+        assert_eq!(others.1.runs, MOST_NAMES as u64);
+    }
+}

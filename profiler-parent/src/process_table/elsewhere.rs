@@ -1,0 +1,181 @@
+//! Processes that another session records: those of a program below this session that has started a
+//! session of its own.
+//!
+//! Part of the [`ProcessTable`]. Used by the thread that lets processes join, to which the other
+//! session reports them. Invariant: a process that records here keeps its entry.
+#![cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+
+use profiler_core::ids::{PoolId, ProcessId};
+
+use super::unprofiled::is_of_another;
+use super::{Process, ProcessState, ProcessTable, Remains};
+
+/// A process that another session records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ElsewhereProcess {
+    /// Display name.
+    pub(crate) name: String,
+    /// Process id in the system.
+    pub(crate) pid: ProcessId,
+    /// The process that started it, if it is known.
+    pub(crate) parent: Option<ProcessId>,
+    /// The process that has the other session.
+    pub(crate) session: ProcessId,
+}
+
+impl ProcessTable {
+    /// Lists a process that another session records. `key` is for its entry. `is_new_program` says
+    /// that its earlier entries are those of other programs. Returns whether a new entry was made;
+    /// otherwise the process had an entry without data, which now says so, or it records here.
+    pub(crate) fn list_elsewhere(
+        &self,
+        key: PoolId,
+        process: ElsewhereProcess,
+        is_new_program: bool,
+    ) -> bool {
+        let known = match is_new_program {
+            true => None,
+            false => self.present_entry(process.pid),
+        };
+        match known {
+            Some((_, true)) => false,
+            Some((known, false)) => {
+                self.change(known, |entry| mark(entry, process.session));
+                false
+            }
+            None => {
+                self.add(key, entry_of(process));
+                true
+            }
+        }
+    }
+
+    /// The entry of the present program of a process, and whether it has data.
+    fn present_entry(&self, pid: ProcessId) -> Option<(PoolId, bool)> {
+        let all = self.lock();
+        let mut present = all.iter().filter(|(_, entry)| {
+            entry.pid == pid && is_of_present_program(entry) && !is_of_another(entry)
+        });
+        present.next().map(|(key, entry)| {
+            let has_data = entry.said_hello || entry.remains.is_taken();
+            (*key, has_data)
+        })
+    }
+}
+
+fn is_of_present_program(entry: &Process) -> bool {
+    // The agent announces only programs without a recorder, so it has announced an earlier one.
+    let is_announced = matches!(entry.remains, Remains::Brief(_));
+    // A process that the application has listed counts as ended, but its end was not seen.
+    let is_present = entry.died.is_none() && !entry.has_executed;
+    is_present && !is_announced && entry.state != ProcessState::Executed
+}
+
+fn entry_of(process: ElsewhereProcess) -> Process {
+    let ElsewhereProcess {
+        name,
+        pid,
+        parent,
+        session,
+    } = process;
+    let remains = Remains::Unprofiled(String::new());
+    let mut entry = Process::joined(&name, pid, parent, remains);
+    mark(&mut entry, session);
+    entry
+}
+
+/// Notes that another session records a process.
+fn mark(entry: &mut Process, session: ProcessId) {
+    let reason = format!("it is recorded by another session, of process {session}");
+    entry.recorded_by = Some(session);
+    if let Remains::Unprofiled(why) = &mut entry.remains {
+        why.clone_from(&reason);
+    }
+    entry.cannot_record = Some(reason);
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::internal::entry_counts::EntryCounts;
+
+    use super::super::brief::BriefLife;
+    use super::*;
+
+    fn worker() -> ElsewhereProcess {
+        ElsewhereProcess {
+            name: "worker".to_owned(),
+            pid: ProcessId::new(7),
+            parent: Some(ProcessId::new(3)),
+            session: ProcessId::new(3),
+        }
+    }
+
+    fn known(state: ProcessState, remains: Remains) -> ProcessTable {
+        let table = ProcessTable::default();
+        let process = Process::new("known", ProcessId::new(7), state, remains);
+        table.add(PoolId::new(1), process);
+        table
+    }
+
+    fn verdict(table: &ProcessTable, key: u128) -> Option<String> {
+        let all = table.lock();
+        let why = all.get(&PoolId::new(key))?.why_unable()?;
+        Some(why.to_string())
+    }
+
+    #[test]
+    fn an_unknown_process_gets_an_entry_that_names_the_other_session() {
+        let table = ProcessTable::default();
+        assert!(table.list_elsewhere(PoolId::new(2), worker(), false));
+        let reports = table.reports();
+        assert_eq!(reports.len(), 1);
+        assert_eq!(reports[0].recorded_by, Some(ProcessId::new(3)));
+        let why = "recorded by another session, of process 3";
+        assert_eq!(verdict(&table, 2).as_deref(), Some(why));
+        assert!(!table.list_elsewhere(PoolId::new(4), worker(), false));
+        assert_eq!(table.reports().len(), 1, "it is listed once");
+    }
+
+    #[test]
+    fn a_process_that_records_here_keeps_its_entry() {
+        let counts = EntryCounts {
+            evicted: 3,
+            ..EntryCounts::default()
+        };
+        let table = known(ProcessState::Connected, Remains::Expired(counts));
+        assert!(!table.list_elsewhere(PoolId::new(2), worker(), false));
+        assert_eq!(table.reports()[0].recorded_by, None);
+        assert!(table.list_elsewhere(PoolId::new(2), worker(), true));
+        assert_eq!(table.reports().len(), 2, "another program of the process");
+    }
+
+    #[test]
+    fn an_announced_program_is_another_program_of_the_process() {
+        let table = known(ProcessState::Starting, Remains::Brief(BriefLife::default()));
+        assert!(table.list_elsewhere(PoolId::new(2), worker(), false));
+        let reports = table.reports();
+        assert_eq!(reports.len(), 2);
+        assert_eq!(reports[0].recorded_by, None);
+        assert_eq!(reports[1].recorded_by, Some(ProcessId::new(3)));
+    }
+
+    #[test]
+    fn an_entry_without_data_gets_the_reason() {
+        let empty = Remains::Expired(EntryCounts::default());
+        let unprofiled = Remains::Unprofiled("it is statically linked".to_owned());
+        for (state, remains) in [
+            (ProcessState::Starting, empty),
+            (ProcessState::Exited(None), unprofiled),
+        ] {
+            let table = known(state, remains);
+            assert!(!table.list_elsewhere(PoolId::new(2), worker(), false));
+            let reports = table.reports();
+            assert_eq!(reports.len(), 1);
+            let why = "it is recorded by another session, of process 3";
+            assert_eq!(reports[0].unprofiled.as_deref(), Some(why));
+        }
+    }
+}

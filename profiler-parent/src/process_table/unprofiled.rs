@@ -1,0 +1,154 @@
+//! Processes of which the application knows that they do not record, and why.
+//!
+//! Used by `profiler record`, which looks for the processes below its program that cannot load the
+//! profiler. Invariant: a process that records, or that the session has refused, keeps its entry.
+
+use profiler_core::ids::{PoolId, ProcessId};
+
+use super::{Process, ProcessState, ProcessTable, Remains};
+
+/// A process that does not record, for
+/// [`Session::list_unprofiled`](crate::Session::list_unprofiled).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnprofiledProcess {
+    /// Display name, usually the file name of its program.
+    pub name: String,
+    /// Process id in the system.
+    pub pid: ProcessId,
+    /// The process that started it, if it is known.
+    pub parent: Option<ProcessId>,
+    /// Why it does not record.
+    pub why: String,
+}
+
+/// What is known about a process before the application says that it does not record.
+enum Known {
+    /// It records or has recorded, or it was refused.
+    Settled,
+    /// It was handed a pool that nobody has attached.
+    Silent(PoolId),
+    /// Nothing is known about its present program.
+    Nothing,
+}
+
+impl ProcessTable {
+    /// Lists a process as not profiled. `key` is for its entry. Returns `false` and changes nothing
+    /// if the process records, or if another reason is known.
+    pub(crate) fn list_unprofiled(&self, key: PoolId, process: UnprofiledProcess) -> bool {
+        let UnprofiledProcess {
+            name,
+            pid,
+            parent,
+            why,
+        } = process;
+        match self.known(pid) {
+            Known::Settled => return false,
+            Known::Silent(silent) => {
+                self.change(silent, |process| process.cannot_record = Some(why));
+            }
+            Known::Nothing => {
+                let state = ProcessState::Exited(None);
+                let mut entry = Process::new(&name, pid, state, Remains::Unprofiled(why));
+                entry.parent = parent;
+                entry.is_trusted = false;
+                self.add(key, entry);
+            }
+        }
+        true
+    }
+
+    fn known(&self, pid: ProcessId) -> Known {
+        let all = self.lock();
+        let is_present = |process: &Process| {
+            let has_executed = process.has_executed || process.state == ProcessState::Executed;
+            // A program that has announced itself is another one, if it has left.
+            let is_brief = matches!(process.remains, Remains::Brief(_));
+            process.pid == pid && !has_executed && !is_brief
+        };
+        let mut present = all.iter().filter(|(_, process)| is_present(process));
+        match present.find(|(_, process)| !is_of_another(process)) {
+            None => Known::Nothing,
+            Some((key, process)) if is_silent(process) => Known::Silent(*key),
+            Some(_) => Known::Settled,
+        }
+    }
+}
+
+/// Whether a process below this one has attached the pool that was handed to this one.
+pub(super) fn is_of_another(process: &Process) -> bool {
+    let owner = process.remains.owner();
+    owner.is_some_and(|owner| owner != process.pid)
+}
+
+fn is_silent(process: &Process) -> bool {
+    !process.said_hello
+        && !process.remains.is_taken()
+        && process.cannot_record.is_none()
+        && !matches!(process.remains, Remains::Unprofiled(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::internal::entry_counts::EntryCounts;
+
+    use super::*;
+
+    fn unprofiled(pid: u32) -> UnprofiledProcess {
+        UnprofiledProcess {
+            name: "static".to_owned(),
+            pid: ProcessId::new(pid),
+            parent: None,
+            why: "it is statically linked".to_owned(),
+        }
+    }
+
+    fn process(state: ProcessState, recorded: u64) -> Process {
+        let counts = EntryCounts {
+            evicted: recorded,
+            ..EntryCounts::default()
+        };
+        Process::new("known", ProcessId::new(7), state, Remains::Expired(counts))
+    }
+
+    #[test]
+    fn an_unknown_process_gets_an_entry_once() {
+        let table = ProcessTable::default();
+        assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7)));
+        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        let reports = table.reports();
+        assert_eq!(reports.len(), 1);
+        assert_eq!(
+            reports[0].unprofiled.as_deref(),
+            Some("it is statically linked")
+        );
+    }
+
+    #[test]
+    fn a_process_that_has_recorded_keeps_its_entry() {
+        let table = ProcessTable::default();
+        table.add(PoolId::new(1), process(ProcessState::Connected, 3));
+        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert_eq!(table.reports().len(), 1);
+    }
+
+    #[test]
+    fn a_process_that_never_attached_its_pool_gets_the_reason() {
+        let table = ProcessTable::default();
+        table.add(PoolId::new(1), process(ProcessState::Starting, 0));
+        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        let all = table.lock();
+        let why = all.get(&PoolId::new(1)).and_then(Process::why_unable);
+        assert_eq!(
+            why.map(|why| why.to_string()).as_deref(),
+            Some("not profiled: it is statically linked")
+        );
+    }
+
+    #[test]
+    fn a_process_that_executed_another_program_is_listed_again() {
+        let table = ProcessTable::default();
+        table.add(PoolId::new(1), process(ProcessState::Executed, 3));
+        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert_eq!(table.reports().len(), 2);
+    }
+}

@@ -1,0 +1,303 @@
+//! Decides about processes that ask to join, and makes them processes of the session. Linux.
+//!
+//! Used by the join thread. What identifies a process comes from the kernel; its name is its own
+//! claim. A process that may not join is listed as not profiled, with the reason. A process that
+//! has announced itself is listed at once, and its entry is replaced when it asks for memory.
+//! Invariants: a process is in the table before it can send its `Hello`; the memory of a process
+//! that does not join after all is returned; the processes that have joined, and those that are
+//! listed as refused, are limited ([`Limits`]).
+
+mod announced;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipc_protocol::environment::Token;
+use ipc_protocol::message::{JoinRefusal, JoinRequest};
+use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::joining::Joiner;
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessStart};
+use profiler_core::internal::pool;
+use profiler_core::internal::sys::{OwnDescriptor, OwnFile};
+
+use super::limits::Limits;
+use super::pending::now;
+use crate::controller::{Event, Refusal};
+use crate::process_table::{EarlierLife, Process, Remains};
+use crate::supervisor::listen::PendingChild;
+use crate::supervisor::outer::Recorded;
+use crate::supervisor::spawn::{ask_to_join, make_pool};
+use crate::supervisor::{NOT_WAITED, SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::sys::{ProgramImage, facts_of, name_of};
+
+/// The longest time for which a process waits for memory, whatever it says.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Pause between two tries while memory is being freed: doubled each time, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A process that asks to join, with what the kernel says about it.
+#[derive(Debug)]
+pub(super) struct Applicant {
+    key: PoolId,
+    pid: ProcessId,
+    start: ProcessStart,
+    parent: Option<ProcessId>,
+    image: Option<ProgramImage>,
+    name: String,
+    /// A descriptor of the process (pidfd).
+    process: OwnDescriptor<OwnedFd>,
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Applicant {
+    /// When the process is refused if it cannot join before. It waits a little longer, so it learns
+    /// the reason.
+    pub(super) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The pause until the next attempt.
+    pub(super) fn pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// The result of an attempt to join.
+#[derive(Debug)]
+pub(super) enum Attempt {
+    /// The process may record, with this allowance.
+    Admitted(ByteLimit),
+    /// Another attempt may succeed; the reason is for the last one.
+    NotYet(JoinRefusal),
+    /// The process may not record.
+    Refused(JoinRefusal),
+}
+
+/// Lets processes join a session.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) context: Arc<SupervisorContext>,
+    pub(super) supervisor: SupervisorHandle,
+}
+
+impl Admission {
+    pub(super) const fn new(context: Arc<SupervisorContext>, supervisor: SupervisorHandle) -> Self {
+        Self {
+            context,
+            supervisor,
+        }
+    }
+
+    /// Identifies a process that knows the session's token.
+    ///
+    /// # Errors
+    /// Why it may not join.
+    pub(super) fn examine(
+        &self,
+        joiner: &mut Joiner,
+        request: JoinRequest,
+    ) -> Result<Applicant, JoinRefusal> {
+        let pid = joiner.pid().ok_or(JoinRefusal::Invisible)?;
+        self.context.processes.forget_brief(pid, request.began_ns);
+        let most = Limits::now().joined;
+        if self.context.processes.joined() >= most {
+            let why = format!("{most} processes have joined, the most that can be watched");
+            return Err(JoinRefusal::System(why));
+        }
+        let key = pool::new_id().map_err(|error| JoinRefusal::System(error.to_string()))?;
+        let process = joiner
+            .take_process(request.start)
+            .ok_or(JoinRefusal::Invisible)?;
+        // If the process has ended, its number may belong to another one by now.
+        let is_known = request.start.get() != 0;
+        let facts = facts_of(pid).filter(|facts| !is_known || facts.start == request.start);
+        let claimed = Some(request.parent).filter(|parent| parent.get() != 0);
+        let wait = Duration::from_millis(u64::from(request.patience_ms)).min(LONGEST_WAIT);
+        Ok(Applicant {
+            key,
+            pid,
+            start: facts.map_or(request.start, |facts| facts.start),
+            parent: facts.map(|facts| facts.parent).or(claimed),
+            image: facts.and_then(|facts| facts.image),
+            name: Some(request.name)
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| system_name(pid)),
+            process,
+            deadline: now() + wait * 3 / 4,
+            pause: FIRST_PAUSE,
+        })
+    }
+
+    /// Asks the supervisor for an allowance, after it has learned of the end of an earlier program
+    /// of the same process.
+    pub(super) fn attempt(&self, applicant: &Applicant) -> Attempt {
+        let key = applicant.key;
+        match self
+            .context
+            .processes
+            .earlier_life(applicant.pid, applicant.image)
+        {
+            None => {}
+            Some(EarlierLife::Over(key)) => self.supervisor.send(SupervisorEvent::Executed { key }),
+            // Its end may not have been noticed yet.
+            Some(EarlierLife::Records) => return Attempt::NotYet(JoinRefusal::AlreadyRecords),
+        }
+        match ask_to_join(&self.supervisor, key) {
+            Ok(allowance) => Attempt::Admitted(allowance),
+            Err(why @ Refusal::NotYet { .. }) => {
+                Attempt::NotYet(JoinRefusal::NoMemory(why.to_string()))
+            }
+            Err(why) => Attempt::Refused(JoinRefusal::NoMemory(why.to_string())),
+        }
+    }
+
+    /// Makes a process of the session, and sends it its pool.
+    pub(super) fn admit(&self, joiner: &Joiner, applicant: Applicant, allowance: ByteLimit) {
+        let pool = match make_pool(&self.context, applicant.key, allowance, &applicant.name) {
+            Ok(pool) => pool,
+            Err(error) => {
+                let why = format!("its memory cannot be made: {error}");
+                return self.refuse(joiner, applicant, JoinRefusal::System(why));
+            }
+        };
+        let Applicant {
+            key,
+            pid,
+            start,
+            parent,
+            image,
+            name,
+            process,
+            ..
+        } = applicant;
+        let listener = joiner.channel();
+        let mut entry = Process::joined(&name, pid, parent, Remains::Pool(Arc::clone(&pool)));
+        entry.in_file = self.context.pools.is_some();
+        entry.abandon = Some(listener.cancel_handle());
+        entry.image = image;
+        self.context.processes.add(key, entry);
+        let watched = self
+            .supervisor
+            .watcher()
+            .watch_other(key, process, pid, start);
+        if let Err(error) = watched {
+            joiner.refuse(JoinRefusal::System(error.to_string()));
+            self.forget(key);
+            self.context.processes.remove(key);
+            return;
+        }
+        let token = match welcome(joiner, &pool) {
+            Ok(token) => token,
+            Err(why) => return self.take_back(key, why),
+        };
+        let child = PendingChild {
+            key,
+            pid,
+            listener,
+            token,
+        };
+        if let Err(error) = self.supervisor.receivers().add_child(child) {
+            return self.take_back(key, error.to_string());
+        }
+        self.context.tell_outer(Recorded::here(&name, pid, parent));
+    }
+
+    /// Refuses a process that was examined, and lists it as not profiled.
+    pub(super) fn refuse(&self, joiner: &Joiner, applicant: Applicant, why: JoinRefusal) {
+        self.forget(applicant.key);
+        joiner.refuse(why.clone());
+        self.list(applicant, why.to_string());
+    }
+
+    /// Lists a process that has left before it got memory.
+    pub(super) fn give_up(&self, applicant: Applicant) {
+        self.forget(applicant.key);
+        self.list(applicant, NOT_WAITED.to_owned());
+    }
+
+    /// Refuses a process that was not examined, and lists it under the name that the system knows.
+    pub(super) fn turn_away(&self, joiner: &mut Joiner, why: JoinRefusal) {
+        joiner.refuse(why.clone());
+        let Some((pid, facts)) = joiner.pid().and_then(|pid| Some((pid, facts_of(pid)?))) else {
+            return;
+        };
+        let Some(process) = joiner.take_process(facts.start) else {
+            return;
+        };
+        let Ok(key) = pool::new_id() else { return };
+        let applicant = Applicant {
+            key,
+            pid,
+            start: facts.start,
+            parent: Some(facts.parent),
+            image: None,
+            name: system_name(pid),
+            process,
+            deadline: now(),
+            pause: FIRST_PAUSE,
+        };
+        self.list(applicant, why.to_string());
+    }
+
+    /// Lists a process as not profiled, for this reason, until it ends.
+    fn list(&self, applicant: Applicant, why: String) {
+        let Applicant {
+            key,
+            pid,
+            start,
+            parent,
+            name,
+            process,
+            ..
+        } = applicant;
+        let most = Limits::now().refused;
+        if !self.context.processes.can_list_refused(pid, most) {
+            return;
+        }
+        let entry = Process::joined(&name, pid, parent, Remains::Unprofiled(why));
+        self.context.processes.add(key, entry);
+        let watcher = self.supervisor.watcher();
+        if watcher.watch_other(key, process, pid, start).is_err() {
+            self.context.processes.remove(key);
+        }
+    }
+
+    /// Takes the memory of a process back that did not get it. The process stays listed.
+    fn take_back(&self, key: PoolId, why: String) {
+        self.context.processes.unprofile(key, why);
+        self.forget(key);
+    }
+
+    /// Returns the allowance and the pool.
+    fn forget(&self, key: PoolId) {
+        self.context.forget_pool(key);
+        self.context.groups.forget_reader(key);
+        self.supervisor
+            .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+    }
+}
+
+/// Sends the pool. Returns the token that the process's `Hello` must contain.
+fn welcome(joiner: &Joiner, pool: &OwnFile) -> Result<Token, String> {
+    let token = Token::generate().map_err(|error| error.to_string())?;
+    let file = pool
+        .get()
+        .map_err(|error| io::Error::from(error).to_string())?;
+    match joiner.welcome(file, &token) {
+        Ok(()) => Ok(token),
+        Err(TransportError::Disconnected) => Err(NOT_WAITED.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn system_name(pid: ProcessId) -> String {
+    name_of(pid)
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "process".to_owned())
+}

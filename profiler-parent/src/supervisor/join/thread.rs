@@ -1,0 +1,399 @@
+//! The thread that accepts processes at the session's address. Linux.
+//!
+//! The thread waits for no process: a connection that is silent, or whose process waits for memory,
+//! is kept with a deadline. Invariants:
+//!
+//! - A limited number of connections is kept ([`Limits`]). If there are more, the silent one that is
+//!   oldest is closed, so that silent processes cannot keep others out.
+//! - A packet is received as from an untrusted child; see [`ipc_protocol::transport::joining`].
+//! - The thread leaves half of the descriptors that this process may have to the host; see
+//!   [`Limits`].
+//! - If the program has closed the socket or the set, new ones are made within a second, at the
+//!   same address.
+//! - A process that has announced itself is in the table of processes until it asks for memory. The
+//!   thread notices that it has left by the end of its connection.
+
+mod announced;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use ipc_protocol::environment::Token;
+use ipc_protocol::message::{JoinRefusal, JoinRequest, Opening};
+use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
+use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
+
+use super::admission::{Admission, Applicant, Attempt};
+use super::imp::Mailbox;
+use super::limits::Limits;
+use super::pending::{Pending, Stage, Waiting, now};
+
+/// Connections that are accepted before the other ones are served.
+const ACCEPTED_AT_ONCE: usize = 64;
+/// How long a connection may be silent. A process sends its request at once.
+const SILENCE: Duration = Duration::from_secs(1);
+/// The thread checks its descriptors at this interval.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause if the system has no descriptor left, or the set cannot be waited for.
+const RETRY: Duration = Duration::from_millis(50);
+/// The number of the listening socket in the set.
+const LISTENER: ChannelNumber = ChannelNumber::FIRST;
+
+/// The state of the thread.
+#[derive(Debug)]
+pub(super) struct JoinThread {
+    mailbox: Arc<Mailbox>,
+    listener: SessionListener,
+    token: Token,
+    admission: Admission,
+    /// In the order in which they connected.
+    pending: BTreeMap<ChannelNumber, Pending>,
+    next: ChannelNumber,
+    /// No connection is accepted before this time, because no descriptor was left.
+    deaf_until: Option<Instant>,
+}
+
+impl JoinThread {
+    pub(super) const fn new(
+        mailbox: Arc<Mailbox>,
+        listener: SessionListener,
+        token: Token,
+        admission: Admission,
+    ) -> Self {
+        Self {
+            mailbox,
+            listener,
+            token,
+            admission,
+            pending: BTreeMap::new(),
+            next: LISTENER.next(),
+            deaf_until: None,
+        }
+    }
+
+    /// Drops `running` when no process can join any more.
+    pub(super) fn run(mut self, running: Sender<()>) {
+        let mut set = Arc::clone(&self.mailbox.set());
+        self.listen(&set);
+        let mut checked = now();
+        while !self.mailbox.is_stopped() {
+            let Ok(ready) = set.wait(self.until_next_step()) else {
+                std::thread::sleep(RETRY); // the set is closed, or a sandbox forbids the wait
+                set = self.new_set().unwrap_or(set);
+                continue;
+            };
+            let waiting = self.mailbox.take_waiting();
+            let mut has_unknown = false;
+            for number in ready.channels {
+                has_unknown |= !self.serve(&set, number);
+            }
+            if !waiting.is_empty() {
+                self.catch_up(&set);
+            }
+            drop(waiting); // the captures go on
+            self.go_on(&set);
+            let is_due = checked.elapsed() >= CHECK_INTERVAL;
+            if is_due {
+                checked = now();
+                self.renew_listener(&set);
+            }
+            // An unknown number: a forked process holds a closed socket open. A new set does not
+            // contain it.
+            if has_unknown || (is_due && !set.is_ours()) {
+                set = self.new_set().unwrap_or_else(|| {
+                    std::thread::sleep(RETRY); // no descriptor is left
+                    set
+                });
+            }
+        }
+        self.listener.remove_files();
+        drop(running);
+        // Closing the sockets may take long if hostile processes have attached files to packets.
+        drop(self);
+    }
+
+    /// The time until a deadline or the next attempt.
+    fn until_next_step(&self) -> Duration {
+        let steps = self
+            .pending
+            .values()
+            .map(Pending::next_step)
+            .chain(self.deaf_until);
+        let next = steps.min();
+        let now = now();
+        next.map_or(CHECK_INTERVAL, |next| next.saturating_duration_since(now))
+            .min(CHECK_INTERVAL)
+    }
+
+    /// Waits for the listening socket.
+    fn listen(&self, set: &ReadySet) {
+        if let Ok(socket) = self.listener.socket() {
+            let _ = set.add(LISTENER, socket); // an error: the next check makes a new set
+        }
+    }
+
+    /// Listens again if the program has closed the socket.
+    fn renew_listener(&mut self, set: &ReadySet) {
+        if self.listener.socket().is_err() && self.listener.renew().is_ok() {
+            self.listen(set);
+        }
+    }
+
+    /// A new set with all sockets.
+    fn new_set(&mut self) -> Option<Arc<ReadySet>> {
+        let new = Arc::new(ReadySet::new().ok()?);
+        *self.mailbox.set() = Arc::clone(&new);
+        self.listen(&new);
+        let heard = self.pending.iter().filter(|(_, one)| one.is_heard());
+        for (number, pending) in heard {
+            if let Ok(socket) = pending.joiner.socket() {
+                let _ = new.add(*number, socket); // an error: its deadline ends the connection
+            }
+        }
+        Some(new)
+    }
+
+    /// Serves a socket that is ready. Returns `false` if none has this number.
+    fn serve(&mut self, set: &ReadySet, number: ChannelNumber) -> bool {
+        if number == LISTENER {
+            self.accept(set);
+            return true;
+        }
+        let Some(pending) = self.pending.remove(&number) else {
+            return false;
+        };
+        if let Ok(socket) = pending.joiner.socket() {
+            set.remove(socket); // before it is closed
+        }
+        self.hear(set, number, pending);
+        true
+    }
+
+    /// Returns whether more processes may wait.
+    fn accept(&mut self, set: &ReadySet) -> bool {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match self.listener.try_accept() {
+                Ok(Some(joiner)) => self.meet(set, joiner),
+                // The next check listens again.
+                Ok(None) | Err(TransportError::DescriptorLost(_)) => return false,
+                Err(_) => {
+                    if let Ok(socket) = self.listener.socket() {
+                        set.remove(socket);
+                    }
+                    self.deaf_until = Some(now() + RETRY);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes a new connection. Its request has usually arrived already.
+    fn meet(&mut self, set: &ReadySet, joiner: Joiner) {
+        if !joiner.is_of_this_user() {
+            return joiner.refuse(JoinRefusal::OtherUser);
+        }
+        let number = self.next;
+        self.next = number.next();
+        let pending = Pending {
+            joiner,
+            deadline: now() + SILENCE,
+            stage: Stage::Silent,
+        };
+        self.hear(set, number, pending);
+    }
+
+    /// Receives from a connection that is not in the set.
+    fn hear(&mut self, set: &ReadySet, number: ChannelNumber, mut pending: Pending) {
+        let received = pending.joiner.try_receive();
+        let applicant = match pending.stage {
+            Stage::Silent => None,
+            Stage::Waiting(waiting) => Some(waiting),
+            Stage::Announced(announced) => {
+                return self.hear_announced(set, number, pending.joiner, announced, received);
+            }
+        };
+        match (received, applicant) {
+            (Ok(None), applicant) => {
+                pending.stage = applicant.map_or(Stage::Silent, Stage::Waiting);
+                self.keep(set, number, pending);
+            }
+            (Err(TransportError::Disconnected), None) => {} // it has left without a request
+            (Err(TransportError::Disconnected), Some(waiting)) => {
+                self.admission.give_up(waiting.applicant);
+            }
+            (Ok(Some(_)), Some(waiting)) => {
+                let why = JoinRefusal::Misbehaved("a second request".to_owned());
+                self.admission
+                    .refuse(&pending.joiner, waiting.applicant, why);
+            }
+            (Err(error), Some(waiting)) => {
+                let why = refusal_for(&error);
+                self.admission
+                    .refuse(&pending.joiner, waiting.applicant, why);
+            }
+            (Err(error), None) => {
+                let why = refusal_for(&error);
+                self.admission.turn_away(&mut pending.joiner, why);
+            }
+            (Ok(Some(Opening::Join(request))), None) => {
+                pending.stage = Stage::Silent;
+                self.answer(set, number, pending, request);
+            }
+            // A report without the token is not heard; nobody waits for an answer.
+            (Ok(Some(Opening::RecordedElsewhere(process))), None) => {
+                if process.token == self.token {
+                    self.admission.list_elsewhere(&process);
+                }
+            }
+        }
+    }
+
+    /// Answers a request, at once or later. Notes an announcement.
+    fn answer(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        mut pending: Pending,
+        request: JoinRequest,
+    ) {
+        if request.token != self.token {
+            self.admission
+                .turn_away(&mut pending.joiner, JoinRefusal::WrongToken);
+        } else if request.is_announcement() {
+            self.note_announced(set, number, pending, request);
+        } else {
+            self.apply(set, number, pending.joiner, request);
+        }
+    }
+
+    /// Handles the request of a process that knows the session's token.
+    fn apply(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        mut joiner: Joiner,
+        request: JoinRequest,
+    ) {
+        match self.admission.examine(&mut joiner, request) {
+            Ok(applicant) => self.attempt(set, number, joiner, applicant),
+            Err(why) => self.admission.turn_away(&mut joiner, why),
+        }
+    }
+
+    /// Tries to let a process join.
+    fn attempt(
+        &mut self,
+        set: &ReadySet,
+        number: ChannelNumber,
+        joiner: Joiner,
+        mut applicant: Applicant,
+    ) {
+        match self.admission.attempt(&applicant) {
+            Attempt::Admitted(allowance) => self.admission.admit(&joiner, applicant, allowance),
+            Attempt::Refused(why) => self.admission.refuse(&joiner, applicant, why),
+            Attempt::NotYet(why) => {
+                let next_try = now() + applicant.pause();
+                let deadline = applicant.deadline();
+                let waiting = Waiting {
+                    applicant,
+                    why,
+                    next_try,
+                };
+                let pending = Pending {
+                    joiner,
+                    deadline,
+                    stage: Stage::Waiting(Box::new(waiting)),
+                };
+                self.keep(set, number, pending);
+            }
+        }
+    }
+
+    /// Keeps a connection, and closes another one if there are too many.
+    fn keep(&mut self, set: &ReadySet, number: ChannelNumber, pending: Pending) {
+        if self.pending.len() >= Limits::now().pending {
+            let oldest = self.oldest(Pending::is_silent);
+            match oldest.or_else(|| self.oldest(Pending::is_announced)) {
+                Some(oldest) => self.close(set, oldest),
+                None => return self.end(pending),
+            }
+        }
+        if pending.is_heard()
+            && let Ok(socket) = pending.joiner.socket()
+        {
+            let _ = set.add(number, socket); // an error: its deadline ends the connection
+        }
+        self.pending.insert(number, pending);
+    }
+
+    /// The connection of this kind that has been there for longest.
+    fn oldest(&self, is_it: impl Fn(&Pending) -> bool) -> Option<ChannelNumber> {
+        let mut all = self.pending.iter();
+        all.find(|(_, one)| is_it(one)).map(|(number, _)| *number)
+    }
+
+    /// Ends the connections whose time is over, and tries again for those that wait for memory.
+    fn go_on(&mut self, set: &ReadySet) {
+        let now = now();
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            self.listen(set);
+        }
+        let due: Vec<ChannelNumber> = self
+            .pending
+            .iter()
+            .filter(|(_, one)| one.next_step() <= now)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in due {
+            let is_over = self
+                .pending
+                .get(&number)
+                .is_some_and(|one| one.deadline <= now);
+            if is_over {
+                self.close(set, number);
+            } else if let Some(pending) = self.take(set, number) {
+                match pending.stage {
+                    Stage::Silent => {}
+                    Stage::Announced(announced) => {
+                        self.look_at(set, number, pending.joiner, announced);
+                    }
+                    Stage::Waiting(waiting) => {
+                        self.attempt(set, number, pending.joiner, waiting.applicant);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a connection out of the set.
+    fn take(&mut self, set: &ReadySet, number: ChannelNumber) -> Option<Pending> {
+        let pending = self.pending.remove(&number)?;
+        if let Ok(socket) = pending.joiner.socket() {
+            set.remove(socket);
+        }
+        Some(pending)
+    }
+
+    fn close(&mut self, set: &ReadySet, number: ChannelNumber) {
+        if let Some(pending) = self.take(set, number) {
+            self.end(pending);
+        }
+    }
+
+    /// Ends a connection without a pool.
+    fn end(&mut self, mut pending: Pending) {
+        match pending.stage {
+            Stage::Silent => {}
+            Stage::Announced(announced) => self.admission.end(&mut pending.joiner, &announced),
+            Stage::Waiting(waiting) => {
+                let Waiting { applicant, why, .. } = *waiting;
+                self.admission.refuse(&pending.joiner, applicant, why);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The session around this one: that of `profiler record`, or of another program that has started
+//! this one.
+//!
+//! A process has one recorder, so what this session records, the outer session cannot record. It is
+//! told each process, and lists it with the reason. The outer session is found by its address in
+//! the environment, which this process has inherited. Invariants: nothing is sent that is not in a
+//! profile anyway; a caller waits at most [`PATIENCE`] once, because a session that does not answer
+//! is not told anything more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ipc_protocol::environment::{self, ChildEnvironment, InheritedHandle, SessionAddress};
+use ipc_protocol::limits;
+use ipc_protocol::message::RecordedElsewhere;
+use ipc_protocol::transport::joining::{self, JoinError};
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys;
+
+use crate::sys::facts_of;
+
+/// How long a caller waits for the outer session. Usually it does not wait, because it needs no
+/// answer.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The session around this one.
+#[derive(Debug)]
+pub(crate) struct OuterSession {
+    address: SessionAddress,
+    is_gone: AtomicBool,
+}
+
+/// A process that this session, or a session below it, records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded<'a> {
+    pub(super) name: &'a str,
+    pub(super) pid: ProcessId,
+    /// The process that started it, if it is known.
+    pub(super) parent: Option<ProcessId>,
+    /// The process that has the session which records it.
+    pub(super) session: ProcessId,
+}
+
+impl OuterSession {
+    /// The session whose address this process has inherited, if there is one.
+    pub(crate) fn of_environment() -> Option<Self> {
+        let address = environment::session_address().ok().flatten()?;
+        Some(Self {
+            address,
+            is_gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Tells the outer session that it cannot record a process.
+    pub(super) fn tell(&self, process: Recorded<'_>) {
+        if self.is_gone.load(Ordering::Relaxed) {
+            return;
+        }
+        let told = joining::report_recorded(&self.address, self.report(process), PATIENCE);
+        if told.is_err_and(|error| is_final(&error)) {
+            self.is_gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn report(&self, process: Recorded<'_>) -> RecordedElsewhere {
+        let mut name = process.name.to_owned();
+        limits::clip(&mut name, limits::MAX_NAME_BYTES);
+        let start = facts_of(process.pid).map_or(ProcessStart::new(0), |facts| facts.start);
+        RecordedElsewhere {
+            token: self.address.token().clone(),
+            name,
+            pid: process.pid,
+            start,
+            parent: process.parent.unwrap_or_default(),
+            session: process.session,
+        }
+    }
+}
+
+/// Whether the outer session will not answer later, either.
+const fn is_final(error: &JoinError) -> bool {
+    matches!(
+        error,
+        JoinError::NoSession(_) | JoinError::OtherUser(_) | JoinError::NoAnswer(_)
+    )
+}
+
+impl<'a> Recorded<'a> {
+    /// A process that this session records.
+    pub(super) fn here(name: &'a str, pid: ProcessId, parent: Option<ProcessId>) -> Self {
+        Self {
+            name,
+            pid,
+            parent,
+            session: sys::process_id(),
+        }
+    }
+
+    /// This process.
+    pub(super) fn this_process(name: &'a str) -> Self {
+        let parent = ProcessId::new(std::os::unix::process::parent_id());
+        Self::here(name, sys::process_id(), Some(parent))
+    }
+}
+
+/// Releases the memory that another session has handed to this process. This process records for
+/// its own session, and the processes that it starts must not take the memory under its name: they
+/// join the other session by themselves. Call it before this process starts threads.
+pub(crate) fn release_handed_memory() {
+    let Ok(Some(handed)) = environment::take() else {
+        return;
+    };
+    let ChildEnvironment {
+        pool, part_file, ..
+    } = handed;
+    // An error: the number belongs to another file of this process.
+    let _ = (pool.release(), part_file.map(InheritedHandle::release));
+}
+
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+mod tests {
+    use ipc_protocol::environment::Token;
+    use ipc_protocol::message::Opening;
+    use ipc_protocol::transport::joining::SessionListener;
+
+    use super::*;
+
+    fn session_at(listener: &SessionListener) -> OuterSession {
+        let token = Token::from_bytes([3; Token::BYTES]);
+        OuterSession {
+            address: SessionAddress::new(listener.path().to_owned(), token),
+            is_gone: AtomicBool::new(false),
+        }
+    }
+
+    #[test]
+    fn the_outer_session_learns_the_process_and_its_start() {
+        let listener = SessionListener::new().unwrap();
+        let outer = session_at(&listener);
+        outer.tell(Recorded::this_process(&"n".repeat(1000)));
+        let joiner = loop {
+            if let Some(joiner) = listener.try_accept().unwrap() {
+                break joiner;
+            }
+        };
+        let Some(Opening::RecordedElsewhere(process)) = joiner.try_receive().unwrap() else {
+            panic!("not a report");
+        };
+        assert_eq!(process.pid, sys::process_id());
+        assert_eq!(process.session, sys::process_id());
+        assert_eq!(process.start, sys::own_process_start());
+        assert_eq!(process.name.len(), limits::MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn a_session_that_is_over_is_asked_once() {
+        let listener = SessionListener::new().unwrap();
+        let outer = session_at(&listener);
+        drop(listener);
+        assert!(!outer.is_gone.load(Ordering::Relaxed));
+        outer.tell(Recorded::this_process("app"));
+        assert!(outer.is_gone.load(Ordering::Relaxed));
+    }
+}
