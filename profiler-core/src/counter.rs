@@ -12,6 +12,7 @@ use crate::manager::{ChunkManager, ChunkManagerState};
 use crate::pending_sum::PendingSum;
 use crate::pool::definitions::{CounterDefinition, Definition};
 use crate::pool::live::CounterCell;
+use crate::record::backoff::spin_then_yield;
 use crate::record::{local, session_state};
 
 /// A counter.
@@ -150,8 +151,13 @@ impl Counter {
 
     #[cold]
     fn register_in(&self, manager: &ChunkManager) -> Option<DefinitionId> {
-        // Never waits: this thread may hold the lock and allocate under it.
-        let mut state = manager.try_lock()?;
+        // Never waits: this thread may hold the lock and allocate under it. The first change retries
+        // a fixed number of times, because other threads hold the lock for microseconds and a
+        // counter may change only once.
+        let mut state = match self.changes.is_empty() {
+            true => spin_then_yield(|| manager.try_lock())?,
+            false => manager.try_lock()?,
+        };
         if let Some(known) = self.cell.get(manager.tag()) {
             return Some(known); // another thread was faster
         }
