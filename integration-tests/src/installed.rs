@@ -35,6 +35,20 @@ pub fn skip(program: &str, why: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether this program is in the search path. If not, reports that the calling test is skipped, or
+/// that a part of it is.
+///
+/// # Errors
+/// As [`skip`].
+pub fn found_or_skip(program: &str) -> anyhow::Result<bool> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !is_found {
+        skip(program, "it is not in the search path")?;
+    }
+    Ok(is_found)
+}
+
 fn is_required(required: &str, program: &str) -> bool {
     let mut all = required.split(',').map(str::trim);
     all.any(|one| one == program || one == "all")

@@ -16,6 +16,8 @@ mod agent_forks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_library;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_programs;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_record;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_unprofiled;

@@ -411,7 +411,10 @@ fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     let table = tools::run(&["info", &report.path.to_string_lossy()])?;
     for name in ["parent", "calm", "crowded", "dead"] {
         assert!(
-            table.out.lines().any(|line| line.trim_start().starts_with(name)),
+            table
+                .out
+                .lines()
+                .any(|line| line.trim_start().starts_with(name)),
             "{table:?}"
         );
     }
