@@ -30,6 +30,8 @@ pub mod peer;
 pub mod process_tree;
 pub mod profile;
 #[cfg(target_os = "linux")]
+pub mod programs;
+#[cfg(target_os = "linux")]
 pub mod pty;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod reloads;

@@ -3,7 +3,10 @@
 //! The program that starts is `/bin/true`, run alternately with and without the agent; the figures
 //! are differences of medians. It ends before it is recorded. `agent.c.call_ms` is the time that a
 //! program loses if it calls a function for C, which waits until it is recorded. The functions for
-//! C are measured by a program in C (`costs.c`), in a process that joins the session.
+//! C are measured by a program in C (`costs.c`), in a process that joins the session. `programs`
+//! measures well-known programs.
+
+mod programs;
 
 use std::process::{Command, Stdio};
 
@@ -44,7 +47,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     ensure!(are_listed, "{} of {STARTS} programs are listed", listed());
     let load = lost_ms(loads)?;
     report.put(Figure::new("agent.load_ms.no_session", load, "ms").promised(Promise::AtMost(2.0)));
-    costs(report, &environment)
+    costs(report, &environment)?;
+    programs::measure(report)
 }
 
 /// The value for `LD_PRELOAD`.
