@@ -16,7 +16,8 @@
 //! program with several threads, only async-signal-safe functions are allowed in the child, because
 //! other threads may have held locks. Invariants: the handlers read and write atomics, and call
 //! `stat`, `pthread_sigmask` and `pthread_create`; they allocate nothing themselves; a failure
-//! leaves the child unrecorded. The thread does not read the environment, which the program may
+//! leaves the child unrecorded; [`give_up`], which the handlers do not call, takes locks and waits.
+//! The thread does not read the environment, which the program may
 //! change at the same time: it passes the address of the session on.
 
 #![allow(unsafe_code)]
@@ -26,10 +27,13 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use profiler_core::internal::sys::own_thread_count;
 use profiler_core::session;
+
+use crate::leaving;
 
 /// How long a forked child waits before it loads a copy: most children execute another program
 /// before.
@@ -37,6 +41,10 @@ static PAUSE: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
+const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+/// How long [`give_up`] waits between two looks.
+const LOOK: Duration = Duration::from_micros(100);
 
 const FILE_NAME: &str = "libprofiler_agent.so";
 /// The directory of the copies, beside the library.
@@ -55,6 +63,13 @@ static IS_ALONE: AtomicBool = AtomicBool::new(false);
 static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
 /// The threads in this process that wait or load a copy: at most 1.
 static LOADERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of the latest of these threads; 0 if it has not begun.
+static LOADER: AtomicI32 = AtomicI32::new(0);
+/// 1 if that thread is to load nothing. The thread waits for a change of the word.
+static IS_GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+/// The function `profiler_leave` of the copy that this process has loaded; null if there is none.
+static LEAVE_COPY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Lets forked children join the session at `address`. Called once, when this process records or
 /// will record. `ours` is the number of the profiler's threads when the program begins; 0 if it has
@@ -118,11 +133,71 @@ extern "C" fn before_fork() {
     let ours = if session::is_forked() {
         LOADERS.load(Ordering::Relaxed) // the list of the profiler's threads is the parent's
     } else {
-        own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
+        listed()
     };
     let is_followed = FOLLOWS.load(Ordering::Acquire);
     let is_alone = is_followed && threads() <= ours.saturating_add(1);
     IS_ALONE.store(is_alone, Ordering::Relaxed);
+}
+
+/// The number of the profiler's threads in a process that is no forked child.
+fn listed() -> usize {
+    own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
+}
+
+/// Whether the program may have one thread. In a forked child that is not known, because the
+/// threads of a copy are in the list of that copy.
+pub(crate) fn is_alone_but_for_us() -> bool {
+    session::is_forked() || threads() <= listed().saturating_add(1)
+}
+
+/// Lets neither this process, which may be a forked child, nor its forked children join, and ends
+/// the recording by a copy. Waits for at most `patience` for the thread that loads it.
+pub(crate) fn give_up(patience: Duration) {
+    follow_no_longer();
+    IS_GIVEN_UP.store(1, Ordering::Release);
+    wake_loader();
+    leave_copy();
+    let looks = patience.as_micros() / LOOK.as_micros();
+    let mut looks = 0..looks;
+    while is_loading() && looks.next().is_some() {
+        std::thread::sleep(LOOK);
+    }
+    leave_copy(); // it may have been loaded meanwhile
+}
+
+/// Whether the thread that loads a copy exists.
+fn is_loading() -> bool {
+    let loader = LOADER.load(Ordering::Acquire);
+    let own = std::process::id().cast_signed();
+    // SAFETY: sends no signal, only asks whether there is such a thread.
+    let exists = || unsafe { libc::syscall(libc::SYS_tgkill, own, loader, 0) } == 0;
+    LOADERS.load(Ordering::Acquire) != 0 || (loader != 0 && exists())
+}
+
+fn leave_copy() {
+    type Leave = unsafe extern "C" fn();
+    let leave = LEAVE_COPY.load(Ordering::Acquire);
+    if !leave.is_null() {
+        // SAFETY: the copy is the same library as this one, in which the function has this type.
+        let leave = unsafe { std::mem::transmute::<*mut c_void, Leave>(leave) };
+        // SAFETY: any thread may call it outside of a signal handler.
+        unsafe { leave() };
+    }
+}
+
+fn wake_loader() {
+    let word = IS_GIVEN_UP.as_ptr();
+    // SAFETY: the word is static; wakes one thread that waits for it.
+    unsafe { libc::syscall(libc::SYS_futex, word, WAKE, 1) };
+}
+
+/// Waits for [`PAUSE`], or until [`wake_loader`] is called. An early end of the pause is harmless.
+fn pause_loader() {
+    let word = IS_GIVEN_UP.as_ptr();
+    let most = &raw const PAUSE;
+    // SAFETY: the word and the time are static.
+    unsafe { libc::syscall(libc::SYS_futex, word, WAIT, 0, most) };
 }
 
 /// The number of the profiler's threads, while the program has not begun and so has one thread.
@@ -147,7 +222,12 @@ fn threads() -> usize {
 /// Starts the thread that loads the next copy. Called in the forked child.
 extern "C" fn in_child() {
     LOADERS.store(0, Ordering::Relaxed);
+    LOADER.store(0, Ordering::Relaxed);
+    if !LEAVE_COPY.load(Ordering::Acquire).is_null() {
+        leaving::enter(); // the copy may follow this fork
+    }
     if !NEXT_COPY.load(Ordering::Acquire).is_null() && IS_ALONE.load(Ordering::Relaxed) {
+        leaving::enter();
         with_signals_blocked(start_loader);
     }
 }
@@ -183,18 +263,31 @@ fn with_signals_blocked(body: impl FnOnce()) {
 
 /// Loads the next copy, which joins the session. From then on that copy follows forks.
 extern "C" fn load(_: *mut c_void) -> *mut c_void {
-    // SAFETY: reads a static value. An early end of the pause is harmless.
-    unsafe { libc::nanosleep(&raw const PAUSE, ptr::null_mut()) };
+    // SAFETY: returns a number.
+    LOADER.store(unsafe { libc::gettid() }, Ordering::Release);
+    pause_loader();
+    if IS_GIVEN_UP.load(Ordering::Acquire) == 0 {
+        load_copy();
+    }
+    LOADERS.store(0, Ordering::Release);
+    ptr::null_mut()
+}
+
+fn load_copy() {
     let path = NEXT_COPY.load(Ordering::Acquire);
     // SAFETY: the path of a file, which ends with a zero and is never freed. Its functions that run
     // now are those of this library.
     let copy = unsafe { libc::dlopen(path, libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !copy.is_null() {
-        NEXT_COPY.store(ptr::null_mut(), Ordering::Release);
+    if copy.is_null() {
+        return;
+    }
+    NEXT_COPY.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: the handle of a loaded library, and a name that ends with a zero.
+    let leave = unsafe { libc::dlsym(copy, c"profiler_leave".as_ptr()) };
+    LEAVE_COPY.store(leave, Ordering::Release);
+    if IS_GIVEN_UP.load(Ordering::Acquire) == 0 {
         join_in(copy);
     }
-    LOADERS.store(0, Ordering::Relaxed);
-    ptr::null_mut()
 }
 
 /// Lets a copy join. Not while it is being loaded: joining waits for new threads, and a thread may
@@ -232,11 +325,20 @@ mod tests {
 
     #[test]
     fn the_threads_of_this_process_are_counted() {
+        // Other tests start threads meanwhile, so the two sources are read until they agree.
+        let agree = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Threads:"));
+            line.and_then(|number| number.trim().parse().ok()) == Some(threads())
+        };
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::Builder::new().spawn(move || ended.recv());
-        assert!(threads() >= 2);
+        assert!((0..10_000).any(|_| agree()));
         drop(end);
         let _ = thread.unwrap().join().unwrap();
+        assert!((0..10_000).any(|_| agree()));
     }
 
     #[test]

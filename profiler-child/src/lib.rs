@@ -41,6 +41,7 @@ mod fork;
 mod gather;
 mod join;
 mod outgoing;
+mod own_threads;
 mod shutdown;
 mod updates;
 
@@ -53,6 +54,8 @@ pub use fork::{after_fork, after_fork_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[doc(hidden)]
+pub use shutdown::leave;
 pub use shutdown::shutdown;
 
 /// The code in the README compiles.

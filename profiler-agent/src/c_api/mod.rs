@@ -23,7 +23,7 @@ use std::ffi::{c_char, c_int};
 use profiler_core::session;
 
 use crate::text::{self, MAX_TEXT_BYTES};
-use crate::{later, start};
+use crate::{later, leaving, start};
 
 /// The version of this interface. Functions are added, and never changed or removed, while the
 /// number stays.
@@ -63,6 +63,17 @@ pub unsafe extern "C" fn profiler_join_session(address: *const c_char) -> c_int 
         None => start::join(),
     }
     profiler_is_recording()
+}
+
+/// Stops recording in this process for good, and ends the library's threads. What was recorded
+/// stays in the profile. Waits for the threads, usually for less than a millisecond.
+///
+/// The functions that this library replaces ([`crate::replaced`]) call it where it is needed. In a
+/// program that has loaded the library with `dlopen` they are not replaced.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn profiler_leave() {
+    leaving::leave();
 }
 
 /// Returns 1 if this process records now, otherwise 0. Costs two relaxed loads.

@@ -17,7 +17,10 @@
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// The lowest number that is not one of the standard streams.
+const FIRST_FREE: RawFd = 3;
 
 /// The program has closed a descriptor of the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +154,19 @@ impl<T> Drop for OwnDescriptor<T> {
     }
 }
 
+/// The same open file under a number that is not one of the standard streams. The system gives a
+/// new file the lowest free number: without this, the output of a program that has closed a stream
+/// would go into a file of the profiler.
+///
+/// # Errors
+/// If no number is left.
+pub fn above_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if descriptor.as_raw_fd() >= FIRST_FREE {
+        return Ok(descriptor);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST_FREE)?)
+}
+
 /// A file of ours that another thread or a later call uses.
 pub type OwnFile = OwnDescriptor<File>;
 
@@ -162,7 +178,7 @@ impl From<File> for OwnFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+    use std::os::fd::{FromRawFd, IntoRawFd};
 
     use super::*;
 

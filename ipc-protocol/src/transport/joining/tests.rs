@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 
@@ -11,7 +12,8 @@ use super::*;
 use crate::limits::MAX_REFUSAL_BYTES;
 use crate::message::{RequestId, ToChild};
 use crate::transport::ParentEnds;
-use crate::transport::listener::{Endpoint, TryAccept};
+use crate::transport::inherited;
+use crate::transport::listener::TryAccept;
 
 /// Far more than any step takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -62,6 +64,9 @@ fn received(joiner: &Joiner) -> Result<Opening, TransportError> {
     }
 }
 
+/// Never set.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
 /// Waits for a request, and returns whether it is an announcement.
 fn is_announcement(joiner: &Joiner) -> bool {
     match received(joiner).unwrap() {
@@ -72,9 +77,7 @@ fn is_announcement(joiner: &Joiner) -> bool {
 
 /// The session's side of a channel, and the child's side.
 fn ends(joiner: &Joiner, joined: Joined) -> (ParentEnds, crate::transport::ChildEnds) {
-    let child = Endpoint::Inherited(joined.channel)
-        .connect(hello(&joined.token))
-        .unwrap();
+    let child = inherited::connect(joined.channel, hello(&joined.token)).unwrap();
     let own = ProcessId::new(std::process::id());
     match joiner.channel().try_accept(&joined.token, own).unwrap() {
         TryAccept::Accepted(accepted) => (accepted.ends, child),
@@ -97,7 +100,7 @@ fn a_process_gets_its_pool_and_its_channel() {
     joiner.welcome(&pool, &hello_token).unwrap();
     let joined = process.join().unwrap().unwrap();
     assert_eq!(joined.token, hello_token);
-    assert_eq!(joined.pool.metadata().unwrap().len(), 4);
+    assert_eq!(joined.pool.get().unwrap().metadata().unwrap().len(), 4);
     let (mut parent, mut child) = ends(&joiner, joined);
     let stop = ToChild::Stop {
         request: RequestId::new(1),
@@ -113,7 +116,7 @@ fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
     let announced = announce(&address, &announcement(), LONG).unwrap();
     let joiner = next(&listener);
     assert!(is_announcement(&joiner));
-    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     assert!(!is_announcement(&joiner));
     joiner
         .welcome(&tempfile::tempfile().unwrap(), &token())
@@ -127,7 +130,7 @@ fn a_process_whose_announcement_was_closed_connects_again() {
     let address = address(&listener);
     let announced = announce(&address, &announcement(), LONG).unwrap();
     drop(next(&listener));
-    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     let joiner = next(&listener);
     assert!(!is_announcement(&joiner));
     joiner
@@ -258,7 +261,7 @@ fn attached_descriptors_are_not_received() {
     assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
     let frame = codec::encode(&Opening::Join(request())).unwrap();
     sendmsg(
-        &channel,
+        channel.get().unwrap(),
         &[io::IoSlice::new(&frame)],
         &mut control,
         SendFlags::empty(),
@@ -284,4 +287,41 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
     let second = joiner.take_process(own); // the kernel's own descriptor is taken
     assert!(first.is_some() && second.is_some());
     assert!(joiner.take_process(ProcessStart::new(1)).is_none());
+}
+
+#[test]
+fn a_wait_for_an_answer_ends_when_another_thread_gives_up() {
+    static GIVES_UP: AtomicBool = AtomicBool::new(false);
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &request(), LONG).unwrap();
+    let process = on_thread(move || announced.join(&address, &request(), Duration::MAX, &GIVES_UP));
+    let joiner = next(&listener);
+    received(&joiner).unwrap();
+    GIVES_UP.store(true, std::sync::atomic::Ordering::Release);
+    let error = process.join().unwrap().unwrap_err();
+    assert!(matches!(error, JoinError::NoAnswer(_)), "{error}");
+}
+
+/// Finds out whether the other end of a connection has been closed.
+fn is_closed(joiner: &Joiner) -> bool {
+    loop {
+        match joiner.try_receive() {
+            Ok(_) => std::thread::yield_now(),
+            Err(TransportError::Disconnected) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+#[test]
+fn a_process_that_gives_up_ends_the_connection_that_a_fork_holds_open() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &request(), LONG).unwrap();
+    let socket = announced.0.as_ref().unwrap().socket().get().unwrap();
+    let _held = socket.try_clone().unwrap(); // as a forked child has it
+    let joiner = next(&listener);
+    drop(announced);
+    assert!(is_closed(&joiner));
 }

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::sys::OwnFile;
+use crate::sys::{OwnFile, above_streams};
 
 /// Minimum size of a page.
 const PAGE: u64 = 4096;
@@ -51,10 +51,15 @@ pub(crate) struct OwnMemory {
     file: Option<OwnFile>,
 }
 
+fn open_memory() -> std::io::Result<File> {
+    let file = File::open("/proc/self/mem")?;
+    Ok(above_streams(file.into())?.into())
+}
+
 impl OwnMemory {
     pub(crate) fn open() -> Self {
         Self {
-            file: File::open("/proc/self/mem").ok().map(OwnFile::from),
+            file: open_memory().ok().map(OwnFile::from),
         }
     }
 
