@@ -18,6 +18,10 @@ mod agent_library;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_record;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_rights;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_streams;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_unprofiled;
 mod alerts;
 mod captures;

@@ -12,48 +12,32 @@
 //!            └─ the program goes on at once         └─ an exec ends the thread
 //! ```
 //!
-//! Only children of programs that have one thread of their own load a copy. After a fork in a
-//! program with several threads, only async-signal-safe functions are allowed in the child, because
-//! other threads may have held locks. Invariants: the handlers read and write atomics, and call
-//! `stat`, `pthread_sigmask` and `pthread_create`; they allocate nothing themselves; a failure
-//! leaves the child unrecorded; [`give_up`], which the handlers do not call, takes locks and waits.
-//! The thread does not read the environment, which the program may
-//! change at the same time: it passes the address of the session on.
+//! Only children of programs that have one thread of their own load a copy ([`loading`]). After a
+//! fork in a program with several threads, only async-signal-safe functions are allowed in the
+//! child, because other threads may have held locks. Invariants: the handlers read and write
+//! atomics, and call `stat`, `nanosleep`, `pthread_sigmask` and `pthread_create`, of which only the
+//! last one may allocate; they keep `errno`; a failure leaves the child unrecorded. The thread does
+//! not read the environment, which the program may change at the same time: it passes the address
+//! of the session on.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use profiler_core::internal::sys::own_thread_count;
 use profiler_core::session;
 
-use crate::leaving;
-
-/// How long a forked child waits before it loads a copy: most children execute another program
-/// before.
-static PAUSE: libc::timespec = libc::timespec {
-    tv_sec: 0,
-    tv_nsec: 10_000_000,
-};
-const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-/// How long [`give_up`] waits between two looks.
-const LOOK: Duration = Duration::from_micros(100);
+use crate::errno::keeping_errno;
+use crate::loading;
 
 const FILE_NAME: &str = "libprofiler_agent.so";
 /// The directory of the copies, beside the library.
 const COPIES: &str = "forks";
 
-/// The path of the next copy; null if there is none, or if this copy follows forks no longer.
-static NEXT_COPY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
-/// The address of the session; null if it is not known.
-static ADDRESS: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Whether forked children are to join.
 static FOLLOWS: AtomicBool = AtomicBool::new(false);
 /// Whether the program had one thread when the latest fork began.
@@ -61,16 +45,6 @@ static IS_ALONE: AtomicBool = AtomicBool::new(false);
 /// The profiler's threads when the program begins: some of them may not be in the profiler's list
 /// yet when the program forks at once.
 static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
-/// The threads in this process that wait or load a copy: at most 1.
-static LOADERS: AtomicUsize = AtomicUsize::new(0);
-
-/// The number of the latest of these threads; 0 if it has not begun.
-static LOADER: AtomicI32 = AtomicI32::new(0);
-/// 1 if that thread is to load nothing. The thread waits for a change of the word.
-static IS_GIVEN_UP: AtomicU32 = AtomicU32::new(0);
-/// The function `profiler_leave` of the copy that this process has loaded; null if there is none.
-static LEAVE_COPY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
 /// Lets forked children join the session at `address`. Called once, when this process records or
 /// will record. `ours` is the number of the profiler's threads when the program begins; 0 if it has
 /// begun. Allocates; what it allocates stays.
@@ -83,11 +57,10 @@ pub(crate) fn follow(ours: usize, address: Option<CString>) {
     let Ok(path) = CString::new(path.into_os_string().into_vec()) else {
         return;
     };
-    ADDRESS.store(address.into_raw(), Ordering::Release);
-    NEXT_COPY.store(path.into_raw(), Ordering::Release);
+    loading::prepare(path, address);
     FOLLOWS.store(true, Ordering::Release);
     // SAFETY: the handlers are static functions of a library that is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
 }
 
 /// Lets no forked child join from now on: this process does not record after all.
@@ -130,74 +103,33 @@ fn next_copy(own: &Path) -> Option<PathBuf> {
 
 /// Notes whether the program has one thread. Called in the forking process.
 extern "C" fn before_fork() {
-    let ours = if session::is_forked() {
-        LOADERS.load(Ordering::Relaxed) // the list of the profiler's threads is the parent's
-    } else {
-        listed()
-    };
-    let is_followed = FOLLOWS.load(Ordering::Acquire);
-    let is_alone = is_followed && threads() <= ours.saturating_add(1);
-    IS_ALONE.store(is_alone, Ordering::Relaxed);
+    keeping_errno(|| {
+        loading::hold_off();
+        let ours = if session::is_forked() {
+            loading::threads() // the list of the profiler's threads is the parent's
+        } else {
+            listed()
+        };
+        let is_followed = FOLLOWS.load(Ordering::Acquire) && !profiler_child::session_is_over();
+        let is_alone = is_followed && threads() <= ours.saturating_add(1);
+        IS_ALONE.store(is_alone, Ordering::Relaxed);
+    });
 }
 
 /// The number of the profiler's threads in a process that is no forked child.
 fn listed() -> usize {
-    own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
+    let listed = own_thread_count();
+    let at_start = OURS_AT_START.load(Ordering::Relaxed);
+    if listed >= at_start {
+        OURS_AT_START.store(0, Ordering::Relaxed); // from now on the list is complete
+    }
+    listed.max(at_start)
 }
 
 /// Whether the program may have one thread. In a forked child that is not known, because the
 /// threads of a copy are in the list of that copy.
 pub(crate) fn is_alone_but_for_us() -> bool {
     session::is_forked() || threads() <= listed().saturating_add(1)
-}
-
-/// Lets neither this process, which may be a forked child, nor its forked children join, and ends
-/// the recording by a copy. Waits for at most `patience` for the thread that loads it.
-pub(crate) fn give_up(patience: Duration) {
-    follow_no_longer();
-    IS_GIVEN_UP.store(1, Ordering::Release);
-    wake_loader();
-    leave_copy();
-    let looks = patience.as_micros() / LOOK.as_micros();
-    let mut looks = 0..looks;
-    while is_loading() && looks.next().is_some() {
-        std::thread::sleep(LOOK);
-    }
-    leave_copy(); // it may have been loaded meanwhile
-}
-
-/// Whether the thread that loads a copy exists.
-fn is_loading() -> bool {
-    let loader = LOADER.load(Ordering::Acquire);
-    let own = std::process::id().cast_signed();
-    // SAFETY: sends no signal, only asks whether there is such a thread.
-    let exists = || unsafe { libc::syscall(libc::SYS_tgkill, own, loader, 0) } == 0;
-    LOADERS.load(Ordering::Acquire) != 0 || (loader != 0 && exists())
-}
-
-fn leave_copy() {
-    type Leave = unsafe extern "C" fn();
-    let leave = LEAVE_COPY.load(Ordering::Acquire);
-    if !leave.is_null() {
-        // SAFETY: the copy is the same library as this one, in which the function has this type.
-        let leave = unsafe { std::mem::transmute::<*mut c_void, Leave>(leave) };
-        // SAFETY: any thread may call it outside of a signal handler.
-        unsafe { leave() };
-    }
-}
-
-fn wake_loader() {
-    let word = IS_GIVEN_UP.as_ptr();
-    // SAFETY: the word is static; wakes one thread that waits for it.
-    unsafe { libc::syscall(libc::SYS_futex, word, WAKE, 1) };
-}
-
-/// Waits for [`PAUSE`], or until [`wake_loader`] is called. An early end of the pause is harmless.
-fn pause_loader() {
-    let word = IS_GIVEN_UP.as_ptr();
-    let most = &raw const PAUSE;
-    // SAFETY: the word and the time are static.
-    unsafe { libc::syscall(libc::SYS_futex, word, WAIT, 0, most) };
 }
 
 /// The number of the profiler's threads, while the program has not begun and so has one thread.
@@ -219,90 +151,15 @@ fn threads() -> usize {
     usize::try_from(links).map_or(usize::MAX, |links| links.saturating_sub(2))
 }
 
+/// Ends the fork in the forking process.
+extern "C" fn after_fork() {
+    loading::let_load();
+}
+
 /// Starts the thread that loads the next copy. Called in the forked child.
 extern "C" fn in_child() {
-    LOADERS.store(0, Ordering::Relaxed);
-    LOADER.store(0, Ordering::Relaxed);
-    if !LEAVE_COPY.load(Ordering::Acquire).is_null() {
-        leaving::enter(); // the copy may follow this fork
-    }
-    if !NEXT_COPY.load(Ordering::Acquire).is_null() && IS_ALONE.load(Ordering::Relaxed) {
-        leaving::enter();
-        with_signals_blocked(start_loader);
-    }
-}
-
-fn start_loader() {
-    LOADERS.store(1, Ordering::Relaxed);
-    let mut thread = MaybeUninit::<libc::pthread_t>::zeroed();
-    // SAFETY: the function is static, its argument is not used, and the number of the thread is
-    // written into a local of that type.
-    let failed =
-        unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), load, ptr::null_mut()) };
-    if failed != 0 {
-        return LOADERS.store(0, Ordering::Relaxed);
-    }
-    // SAFETY: the call above has written the number.
-    let thread = unsafe { thread.assume_init() };
-    // SAFETY: a thread that nobody joins.
-    unsafe { libc::pthread_detach(thread) };
-}
-
-/// Runs `body` with all signals blocked, so that a new thread handles none of the program's.
-fn with_signals_blocked(body: impl FnOnce()) {
-    let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
-    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: initialises a local set.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both sets are locals; the first is initialised.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-    body();
-    // SAFETY: the set that the call above has written.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
-}
-
-/// Loads the next copy, which joins the session. From then on that copy follows forks.
-extern "C" fn load(_: *mut c_void) -> *mut c_void {
-    // SAFETY: returns a number.
-    LOADER.store(unsafe { libc::gettid() }, Ordering::Release);
-    pause_loader();
-    if IS_GIVEN_UP.load(Ordering::Acquire) == 0 {
-        load_copy();
-    }
-    LOADERS.store(0, Ordering::Release);
-    ptr::null_mut()
-}
-
-fn load_copy() {
-    let path = NEXT_COPY.load(Ordering::Acquire);
-    // SAFETY: the path of a file, which ends with a zero and is never freed. Its functions that run
-    // now are those of this library.
-    let copy = unsafe { libc::dlopen(path, libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if copy.is_null() {
-        return;
-    }
-    NEXT_COPY.store(ptr::null_mut(), Ordering::Release);
-    // SAFETY: the handle of a loaded library, and a name that ends with a zero.
-    let leave = unsafe { libc::dlsym(copy, c"profiler_leave".as_ptr()) };
-    LEAVE_COPY.store(leave, Ordering::Release);
-    if IS_GIVEN_UP.load(Ordering::Acquire) == 0 {
-        join_in(copy);
-    }
-}
-
-/// Lets a copy join. Not while it is being loaded: joining waits for new threads, and a thread may
-/// need a lock of the loader.
-fn join_in(copy: *mut c_void) {
-    type Join = unsafe extern "C" fn(*const c_char) -> libc::c_int;
-    // SAFETY: the handle of a loaded library, and a name that ends with a zero.
-    let join = unsafe { libc::dlsym(copy, c"profiler_join_session".as_ptr()) };
-    let address = ADDRESS.load(Ordering::Acquire);
-    if !join.is_null() && !address.is_null() {
-        // SAFETY: the copy is the same library as this one, in which the function has this type.
-        let join: Join = unsafe { std::mem::transmute(join) };
-        // SAFETY: the address ends with a zero and is never freed.
-        unsafe { join(address) };
-    }
+    let is_alone = IS_ALONE.load(Ordering::Relaxed);
+    keeping_errno(|| loading::begin_in_child(is_alone));
 }
 
 #[cfg(test)]

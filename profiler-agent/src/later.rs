@@ -26,7 +26,8 @@ use profiler_child::{Announced, Status};
 use profiler_core::internal::sys::{process_cpu_ns, spawn_quiet};
 use profiler_core::session;
 
-use crate::forks;
+use crate::errno::keeping_errno;
+use crate::{filters, forks};
 
 /// When the thread looks whether the program has used processor time; the program is recorded from
 /// the last look on in any case.
@@ -142,9 +143,11 @@ fn is_wanted_within(pause: Duration) -> bool {
 }
 
 /// Begins to record, unless the profiler is to leave the process, or the program has forbidden
-/// system calls to all its threads since `start`: it might be ended for those of the profiler.
+/// system calls to one or all of its threads since `start`: it might be ended for those of the
+/// profiler.
 fn record(announced: Announced, start: Usage) {
-    let is_allowed = Usage::now().filter == start.filter && !progress().is_given_up;
+    let is_allowed = Usage::now().filter == start.filter && filters::are_equal();
+    let is_allowed = is_allowed && !progress().is_given_up;
     if !is_allowed || !matches!(announced.join(PATIENCE), Status::Recording) {
         forks::follow_no_longer();
     }
@@ -172,12 +175,20 @@ pub(crate) fn is_pending() -> bool {
 /// limited time, and only once.
 #[inline]
 pub(crate) fn is_recording() -> bool {
-    session::is_active() || (is_pending() && catch_unwind(settle).unwrap_or(false))
+    session::is_active() || (is_pending() && keeping_errno(settled))
+}
+
+#[cold]
+fn settled() -> bool {
+    catch_unwind(settle).unwrap_or(false)
 }
 
 /// Makes the thread ask for memory now, and waits until it is decided whether this process records.
 #[cold]
 pub(crate) fn settle() -> bool {
+    if session::is_forked() {
+        return false; // forked by the bare system call, without handlers
+    }
     let mut progress = progress();
     progress.is_wanted = true;
     CHANGED.notify_all();

@@ -22,7 +22,8 @@
 //!   agent does nothing.
 //! - It stays out of programs with an address, memory or thread sanitizer, and of programs with
 //!   more rights than their parent process.
-//! - It prints nothing, and it catches its own panics. Its descriptors are closed by `exec`.
+//! - It prints nothing, and catches panics where it starts, joins and leaves, and on its threads.
+//!   `errno` is 0 when the program begins. Its descriptors are closed by `exec`.
 //! - It exports the functions of the header, and replaces those functions of the C library that
 //!   concern all threads ([`replaced`]): its threads are not in the way of a program that changes
 //!   its user or its namespaces. It leaves the process before, if that is necessary ([`leaving`]).
@@ -43,11 +44,15 @@
 )]
 
 pub mod c_api;
+mod errno;
+mod filters;
 mod forks;
 mod handles;
 mod host;
 mod later;
 mod leaving;
+mod loading;
+mod presence;
 pub mod replaced;
 mod rights;
 mod start;

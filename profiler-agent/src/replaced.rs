@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{gid_t, size_t, uid_t};
 
-use crate::{forks, leaving, rights};
+use crate::errno::{keeping_errno, set_errno};
+use crate::{forks, leaving, presence, rights};
 
 /// The flags of `unshare` that need a process with one thread.
 const UNSHARED_ALONE: c_int =
@@ -138,7 +139,7 @@ replaced! {
 
 /// Changes the user or the groups of all threads by `call`.
 fn change_rights(call: &dyn Fn() -> c_int) -> c_int {
-    if !leaving::is_here() {
+    if !presence::is_here() {
         return call();
     }
     keeping_errno(|| {
@@ -148,7 +149,7 @@ fn change_rights(call: &dyn Fn() -> c_int) -> c_int {
     });
     let result = call();
     keeping_errno(|| {
-        if leaving::is_here() {
+        if presence::is_here() {
             rights::note(); // the call has changed those of the profiler's threads, too
         }
     });
@@ -157,7 +158,7 @@ fn change_rights(call: &dyn Fn() -> c_int) -> c_int {
 
 /// Changes namespaces by `call`, which the system may allow only to a process with one thread.
 fn change_namespaces(needs_one_thread: impl Fn() -> bool, call: &dyn Fn() -> c_int) -> c_int {
-    if leaving::is_here() {
+    if presence::is_here() {
         keeping_errno(|| {
             if needs_one_thread() && forks::is_alone_but_for_us() {
                 leaving::leave();
@@ -175,22 +176,6 @@ fn kind_of(namespace: c_int, kind: c_int) -> c_int {
     // SAFETY: the request takes no further argument, and fails for other descriptors.
     let found = unsafe { libc::ioctl(namespace, NS_GET_NSTYPE) };
     found.max(0)
-}
-
-fn keeping_errno(body: impl FnOnce()) {
-    // SAFETY: returns an address.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the variable of the calling thread, which exists as long as the thread.
-    let before = unsafe { place.read() };
-    body();
-    set_errno(before);
-}
-
-fn set_errno(error: c_int) {
-    // SAFETY: returns an address.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the variable of the calling thread, which exists as long as the thread.
-    unsafe { place.write(error) };
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ipc_protocol::environment::{
@@ -31,6 +31,9 @@ use crate::control::Control;
 use crate::gather::Files;
 use crate::join::Candidate;
 use crate::{own_threads, shutdown};
+
+/// Whether the parent has ended the channel.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// How long [`init`] waits for a session that this process joins by itself.
 pub const JOIN_WAIT: Duration = Duration::from_millis(20);
@@ -126,6 +129,12 @@ pub fn init_within(patience: Duration) -> Status {
         Status::NoParent => refused.map_or(Status::NoParent, Status::Off),
         status => status,
     }
+}
+
+/// Whether the session that this process has recorded for is over. False if it is not known,
+/// because the program has closed the channel. Reads an atomic only.
+pub fn session_is_over() -> bool {
+    IS_OVER.load(Ordering::Acquire)
 }
 
 /// Notes that this process begins. Returns the outcome if it must not: it has begun before, or it
@@ -327,7 +336,9 @@ fn record(
     shutdown::register();
     let control = spawn_quiet("profiler-control", move || {
         // If the parent is already gone, recording into the pool continues.
-        let _ = serve(line, hello(token, key, name), files);
+        let served = serve(line, hello(token, key, name), files);
+        let is_lost = matches!(served, Err(TransportError::DescriptorLost(_)));
+        IS_OVER.store(!is_lost, Ordering::Release);
     })?;
     own_threads::set_control(control);
     // Another thread may have called `leave` meanwhile, before there was anything to end.

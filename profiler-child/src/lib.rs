@@ -47,9 +47,9 @@ mod updates;
 
 #[doc(hidden)]
 pub use announce::{Announced, Announcement, announce};
-#[doc(hidden)]
-pub use connect::init_at;
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
+#[doc(hidden)]
+pub use connect::{init_at, session_is_over};
 pub use fork::{after_fork, after_fork_within};
 pub use profiler_core as core;
 #[doc(no_inline)]

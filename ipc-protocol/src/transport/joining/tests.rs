@@ -1,8 +1,9 @@
 //! Tests of the first exchange, with both sides in this process. Real processes are in
 //! `integration-tests/tests/joining*.rs`.
 
+use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::AtomicBool;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
@@ -324,4 +325,43 @@ fn a_process_that_gives_up_ends_the_connection_that_a_fork_holds_open() {
     let joiner = next(&listener);
     drop(announced);
     assert!(is_closed(&joiner));
+}
+
+/// Puts another file under the number of a connection, as a program does that closes all
+/// descriptors. Returns the owner of the number.
+fn take_number(asked: &Joiner, number: RawFd, file: &File) -> File {
+    while !matches!(received(asked), Ok(Opening::Join(request)) if !request.is_announcement()) {}
+    // SAFETY: the number is open; its owner notices that it refers to another file.
+    #[allow(unsafe_code)]
+    let taken = unsafe { libc::dup2(file.as_raw_fd(), number) };
+    assert_eq!(taken, number);
+    // SAFETY: the connection gives the number up, so no other value owns it.
+    #[allow(unsafe_code)]
+    unsafe {
+        File::from_raw_fd(number)
+    }
+}
+
+#[test]
+fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_program() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &announcement(), LONG).unwrap();
+    let socket = announced.0.as_ref().unwrap().socket();
+    let number = socket.number().unwrap();
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
+    let first = next(&listener);
+    assert!(is_announcement(&first));
+    // The program has a file of its own there when the answer comes.
+    let mut file = tempfile::tempfile().unwrap();
+    let theirs = take_number(&first, number, &file);
+    file.write_all(b"data").unwrap();
+    drop(first);
+    let second = next(&listener);
+    assert_eq!(received(&second).unwrap(), Opening::Join(request()));
+    let pool = tempfile::tempfile().unwrap();
+    second.welcome(&pool, &Token::from_bytes([4; 16])).unwrap();
+    let joined = process.join().unwrap().unwrap();
+    assert_ne!(joined.channel.number(), Some(number));
+    assert_eq!(theirs.metadata().unwrap().len(), 4, "it is still open");
 }
