@@ -20,6 +20,10 @@ mod agent_programs;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_record;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_rights;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_streams;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_unprofiled;
 mod alerts;
 mod captures;

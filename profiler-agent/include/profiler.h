@@ -54,6 +54,14 @@ int profiler_join(void);
  * the environment is read. Cost: usually 1 ms, at most 2 s. */
 int profiler_join_session(const char *address);
 
+/* Stops recording in this process for good and ends the library's threads. What was recorded stays
+ * in the profile. Call it before something that the system allows only to processes with one
+ * thread, or before a change of the user with capabilities of the calling thread alone. Not needed
+ * if the library was loaded with the program: setuid, setgid, seteuid, setegid, setreuid, setregid,
+ * setresuid, setresgid, setgroups, initgroups, unshare and setns are then replaced by functions
+ * that do it where necessary. Cost: usually less than 1 ms. */
+void profiler_leave(void);
+
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.
  * Cost: 1 ns. */
 int profiler_is_recording(void);

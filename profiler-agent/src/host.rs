@@ -26,6 +26,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// counted its own.
 const FEW_DESCRIPTORS: libc::rlim_t = 64;
 
+/// The profiler's addresses are the memory limit of its session, and about 70 MiB for each of its
+/// threads, most of which are never used. A program with a limit below this one, in bytes, may have
+/// counted its own.
+const LITTLE_MEMORY: libc::rlim_t = 4 << 30;
+
 /// Functions of the run-time libraries of sanitizers. They replace the allocator and watch all
 /// memory, so they would report the profiler's memory and threads.
 const SANITIZERS: [&CStr; 4] = [
@@ -111,17 +116,31 @@ fn own_base() -> u64 {
 pub(crate) fn forbids() -> bool {
     is_privileged()
         || has_few_descriptors()
+        || has_little_memory()
         || is_instrumented()
         || recorder_note::is_in_another_file()
 }
 
+/// Whether the process may have so little memory that that of the profiler is missing.
+fn has_little_memory() -> bool {
+    [libc::RLIMIT_AS, libc::RLIMIT_DATA]
+        .into_iter()
+        .any(|resource| limit(resource).is_some_and(|most| most < LITTLE_MEMORY))
+}
+
+/// A limit of this process.
+fn limit(resource: libc::__rlimit_resource_t) -> Option<libc::rlim_t> {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: the system writes into a local of that type.
+    let failed = unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
+    // SAFETY: zeros are valid, and so is what the system has written.
+    let limit = unsafe { limit.assume_init() }.rlim_cur;
+    (failed == 0).then_some(limit)
+}
+
 /// Whether the process may have so few descriptors that it may lack those of the profiler.
 fn has_few_descriptors() -> bool {
-    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: the system writes into a local of that type.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };
-    // SAFETY: a call that did not fail has written it.
-    failed == 0 && unsafe { limit.assume_init() }.rlim_cur < FEW_DESCRIPTORS
+    limit(libc::RLIMIT_NOFILE).is_some_and(|most| most < FEW_DESCRIPTORS)
 }
 
 /// Whether the process has more rights than its parent process, which has written the environment.
@@ -152,6 +171,7 @@ mod tests {
         assert!(!is_privileged());
         assert!(!is_instrumented());
         assert!(!has_few_descriptors());
+        assert!(!has_little_memory());
         assert!(is_loaded_at_start());
         // SAFETY: as above.
         assert!(unsafe { libc::dlerror() }.is_null());

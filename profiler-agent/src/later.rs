@@ -26,7 +26,8 @@ use profiler_child::{Announced, Status};
 use profiler_core::internal::sys::{process_cpu_ns, spawn_quiet};
 use profiler_core::session;
 
-use crate::forks;
+use crate::errno::keeping_errno;
+use crate::{filters, forks};
 
 /// When the thread looks whether the program has used processor time; the program is recorded from
 /// the last look on in any case.
@@ -42,8 +43,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether this process may record later.
 static IS_PENDING: AtomicBool = AtomicBool::new(false);
+/// Whether the thread exists in this process, and has not decided yet.
+static HAS_THREAD: AtomicBool = AtomicBool::new(false);
 static PROGRESS: Mutex<Progress> = Mutex::new(Progress {
     is_wanted: false,
+    is_given_up: false,
     is_decided: false,
     patience: Duration::ZERO,
 });
@@ -53,6 +57,8 @@ static CHANGED: Condvar = Condvar::new();
 struct Progress {
     /// A function for C has been called.
     is_wanted: bool,
+    /// The process is not to be recorded after all.
+    is_given_up: bool,
     /// Whether the process records is known.
     is_decided: bool,
     /// How long a function for C waits.
@@ -72,6 +78,7 @@ pub(crate) fn begin(announced: Announced, patience: Duration, address: Option<CS
     }
     progress().patience = patience;
     IS_PENDING.store(true, Ordering::Release);
+    HAS_THREAD.store(true, Ordering::Release);
     forks::follow(1, address);
     let start = Usage::now();
     let thread = spawn_quiet("profiler-start", move || {
@@ -88,6 +95,7 @@ pub(crate) fn begin(announced: Announced, patience: Duration, address: Option<CS
 /// Called in a forked child.
 extern "C" fn forget() {
     IS_PENDING.store(false, Ordering::Relaxed);
+    HAS_THREAD.store(false, Ordering::Relaxed);
 }
 
 /// What a process has used of the system.
@@ -124,19 +132,22 @@ fn wait_for_occasion(start: Usage) {
     }
 }
 
-/// Waits until a function for C is called, for at most `pause`. Returns whether one was.
+/// Waits until a function for C is called, or until the profiler leaves the process, for at most
+/// `pause`. Returns whether that was so.
 fn is_wanted_within(pause: Duration) -> bool {
-    let waits = |progress: &mut Progress| !progress.is_wanted;
+    let waits = |progress: &mut Progress| !progress.is_wanted && !progress.is_given_up;
     let waited = CHANGED
         .wait_timeout_while(progress(), pause, waits)
         .unwrap_or_else(PoisonError::into_inner);
-    waited.0.is_wanted
+    waited.0.is_wanted || waited.0.is_given_up
 }
 
-/// Begins to record, unless the program has forbidden system calls to all its threads since
-/// `start`: it might be ended for those of the profiler.
+/// Begins to record, unless the profiler is to leave the process, or the program has forbidden
+/// system calls to one or all of its threads since `start`: it might be ended for those of the
+/// profiler.
 fn record(announced: Announced, start: Usage) {
-    let is_allowed = Usage::now().filter == start.filter;
+    let is_allowed = Usage::now().filter == start.filter && filters::are_equal();
+    let is_allowed = is_allowed && !progress().is_given_up;
     if !is_allowed || !matches!(announced.join(PATIENCE), Status::Recording) {
         forks::follow_no_longer();
     }
@@ -148,6 +159,7 @@ struct Decided;
 impl Drop for Decided {
     fn drop(&mut self) {
         progress().is_decided = true;
+        HAS_THREAD.store(false, Ordering::Release);
         IS_PENDING.store(false, Ordering::Release);
         CHANGED.notify_all();
     }
@@ -163,12 +175,20 @@ pub(crate) fn is_pending() -> bool {
 /// limited time, and only once.
 #[inline]
 pub(crate) fn is_recording() -> bool {
-    session::is_active() || (is_pending() && catch_unwind(settle).unwrap_or(false))
+    session::is_active() || (is_pending() && keeping_errno(settled))
+}
+
+#[cold]
+fn settled() -> bool {
+    catch_unwind(settle).unwrap_or(false)
 }
 
 /// Makes the thread ask for memory now, and waits until it is decided whether this process records.
 #[cold]
 pub(crate) fn settle() -> bool {
+    if session::is_forked() {
+        return false; // forked by the bare system call, without handlers
+    }
     let mut progress = progress();
     progress.is_wanted = true;
     CHANGED.notify_all();
@@ -181,6 +201,25 @@ pub(crate) fn settle() -> bool {
         IS_PENDING.store(false, Ordering::Release); // later calls do not wait
     }
     session::is_active()
+}
+
+/// Whether the thread exists in this process, and has not decided yet.
+pub(crate) fn has_thread() -> bool {
+    HAS_THREAD.load(Ordering::Acquire)
+}
+
+/// Tells the thread not to record. In a forked child, which does not have it, does nothing.
+pub(crate) fn give_up() {
+    if has_thread() {
+        progress().is_given_up = true;
+        CHANGED.notify_all();
+    }
+}
+
+/// Waits until the thread has decided, for at most `patience`.
+pub(crate) fn await_end(patience: Duration) {
+    let waits = |progress: &mut Progress| !progress.is_decided;
+    let _ = CHANGED.wait_timeout_while(progress(), patience, waits);
 }
 
 #[cfg(test)]

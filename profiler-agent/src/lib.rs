@@ -11,8 +11,8 @@
 //! `include/profiler.h` declares ([`c_api`]).
 //!
 //! # What holds
-//! - Without a session, loading the library costs the load itself and a look at the environment. It
-//!   starts no thread, opens no file and changes nothing.
+//! - Without a session, loading the library costs the load itself, the look-up of a dozen functions,
+//!   and a look at the environment. It starts no thread, opens no file and changes nothing.
 //! - With a session, the program's thread connects to the session, sends one packet and starts one
 //!   thread. It waits for no answer, except in the first function for C: usually about a
 //!   millisecond, at most [`profiler_child::JOIN_WAIT`].
@@ -22,8 +22,11 @@
 //!   agent does nothing.
 //! - It stays out of programs with an address, memory or thread sanitizer, and of programs with
 //!   more rights than their parent process.
-//! - It prints nothing, and it catches its own panics. Its descriptors are closed by `exec`.
-//! - It exports only the functions of the header.
+//! - It prints nothing, and catches panics where it starts, joins and leaves, and on its threads.
+//!   `errno` is 0 when the program begins. Its descriptors are closed by `exec`.
+//! - It exports the functions of the header, and replaces those functions of the C library that
+//!   concern all threads ([`replaced`]): its threads are not in the way of a program that changes
+//!   its user or its namespaces. It leaves the process before, if that is necessary ([`leaving`]).
 //!
 //! The library unwinds at a panic, unlike the design's first draft, which aborted: a panic on a
 //! thread of the profiler then ends that thread, and not the program. The unwinder is linked
@@ -41,9 +44,16 @@
 )]
 
 pub mod c_api;
+mod errno;
+mod filters;
 mod forks;
 mod handles;
 mod host;
 mod later;
+mod leaving;
+mod loading;
+mod presence;
+pub mod replaced;
+mod rights;
 mod start;
 mod text;

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use profiler_child::{Announcement, Status};
 
-use crate::{forks, host, later};
+use crate::errno::keeping_errno;
+use crate::{forks, host, later, presence, replaced};
 
 /// How long a thread waits for the session on which nothing of the program waits.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,7 +27,12 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     // Nothing here panics. If it did, the program would run without the profiler.
-    let _ = catch_unwind(begin);
+    let _ = keeping_errno(|| {
+        catch_unwind(|| {
+            replaced::find_originals();
+            begin();
+        })
+    });
 }
 
 fn begin() {
@@ -34,6 +40,7 @@ fn begin() {
     if !host::is_loaded_at_start() || !host::is_profiled() || !may_record() {
         return;
     }
+    presence::begin();
     let patience = host::join_wait();
     let address = host::session_address();
     match profiler_child::announce(patience) {
@@ -53,6 +60,7 @@ pub(crate) fn join() {
         if later::is_pending() {
             later::settle();
         } else if host::is_profiled() && may_record() {
+            presence::begin();
             let status = profiler_child::init_within(host::join_wait());
             follow_if_recording(&status, host::session_address);
         }
@@ -66,6 +74,7 @@ pub(crate) fn join_at(address: &str) {
         if later::is_pending() {
             later::settle();
         } else if may_record() {
+            presence::begin();
             let status = profiler_child::init_at(address, PATIENCE);
             follow_if_recording(&status, || CString::new(address).ok());
         }

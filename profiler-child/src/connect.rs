@@ -8,10 +8,9 @@
 //! Invariant: an error at any step leaves the profiler off, or on without a parent, and reaches the
 //! host only through the return value.
 
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ipc_protocol::environment::{
@@ -19,9 +18,9 @@ use ipc_protocol::environment::{
 };
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{JoinError, Joined};
 use ipc_protocol::transport::listener::Endpoint;
+use ipc_protocol::transport::{ChildEnds, TransportError, inherited};
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::read_header;
@@ -31,7 +30,10 @@ use profiler_core::session::{self, AfterForkError, StartError, StartOptions};
 use crate::control::Control;
 use crate::gather::Files;
 use crate::join::Candidate;
-use crate::shutdown;
+use crate::{own_threads, shutdown};
+
+/// Whether the parent has ended the channel.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// How long [`init`] waits for a session that this process joins by itself.
 pub const JOIN_WAIT: Duration = Duration::from_millis(20);
@@ -127,6 +129,12 @@ pub fn init_within(patience: Duration) -> Status {
         Status::NoParent => refused.map_or(Status::NoParent, Status::Off),
         status => status,
     }
+}
+
+/// Whether the session that this process has recorded for is over. False if it is not known,
+/// because the program has closed the channel. Reads an atomic only.
+pub fn session_is_over() -> bool {
+    IS_OVER.load(Ordering::Acquire)
 }
 
 /// Notes that this process begins. Returns the outcome if it must not: it has begun before, or it
@@ -239,7 +247,7 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
         .as_ref()
         .map(InheritedHandle::open)
         .transpose()?;
-    let line = Endpoint::open(&parent.server)?;
+    let line = Line::from(Endpoint::open(&parent.server)?);
     let ChildEnvironment {
         pool: pool_number,
         part_file: part_file_number,
@@ -256,7 +264,13 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
             server.release(),
         );
     };
-    record(pool, part_file, line, token, release)
+    record(
+        pool.into(),
+        part_file.map(OwnFile::from),
+        line,
+        token,
+        release,
+    )
 }
 
 /// Records for the session that the environment names. `false` if it names none.
@@ -282,20 +296,25 @@ pub(crate) fn candidate(patience: Duration) -> Result<Option<Candidate>, InitErr
 
 /// Records for the session that this process has joined.
 pub(crate) fn record_joined(joined: Joined) -> Result<(), InitError> {
-    let line = Endpoint::Inherited(joined.channel);
+    let line = Line::Socket(joined.channel);
     record(joined.pool, None, line, joined.token, || {})
 }
 
 /// Takes the pool, begins to record and starts the control thread. Calls `release` when it is known
 /// to which process the pool belongs.
 fn record(
-    pool: File,
-    part_file: Option<File>,
-    line: Endpoint,
+    pool: OwnFile,
+    part_file: Option<OwnFile>,
+    line: Line,
     token: Token,
     release: impl FnOnce(),
 ) -> Result<(), InitError> {
-    read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
+    if shutdown::has_left().load(Ordering::SeqCst) {
+        return Err(StartError::Closed.into());
+    }
+    let file = pool.get().map_err(io::Error::from);
+    read_header(file.map_err(StartError::from)?)
+        .map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = match session::attach(pool) {
         Err(error @ StartError::Attach(AttachError::Taken(_))) => {
             release();
@@ -311,14 +330,21 @@ fn record(
     let own_pool = part_file.as_ref().and_then(|_| session::pool_file().ok());
     let files = Files {
         pool: own_pool.map(OwnFile::from),
-        part_file: part_file.map(OwnFile::from),
+        part_file,
     };
     let name = program_name();
     shutdown::register();
-    spawn_quiet("profiler-control", move || {
+    let control = spawn_quiet("profiler-control", move || {
         // If the parent is already gone, recording into the pool continues.
-        let _ = serve(line, hello(token, key, name), files);
+        let served = serve(line, hello(token, key, name), files);
+        let is_lost = matches!(served, Err(TransportError::DescriptorLost(_)));
+        IS_OVER.store(!is_lost, Ordering::Release);
     })?;
+    own_threads::set_control(control);
+    // Another thread may have called `leave` meanwhile, before there was anything to end.
+    if shutdown::has_left().load(Ordering::SeqCst) {
+        shutdown::shutdown();
+    }
     Ok(())
 }
 
@@ -340,7 +366,33 @@ fn hello(token: Token, key: ProcessKey, mut name: String) -> Hello {
     }
 }
 
-fn serve(line: Endpoint, hello: Hello, files: Files) -> Result<(), TransportError> {
+/// The way to the parent.
+enum Line {
+    /// A name to connect to.
+    Named(Endpoint),
+    /// A connected socket, which the program may close at any time.
+    Socket(OwnFile),
+}
+
+impl From<Endpoint> for Line {
+    fn from(endpoint: Endpoint) -> Self {
+        match endpoint {
+            Endpoint::Inherited(socket) => Self::Socket(socket.into()),
+            named @ Endpoint::Named(_) => Self::Named(named),
+        }
+    }
+}
+
+impl Line {
+    fn connect(self, hello: Hello) -> Result<ChildEnds, TransportError> {
+        match self {
+            Self::Named(endpoint) => endpoint.connect(hello),
+            Self::Socket(socket) => inherited::connect(socket, hello),
+        }
+    }
+}
+
+fn serve(line: Line, hello: Hello, files: Files) -> Result<(), TransportError> {
     let ends = line.connect(hello)?;
     Control::new(ends.sender, files).run(ends.receiver)
 }

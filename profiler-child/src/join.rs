@@ -2,7 +2,8 @@
 //!
 //! Called by `connect` and `announce` in a process to which no parent has handed a pool.
 //! Invariants: a call waits for at most the caller's patience, and not at all if nobody listens; it
-//! changes nothing in the process except that, on success, one or two descriptors exist; only
+//! changes nothing in the process except that, on success, one or two descriptors above the standard
+//! streams exist; only
 //! [`Candidate::of_environment`] reads the environment.
 
 use std::time::Duration;
@@ -13,6 +14,8 @@ use ipc_protocol::message::JoinRequest;
 use ipc_protocol::transport::joining::{self, Announced, JoinError, Joined};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys;
+
+use crate::shutdown;
 
 /// A process that may join a session.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Candidate {
         patience: Duration,
     ) -> Result<Joined, JoinError> {
         let request = self.request(asks_for(patience));
-        announced.join(&self.address, &request, patience)
+        announced.join(&self.address, &request, patience, shutdown::has_left())
     }
 
     fn request(&self, patience_ms: u32) -> JoinRequest {

@@ -41,18 +41,21 @@ mod fork;
 mod gather;
 mod join;
 mod outgoing;
+mod own_threads;
 mod shutdown;
 mod updates;
 
 #[doc(hidden)]
 pub use announce::{Announced, Announcement, announce};
-#[doc(hidden)]
-pub use connect::init_at;
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
+#[doc(hidden)]
+pub use connect::{init_at, session_is_over};
 pub use fork::{after_fork, after_fork_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[doc(hidden)]
+pub use shutdown::leave;
 pub use shutdown::shutdown;
 
 /// The code in the README compiles.

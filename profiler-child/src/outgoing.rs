@@ -25,4 +25,12 @@ impl Outgoing {
             .unwrap_or_else(PoisonError::into_inner)
             .send(message);
     }
+
+    /// Ends the channel, and the control thread's wait.
+    pub(crate) fn hang_up(&self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .hang_up();
+    }
 }

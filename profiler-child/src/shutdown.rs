@@ -2,21 +2,27 @@
 //!
 //! At an exit the profiler only uses atomics, because a signal handler that interrupted any code
 //! may call `exit`. The data stays in the pool, and the system tells the parent that the process
-//! has ended. [`shutdown`], which the host calls from ordinary code, also ends the profiler's
-//! threads and notifies the parent.
+//! has ended. [`shutdown`], which the host calls from ordinary code, also ends recording and
+//! notifies the parent. [`leave`], which the agent calls, ends all threads of the profiler as well.
 
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ipc_protocol::message::ToParent;
 use profiler_core::internal::renewable::Renewable;
 use profiler_core::session;
 
 use crate::outgoing::Outgoing;
+use crate::own_threads;
 
 static OUTGOING: Renewable<Mutex<Option<Outgoing>>> = Renewable::new(Mutex::new(None));
+/// Whether [`leave`] was called.
+static LEFT: AtomicBool = AtomicBool::new(false);
+/// How long [`leave`] waits between two looks.
+const PAUSE: Duration = Duration::from_micros(100);
 /// Whether [`at_exit`] is registered. A forked child inherits it.
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -37,11 +43,43 @@ pub fn shutdown() {
         .take();
     if let Some(outgoing) = outgoing {
         outgoing.send(&ToParent::ShutdownProfile { length: 0 });
+        if has_left().load(Ordering::SeqCst) {
+            outgoing.hang_up();
+        }
     }
+}
+
+/// Like [`shutdown`], and waits until no thread of the profiler exists, for at most `patience`.
+/// Returns whether none does. The process does not record any more, even if a thread of it is about
+/// to join a session.
+pub fn leave(patience: Duration) -> bool {
+    if session::is_forked() {
+        return true; // the threads are the parent's
+    }
+    // First: a thread that begins to record, or to serve the parent, then ends itself.
+    LEFT.store(true, Ordering::SeqCst);
+    shutdown();
+    let pauses = patience.as_micros() / PAUSE.as_micros();
+    (0..=pauses).any(|_| {
+        let is_alone = !own_threads::are_there();
+        if !is_alone {
+            std::thread::sleep(PAUSE);
+        }
+        is_alone
+    })
+}
+
+/// Whether [`leave`] was called.
+pub(crate) fn has_left() -> &'static AtomicBool {
+    &LEFT
 }
 
 pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
+    // The one or the other call finds the channel.
+    if has_left().load(Ordering::SeqCst) {
+        shutdown();
+    }
 }
 
 /// In a forked child that begins anew: forgets the parent's channel, whose lock may be held

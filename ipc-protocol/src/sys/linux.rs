@@ -26,6 +26,13 @@ pub(crate) fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
+/// Ends sending and receiving on the socket with this number, which its owner keeps open.
+#[allow(unsafe_code)]
+pub(crate) fn shut_down(number: RawFd) {
+    // SAFETY: takes plain numbers; the kernel checks the first.
+    unsafe { libc::shutdown(number, libc::SHUT_RDWR) };
+}
+
 /// The path of these bytes.
 pub(crate) fn path_from_bytes(bytes: Vec<u8>) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))

@@ -19,6 +19,9 @@ pub(crate) fn is_single_threaded() -> bool {
     false
 }
 
+/// Never called: no number of a socket is known.
+pub(crate) fn shut_down(_: i32) {}
+
 /// The path of these bytes, if they are UTF-8.
 pub(crate) fn path_from_bytes(bytes: Vec<u8>) -> Option<PathBuf> {
     String::from_utf8(bytes).ok().map(PathBuf::from)

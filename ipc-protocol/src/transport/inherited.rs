@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::DescriptorLost;
+use profiler_core::internal::sys::{DescriptorLost, OwnFile};
 
 use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{
@@ -210,8 +210,8 @@ impl CancelHandle {
 /// # Errors
 /// [`TransportError::Disconnected`] when the parent is gone, [`TransportError::Protocol`] for a
 /// `hello` beyond its limits, [`TransportError::Unavailable`].
-pub fn connect(socket: File, hello: Hello) -> Result<ChildEnds, TransportError> {
-    let socket = PacketSocket::given(socket).map_err(|_| TransportError::Unavailable)?;
+pub fn connect(socket: impl Into<OwnFile>, hello: Hello) -> Result<ChildEnds, TransportError> {
+    let socket = PacketSocket::given(socket.into()).map_err(|_| TransportError::Unavailable)?;
     let receiver = PacketReceiver::new(Arc::new(socket), None);
     let sender = PacketSender::new(
         Arc::clone(&receiver.socket),
@@ -265,6 +265,10 @@ impl FrameSender for PacketSender {
                 io::ErrorKind::WouldBlock => self.give_up(),
                 _ => error.into(),
             })
+    }
+
+    fn hang_up(&self) {
+        self.socket.hang_up();
     }
 }
 

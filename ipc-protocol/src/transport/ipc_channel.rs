@@ -313,7 +313,7 @@ pub fn connect(server: &str, hello: Hello) -> Result<ChildEnds, TransportError> 
         let from_parent = own_channel(from_parent);
         packets.get()?.send(Packet::Hello { frame, answers })?;
         Ok(ChildEnds {
-            sender: Sender::new(PacketSender::new(packets)),
+            sender: Sender::new(PacketSender::new(packets).with(&from_parent)),
             receiver: Receiver::new(PacketReceiver::new(from_parent, None)),
         })
     })

@@ -21,6 +21,10 @@
 //! asks some milliseconds later on the same connection. If it ends or executes another program
 //! before, the system closes the connection.
 //!
+//! The program runs while its process asks, and may close all descriptors. The asking side checks
+//! before each call that a number is still that of its own file, never takes the numbers of the
+//! standard streams, and connects once more if the program has closed its connection.
+//!
 //! A hostile process of the same user can only lose its own connection: nothing here waits for it,
 //! its packets are received as those of an untrusted child, and descriptors in them are never
 //! received. Processes of other users are refused by both sides, and cannot enter the directory of
@@ -28,13 +32,13 @@
 
 mod listener;
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use profiler_core::ids::UserId;
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use profiler_core::internal::sys::OwnFile;
 
 use super::TransportError;
 use crate::codec;
@@ -75,9 +79,9 @@ pub enum JoinError {
 #[derive(Debug)]
 pub struct Joined {
     /// The memory to record into.
-    pub pool: File,
-    /// The control channel, for [`super::listener::Endpoint::Inherited`].
-    pub channel: File,
+    pub pool: OwnFile,
+    /// The control channel, for [`super::inherited::connect`].
+    pub channel: OwnFile,
     /// The token for the `Hello`.
     pub token: Token,
 }
@@ -93,14 +97,24 @@ pub fn join(
     patience: Duration,
 ) -> Result<Joined, JoinError> {
     let deadline = Deadline::after(patience);
-    let asker = connect(address.path(), &deadline, patience)?;
-    ask(asker, request, &deadline, patience)
+    join_until(address, request, &deadline, patience)
+}
+
+/// Like [`join`]. `patience` is the whole wait that `deadline` ends.
+fn join_until(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    deadline: &Deadline,
+    patience: Duration,
+) -> Result<Joined, JoinError> {
+    let asker = connect(address.path(), deadline, patience)?;
+    ask(asker, request, deadline, patience)
 }
 
 /// The connection of a process that has announced itself. Dropping it tells the session that the
 /// process does not join, as the end of the process does.
 #[derive(Debug)]
-pub struct Announced(OwnDescriptor<Asker>);
+pub struct Announced(Option<Asker>);
 
 /// In a process that joins later: announces it to the session at `address`. Waits for no answer; at
 /// most `patience` if too many processes connect at once. `request` has the patience 0.
@@ -114,30 +128,41 @@ pub fn announce(
 ) -> Result<Announced, JoinError> {
     let asker = connect(address.path(), &Deadline::after(patience), patience)?;
     send(&asker, request)?;
-    Ok(Announced(OwnDescriptor::new(asker)))
+    Ok(Announced(Some(asker)))
 }
 
 impl Announced {
     /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session
-    /// has closed the connection. `request` is the announced one with another patience.
+    /// has closed the connection. `request` is the announced one with another patience. Waits no
+    /// longer when another thread sets `gives_up`.
     ///
     /// # Errors
     /// As [`join`].
     pub fn join(
-        self,
+        mut self,
         address: &SessionAddress,
         request: &JoinRequest,
         patience: Duration,
+        gives_up: &'static AtomicBool,
     ) -> Result<Joined, JoinError> {
-        let asker = match self.0.into_inner() {
-            Ok(asker) => asker,
-            Err(DescriptorLost) => return join(address, request, patience),
+        let deadline = Deadline::after(patience).or(gives_up);
+        let asked = match self.0.take() {
+            Some(asker) => ask(asker, request, &deadline, patience),
+            None => Err(TransportError::Disconnected.into()),
         };
-        match ask(asker, request, &Deadline::after(patience), patience) {
-            Err(JoinError::Channel(TransportError::Disconnected)) => {
-                join(address, request, patience)
-            }
+        match asked {
+            Err(JoinError::Channel(
+                TransportError::Disconnected | TransportError::DescriptorLost(_),
+            )) => join_until(address, request, &deadline, patience),
             asked => asked,
+        }
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        if let Some(asker) = &self.0 {
+            asker.hang_up();
         }
     }
 }
@@ -159,14 +184,31 @@ fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
     Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
-/// Asks for a pool over a connection.
+/// Asks for a pool over a connection. The connection ends with an error.
 fn ask(
     asker: Asker,
     request: &JoinRequest,
     deadline: &Deadline,
     patience: Duration,
 ) -> Result<Joined, JoinError> {
-    send(&asker, request)?;
+    let (pool, token) =
+        exchange(&asker, request, deadline, patience).inspect_err(|_| asker.hang_up())?;
+    let channel = asker.into_channel().map_err(TransportError::from)?;
+    Ok(Joined {
+        pool,
+        channel,
+        token,
+    })
+}
+
+/// Asks for a pool, and waits for the answer.
+fn exchange(
+    asker: &Asker,
+    request: &JoinRequest,
+    deadline: &Deadline,
+    patience: Duration,
+) -> Result<(OwnFile, Token), JoinError> {
+    send(asker, request)?;
     let mut room = [0; MAX_JOIN_FRAME_BYTES];
     let received = asker
         .receive(&mut room, deadline)
@@ -183,12 +225,7 @@ fn ask(
         JoinAnswer::Refused(why) => return Err(why.into()),
     };
     let pool = pool.ok_or(JoinError::BadAnswer("it contains no memory"))?;
-    let channel = asker.into_channel().map_err(TransportError::from)?;
-    Ok(Joined {
-        pool,
-        channel,
-        token,
-    })
+    Ok((pool, token))
 }
 
 /// In a process of another version than the session: tells the session so, so that it can list the

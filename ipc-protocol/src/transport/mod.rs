@@ -108,6 +108,10 @@ pub trait FrameSender: Send {
     /// [`TransportError::Disconnected`] when the peer is gone, [`TransportError::Protocol`] for a
     /// frame that is too large, [`TransportError::Full`] where it does not wait.
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError>;
+
+    /// In a child: ends the channel, so the thread that waits for the parent's frames gets an
+    /// error. Does nothing where the system cannot do that.
+    fn hang_up(&self) {}
 }
 
 /// Receives frames from one peer.
@@ -165,6 +169,11 @@ impl<M: Message> Sender<M> {
     /// All of [`TransportError`]; after [`TransportError::Protocol`] nothing was sent.
     pub fn send(&mut self, message: &M) -> Result<(), TransportError> {
         self.frames.send(&codec::encode(message)?)
+    }
+
+    /// In a child: ends the channel, and the wait of its receiver.
+    pub fn hang_up(&self) {
+        self.frames.hang_up();
     }
 }
 

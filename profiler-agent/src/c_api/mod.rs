@@ -22,8 +22,9 @@ use std::ffi::{c_char, c_int};
 
 use profiler_core::session;
 
+use crate::errno::keeping_errno;
 use crate::text::{self, MAX_TEXT_BYTES};
-use crate::{later, start};
+use crate::{later, leaving, start};
 
 /// The version of this interface. Functions are added, and never changed or removed, while the
 /// number stays.
@@ -44,8 +45,8 @@ pub extern "C" fn profiler_api_version() -> u32 {
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_join() -> c_int {
-    start::join();
-    profiler_is_recording()
+    keeping_errno(start::join);
+    is_recording()
 }
 
 /// Like [`profiler_join`], for the session with this address: the value of the environment variable
@@ -59,15 +60,31 @@ pub extern "C" fn profiler_join() -> c_int {
 pub unsafe extern "C" fn profiler_join_session(address: *const c_char) -> c_int {
     // SAFETY: the caller's condition.
     match unsafe { text::read(address, MAX_TEXT_BYTES) } {
-        Some(address) => start::join_at(&address),
-        None => start::join(),
+        Some(address) => keeping_errno(|| start::join_at(&address)),
+        None => keeping_errno(start::join),
     }
-    profiler_is_recording()
+    is_recording()
+}
+
+/// Stops recording in this process for good, and ends the library's threads. What was recorded
+/// stays in the profile. Waits for the threads, usually for less than a millisecond.
+///
+/// The functions that this library replaces ([`crate::replaced`]) call it where it is needed. In a
+/// program that has loaded the library with `dlopen` they are not replaced.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn profiler_leave() {
+    keeping_errno(leaving::leave);
 }
 
 /// Returns 1 if this process records now, otherwise 0. Costs two relaxed loads.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_is_recording() -> c_int {
+    is_recording()
+}
+
+/// Not the exported function: in a copy of the library, its name means that of the first one.
+fn is_recording() -> c_int {
     c_int::from(later::is_recording() && !session::is_paused())
 }

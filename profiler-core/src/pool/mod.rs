@@ -167,18 +167,21 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Takes a pool for this process, permanently.
-    pub(crate) fn attach(file: File) -> Result<(Self, Header), AttachError> {
+    pub(crate) fn attach(file: impl Into<OwnFile>) -> Result<(Self, Header), AttachError> {
+        let file = file.into();
+        let lost = io::Error::from;
         let mut page = vec![0; 4096];
-        file.read_exact_at(&mut page, 0)?;
-        let mut header = Header::parse(&page, file.metadata()?.len())?;
-        let map = map(&file, &header)?;
+        file.get().map_err(lost)?.read_exact_at(&mut page, 0)?;
+        let length = file.get().map_err(lost)?.metadata()?.len();
+        let mut header = Header::parse(&page, length)?;
+        let map = map(file.get().map_err(lost)?, &header)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
         let layout = header.layout;
         let clock = header.clock;
         let pool = Self {
             map,
-            file: OwnFile::from(file),
+            file,
             layout,
             clock,
             budget,

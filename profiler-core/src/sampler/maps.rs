@@ -2,8 +2,9 @@
 //!
 //! Read by `modules` to find code, and by `targets` to find the stack that contains an address.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+
+use crate::sys;
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +37,7 @@ impl Maps {
     /// Reads the list again.
     pub(super) fn read(&mut self) -> io::Result<()> {
         self.text.clear();
-        File::open("/proc/self/maps")?
-            .read_to_end(&mut self.text)
-            .map(drop)
+        sys::read_file("/proc/self/maps", &mut self.text)
     }
 
     /// All mappings, by address.

@@ -11,7 +11,7 @@ use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
 use crate::record::session_state;
-use crate::sys;
+use crate::sys::{self, OwnFile};
 use crate::time::Timestamp;
 
 /// Takes the pool that a parent made, for the life of this process. Returns the identity of this
@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 ///
 /// # Errors
 /// [`StartError::Attach`] if it is not a pool, or not a pool for this process.
-pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
+pub fn attach(pool: impl Into<OwnFile>) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
     if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
@@ -27,7 +27,7 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     with_runtime(|runtime| {
         runtime.stop();
         session_state::revoke_closing();
-        let (manager, header) = runtime.take(pool, true)?;
+        let (manager, header) = runtime.take(pool.into(), true)?;
         exit::prepare(&manager);
         Ok((header.key(), header.params))
     })

@@ -42,7 +42,7 @@ use crate::renewable::Renewable;
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sampler::{SamplingStats, effective_interval};
 use crate::sync::{Ordering, fixed};
-use crate::sys;
+use crate::sys::{self, OwnFile};
 use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
@@ -391,12 +391,12 @@ impl Runtime {
             Some(file) => pool::create_in(file, &spec).and_then(|()| file.try_clone())?,
             None => pool::create(&spec)?,
         };
-        self.take(file, false).map(|(manager, _)| manager)
+        self.take(file.into(), false).map(|(manager, _)| manager)
     }
 
     fn take(
         &mut self,
-        file: File,
+        file: OwnFile,
         attached: bool,
     ) -> Result<(Arc<ChunkManager>, Header), StartError> {
         let (pool, header) = Pool::attach(file)?;

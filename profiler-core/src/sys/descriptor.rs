@@ -15,9 +15,13 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// The lowest number that is not one of the standard streams.
+const FIRST_FREE: RawFd = 3;
 
 /// The program has closed a descriptor of the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,8 +155,49 @@ impl<T> Drop for OwnDescriptor<T> {
     }
 }
 
+/// The same open file under a number that is not one of the standard streams. The system gives a
+/// new file the lowest free number: without this, the output of a program that has closed a stream
+/// would go into a file of the profiler.
+///
+/// # Errors
+/// If no number is left.
+pub fn above_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if descriptor.as_raw_fd() >= FIRST_FREE {
+        return Ok(descriptor);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST_FREE)?)
+}
+
 /// A file of ours that another thread or a later call uses.
 pub type OwnFile = OwnDescriptor<File>;
+
+/// Opens a file for reading, for as long as the process runs.
+pub(crate) fn open_file(path: impl AsRef<Path>) -> io::Result<OwnFile> {
+    let file = File::open(path)?;
+    Ok(File::from(above_streams(file.into())?).into())
+}
+
+/// Appends the contents of a file to `all`. Unlike with [`std::fs::read`], the program may close
+/// the descriptor meanwhile.
+pub(crate) fn read_file(path: impl AsRef<Path>, all: &mut Vec<u8>) -> io::Result<()> {
+    let file = OwnFile::from(File::open(path)?);
+    let mut room = [0; 4096];
+    loop {
+        match file.get()?.read(&mut room) {
+            Ok(0) => return Ok(()),
+            Ok(length) => all.extend_from_slice(room.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The contents of a file, as text.
+pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut all = Vec::new();
+    read_file(path, &mut all)?;
+    Ok(String::from_utf8_lossy(&all).into_owned())
+}
 
 impl From<File> for OwnFile {
     fn from(file: File) -> Self {
@@ -162,7 +207,7 @@ impl From<File> for OwnFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+    use std::os::fd::{FromRawFd, IntoRawFd};
 
     use super::*;
 
@@ -215,6 +260,15 @@ mod tests {
         drop(OwnDescriptor::new(unsafe { OwnedFd::from_raw_fd(number) }));
         // Another test may have the number by now, but not for this pipe.
         assert!(FileIdentity::of_number(number).map_or(true, |now| now != identity));
+    }
+
+    #[test]
+    fn a_file_is_read_as_the_standard_library_reads_it() {
+        let path = "/proc/self/cmdline";
+        let mut all = Vec::new();
+        read_file(path, &mut all).unwrap();
+        assert_eq!(all, std::fs::read(path).unwrap());
+        assert!(read_text("/does/not/exist").is_err());
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
 
 /// The machine's present boot.
 pub fn boot_id() -> BootId {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = super::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");
     BootId::new(u128::from_str_radix(&digits, 16).unwrap_or(0))
 }
@@ -203,7 +203,7 @@ pub(crate) fn current_thread_name() -> Option<String> {
 
 /// The system's name for this process: the name of its first thread.
 pub(crate) fn process_name() -> Option<String> {
-    std::fs::read_to_string("/proc/self/comm")
+    super::read_text("/proc/self/comm")
         .ok()
         .map(|name| name.trim_end_matches('\n').to_owned())
 }
@@ -231,7 +231,7 @@ pub(crate) fn has_other_threads() -> bool {
 
 /// When a process started, in clock ticks since boot; 0 if the process no longer exists.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = super::read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The second field is the command in parentheses and may contain any bytes; start is the 22nd.
     let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     if matches!(after_command.trim_start().chars().next(), Some('Z' | 'X')) {
@@ -250,9 +250,7 @@ pub(crate) struct ResidentMemory(OwnFile);
 
 impl ResidentMemory {
     pub(crate) fn open() -> Option<Self> {
-        File::open("/proc/self/statm")
-            .ok()
-            .map(|file| Self(file.into()))
+        super::open_file("/proc/self/statm").ok().map(Self)
     }
 
     /// The resident bytes now. Makes two system calls and allocates nothing.

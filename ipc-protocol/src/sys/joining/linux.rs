@@ -13,18 +13,18 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, UserId};
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile, above_streams};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown,
+    SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags};
 
@@ -109,9 +109,10 @@ fn address_of(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
     Ok((SocketAddrUnix::new(&short)?, Some(directory)))
 }
 
-/// The socket of a process that asks to join.
+/// The socket of a process that asks to join. The program runs meanwhile and may close it at any
+/// time, so every call checks first that the number is still that of the socket.
 #[derive(Debug)]
-pub(crate) struct Asker(OwnedFd);
+pub(crate) struct Asker(OwnFile);
 
 impl Asker {
     /// Connects to the session that listens at `path`. `TimedOut` if the session does not accept
@@ -123,32 +124,42 @@ impl Asker {
             SocketFlags::CLOEXEC,
             None,
         )?;
+        let asker = Self(File::from(above_streams(socket)?).into());
         let (address, _directory) = address_of(path)?;
         loop {
             // `connect` waits only if too many processes wait to be accepted.
             let left = deadline.left().ok_or(io::ErrorKind::TimedOut)?;
             let left = left.max(Duration::from_micros(1)); // zero would be no limit
-            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
-            match rustix::net::connect(&socket, &address) {
+            asker.limit_connect(Some(left))?;
+            match rustix::net::connect(asker.0.get()?, &address) {
                 Ok(()) => break,
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
-        Ok(Self(socket))
+        asker.limit_connect(None)?;
+        Ok(asker)
+    }
+
+    fn limit_connect(&self, most: Option<Duration>) -> io::Result<()> {
+        let socket = self.0.get()?;
+        Ok(sockopt::set_socket_timeout(
+            socket,
+            sockopt::Timeout::Send,
+            most,
+        )?)
     }
 
     /// The process that listens.
     pub(crate) fn peer(&self) -> io::Result<Peer> {
-        credentials(self.0.as_fd())
+        credentials(self.0.get()?.as_fd())
     }
 
     /// Sends one packet. Does not wait.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match rustix::net::send(&self.0, packet, flags) {
+            match rustix::net::send(self.0.get()?, packet, flags) {
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent.map(|_| ())?),
             }
@@ -161,12 +172,12 @@ impl Asker {
         &self,
         room: &mut [u8],
         deadline: &Deadline,
-    ) -> io::Result<Option<(usize, Option<File>)>> {
+    ) -> io::Result<Option<(usize, Option<OwnFile>)>> {
         loop {
-            let Some(left) = deadline.left() else {
+            let Some(left) = deadline.next_wait() else {
                 return Ok(None);
             };
-            let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+            let mut polled = [PollFd::new(self.0.get()?, PollFlags::IN)];
             let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
             let ready = match rustix::event::poll(&mut polled, Some(&timeout)) {
                 Err(Errno::INTR) => 0,
@@ -175,42 +186,56 @@ impl Asker {
             if ready == 0 {
                 continue;
             }
-            match self.receive_now(room) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                received => return Ok(Some(received?)),
+            if let Some(received) = self.receive_now(room)? {
+                return Ok(Some(received));
             }
         }
     }
 
-    fn receive_now(&self, room: &mut [u8]) -> rustix::io::Result<(usize, Option<File>)> {
+    /// `None` if no packet is there.
+    fn receive_now(&self, room: &mut [u8]) -> io::Result<Option<(usize, Option<OwnFile>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let mut parts = [IoSliceMut::new(room)];
-        let received = rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags)?;
+        let socket = self.0.get()?;
+        let received = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(None),
+            received => received?,
+        };
         let mut file = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(files) = message {
                 // The first file is the pool; the session attaches no other one.
-                files.for_each(|each| {
-                    file.get_or_insert(File::from(each));
-                });
+                files.for_each(|each| _ = file.get_or_insert(each));
             }
         }
-        Ok((received.bytes, file))
+        let file = file.map(above_streams).transpose()?;
+        Ok(Some((
+            received.bytes,
+            file.map(|file| File::from(file).into()),
+        )))
+    }
+
+    /// The socket.
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> &OwnFile {
+        &self.0
+    }
+
+    /// Tells the session that this process does not join, even if a forked child holds the socket
+    /// open.
+    pub(crate) fn hang_up(&self) {
+        if let Ok(socket) = self.0.get() {
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it is closed already
+        }
     }
 
     /// The socket, as one end of a channel like an inherited one.
-    pub(crate) fn into_channel(self) -> io::Result<File> {
+    pub(crate) fn into_channel(self) -> io::Result<OwnFile> {
         // Only now: a socket that asks for credentials gets a name when it connects.
-        sockopt::set_socket_passcred(&self.0, true)?;
-        Ok(File::from(self.0))
-    }
-}
-
-impl AsRawFd for Asker {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        sockopt::set_socket_passcred(self.0.get()?, true)?;
+        Ok(self.0)
     }
 }
 

@@ -1,12 +1,11 @@
 //! On all other systems: no process can join a session by itself.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use profiler_core::ids::{ProcessId, UserId};
-use profiler_core::internal::sys::DescriptorLost;
+use profiler_core::internal::sys::{DescriptorLost, OwnFile};
 
 use super::{Deadline, Peer};
 
@@ -61,20 +60,18 @@ impl Asker {
         &self,
         _: &mut [u8],
         _: &Deadline,
-    ) -> io::Result<Option<(usize, Option<File>)>> {
+    ) -> io::Result<Option<(usize, Option<OwnFile>)>> {
         match *self {}
     }
 
     /// Never called.
-    pub(crate) fn into_channel(self) -> io::Result<File> {
+    pub(crate) fn hang_up(&self) {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn into_channel(self) -> io::Result<OwnFile> {
         match self {}
-    }
-}
-
-impl AsRawFd for Asker {
-    /// Never called.
-    fn as_raw_fd(&self) -> RawFd {
-        match *self {}
     }
 }
 

@@ -19,7 +19,7 @@ use std::io::{self, IoSlice};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, spawn_quiet};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile, spawn_quiet};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
     SocketType, sockopt,
@@ -48,7 +48,7 @@ struct Control {
 #[derive(Debug)]
 pub(crate) struct PacketSocket {
     /// `None` only while the end is dropped.
-    descriptor: Option<OwnDescriptor<OwnedFd>>,
+    descriptor: Option<OwnFile>,
     /// The process that keeps this end and hands over the other one; `None` for the end that was
     /// handed over.
     parent: Option<u32>,
@@ -66,7 +66,7 @@ impl PacketSocket {
         }
         Ok((
             Self {
-                descriptor: Some(OwnDescriptor::new(ours)),
+                descriptor: Some(OwnFile::from(File::from(ours))),
                 parent: Some(std::process::id()),
             },
             File::from(theirs),
@@ -78,7 +78,7 @@ impl PacketSocket {
         sockopt::set_socket_passcred(&socket, true)?;
         let _ = sockopt::set_socket_send_buffer_size(&socket, ROOM); // the default is enough, too
         Ok(Self {
-            descriptor: Some(OwnDescriptor::new(socket)),
+            descriptor: Some(OwnFile::from(File::from(socket))),
             parent: Some(std::process::id()),
         })
     }
@@ -101,9 +101,9 @@ impl PacketSocket {
     }
 
     /// The end that was handed over.
-    pub(crate) fn given(file: File) -> io::Result<Self> {
+    pub(crate) fn given(file: OwnFile) -> io::Result<Self> {
         Ok(Self {
-            descriptor: Some(OwnDescriptor::new(file.into())),
+            descriptor: Some(file),
             parent: None,
         })
     }
@@ -178,7 +178,7 @@ impl PacketSocket {
         }
     }
 
-    fn get(&self) -> Result<&OwnedFd, DescriptorLost> {
+    fn get(&self) -> Result<&File, DescriptorLost> {
         self.descriptor.as_ref().ok_or(DescriptorLost)?.get()
     }
 

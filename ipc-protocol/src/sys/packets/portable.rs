@@ -7,6 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 #[cfg(unix)]
 use profiler_core::internal::sys::DescriptorLost;
+use profiler_core::internal::sys::OwnFile;
 
 use super::Packet;
 use crate::sys::ReceiveMode;
@@ -32,7 +33,7 @@ impl PacketSocket {
     }
 
     /// Not supported.
-    pub(crate) fn given(_: File) -> io::Result<Self> {
+    pub(crate) fn given(_: OwnFile) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -22,7 +22,7 @@ fn own() -> ProcessId {
 /// The error for a child whose first packet is `frame`.
 fn first(frame: &[u8]) -> TransportError {
     let (listener, theirs) = Listener::new().unwrap();
-    PacketSocket::given(theirs)
+    PacketSocket::given(theirs.into())
         .unwrap()
         .send(frame, false)
         .unwrap();
@@ -33,7 +33,7 @@ fn first(frame: &[u8]) -> TransportError {
 fn accepted() -> (Accepted, File) {
     let (listener, theirs) = Listener::new().unwrap();
     let greeting = codec::encode(&ToParent::Hello(hello(&token()))).unwrap();
-    PacketSocket::given(theirs.try_clone().unwrap())
+    PacketSocket::given(theirs.try_clone().unwrap().into())
         .unwrap()
         .send(&greeting, false)
         .unwrap();
@@ -200,7 +200,8 @@ fn hanging_up_ends_a_channel_that_another_process_holds_open() {
 fn a_handle_keeps_no_socket_open() {
     let (listener, theirs) = Listener::new().unwrap();
     let abandon = listener.cancel_handle();
-    let mut child = PacketReceiver::new(Arc::new(PacketSocket::given(theirs).unwrap()), None);
+    let mut child =
+        PacketReceiver::new(Arc::new(PacketSocket::given(theirs.into()).unwrap()), None);
     drop(listener);
     assert!(matches!(child.recv(), Err(TransportError::Disconnected)));
     abandon.hang_up();

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::limits::MAX_FRAME_BYTES;
 use crate::sys::ReceiveMode;
 use crate::sys::listening::{Guard, Peek, own_channel};
+use crate::sys::shut_down;
 use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
 /// Bytes of a packet beyond its frame: the packet's kind and the frame's length.
@@ -72,6 +73,8 @@ pub(super) fn guarded<T>(
 pub(super) struct PacketSender {
     pub(super) packets: OwnDescriptor<IpcSender<Packet>>,
     pub(super) owner: u32,
+    /// The socket of the receiver of the same channel, which it owns.
+    pub(super) answers: Option<OwnDescriptor<()>>,
 }
 
 /// Receives packets and unpacks their frames.
@@ -88,7 +91,14 @@ impl PacketSender {
         Self {
             packets,
             owner: std::process::id(),
+            answers: None,
         }
+    }
+
+    /// Lets [`FrameSender::hang_up`] end the wait of `receiver`.
+    pub(super) fn with(mut self, receiver: &OwnDescriptor<IpcReceiver<Packet>>) -> Self {
+        self.answers = Some(OwnDescriptor::of_number((), receiver.number()));
+        self
     }
 }
 
@@ -102,6 +112,13 @@ impl FrameSender for PacketSender {
                 Ok(packets.get()?.send(Packet::Frame(frame.to_vec()))?)
             })
         })
+    }
+
+    fn hang_up(&self) {
+        let answers = self.answers.as_ref().filter(|answers| answers.is_ours());
+        if let Some(number) = answers.and_then(OwnDescriptor::number) {
+            shut_down(number);
+        }
     }
 }
 

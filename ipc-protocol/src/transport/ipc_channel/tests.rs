@@ -431,6 +431,7 @@ mod guarded_packets {
         let mut sender = PacketSender {
             packets: sender,
             owner,
+            answers: None,
         };
         let mut receiver = PacketReceiver {
             packets: receiver,

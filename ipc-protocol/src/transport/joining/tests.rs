@@ -1,8 +1,10 @@
 //! Tests of the first exchange, with both sides in this process. Real processes are in
 //! `integration-tests/tests/joining*.rs`.
 
+use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::AtomicBool;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 
@@ -11,7 +13,8 @@ use super::*;
 use crate::limits::MAX_REFUSAL_BYTES;
 use crate::message::{RequestId, ToChild};
 use crate::transport::ParentEnds;
-use crate::transport::listener::{Endpoint, TryAccept};
+use crate::transport::inherited;
+use crate::transport::listener::TryAccept;
 
 /// Far more than any step takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -62,6 +65,9 @@ fn received(joiner: &Joiner) -> Result<Opening, TransportError> {
     }
 }
 
+/// Never set.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
 /// Waits for a request, and returns whether it is an announcement.
 fn is_announcement(joiner: &Joiner) -> bool {
     match received(joiner).unwrap() {
@@ -72,9 +78,7 @@ fn is_announcement(joiner: &Joiner) -> bool {
 
 /// The session's side of a channel, and the child's side.
 fn ends(joiner: &Joiner, joined: Joined) -> (ParentEnds, crate::transport::ChildEnds) {
-    let child = Endpoint::Inherited(joined.channel)
-        .connect(hello(&joined.token))
-        .unwrap();
+    let child = inherited::connect(joined.channel, hello(&joined.token)).unwrap();
     let own = ProcessId::new(std::process::id());
     match joiner.channel().try_accept(&joined.token, own).unwrap() {
         TryAccept::Accepted(accepted) => (accepted.ends, child),
@@ -97,7 +101,7 @@ fn a_process_gets_its_pool_and_its_channel() {
     joiner.welcome(&pool, &hello_token).unwrap();
     let joined = process.join().unwrap().unwrap();
     assert_eq!(joined.token, hello_token);
-    assert_eq!(joined.pool.metadata().unwrap().len(), 4);
+    assert_eq!(joined.pool.get().unwrap().metadata().unwrap().len(), 4);
     let (mut parent, mut child) = ends(&joiner, joined);
     let stop = ToChild::Stop {
         request: RequestId::new(1),
@@ -113,7 +117,7 @@ fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
     let announced = announce(&address, &announcement(), LONG).unwrap();
     let joiner = next(&listener);
     assert!(is_announcement(&joiner));
-    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     assert!(!is_announcement(&joiner));
     joiner
         .welcome(&tempfile::tempfile().unwrap(), &token())
@@ -127,7 +131,7 @@ fn a_process_whose_announcement_was_closed_connects_again() {
     let address = address(&listener);
     let announced = announce(&address, &announcement(), LONG).unwrap();
     drop(next(&listener));
-    let process = on_thread(move || announced.join(&address, &request(), LONG));
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     let joiner = next(&listener);
     assert!(!is_announcement(&joiner));
     joiner
@@ -258,7 +262,7 @@ fn attached_descriptors_are_not_received() {
     assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
     let frame = codec::encode(&Opening::Join(request())).unwrap();
     sendmsg(
-        &channel,
+        channel.get().unwrap(),
         &[io::IoSlice::new(&frame)],
         &mut control,
         SendFlags::empty(),
@@ -284,4 +288,80 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
     let second = joiner.take_process(own); // the kernel's own descriptor is taken
     assert!(first.is_some() && second.is_some());
     assert!(joiner.take_process(ProcessStart::new(1)).is_none());
+}
+
+#[test]
+fn a_wait_for_an_answer_ends_when_another_thread_gives_up() {
+    static GIVES_UP: AtomicBool = AtomicBool::new(false);
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &request(), LONG).unwrap();
+    let process = on_thread(move || announced.join(&address, &request(), Duration::MAX, &GIVES_UP));
+    let joiner = next(&listener);
+    received(&joiner).unwrap();
+    GIVES_UP.store(true, std::sync::atomic::Ordering::Release);
+    let error = process.join().unwrap().unwrap_err();
+    assert!(matches!(error, JoinError::NoAnswer(_)), "{error}");
+}
+
+/// Finds out whether the other end of a connection has been closed.
+fn is_closed(joiner: &Joiner) -> bool {
+    loop {
+        match joiner.try_receive() {
+            Ok(_) => std::thread::yield_now(),
+            Err(TransportError::Disconnected) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+#[test]
+fn a_process_that_gives_up_ends_the_connection_that_a_fork_holds_open() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &request(), LONG).unwrap();
+    let socket = announced.0.as_ref().unwrap().socket().get().unwrap();
+    let _held = socket.try_clone().unwrap(); // as a forked child has it
+    let joiner = next(&listener);
+    drop(announced);
+    assert!(is_closed(&joiner));
+}
+
+/// Puts another file under the number of a connection, as a program does that closes all
+/// descriptors. Returns the owner of the number.
+fn take_number(asked: &Joiner, number: RawFd, file: &File) -> File {
+    while !matches!(received(asked), Ok(Opening::Join(request)) if !request.is_announcement()) {}
+    // SAFETY: the number is open; its owner notices that it refers to another file.
+    #[allow(unsafe_code)]
+    let taken = unsafe { libc::dup2(file.as_raw_fd(), number) };
+    assert_eq!(taken, number);
+    // SAFETY: the connection gives the number up, so no other value owns it.
+    #[allow(unsafe_code)]
+    unsafe {
+        File::from_raw_fd(number)
+    }
+}
+
+#[test]
+fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_program() {
+    let listener = SessionListener::new().unwrap();
+    let address = address(&listener);
+    let announced = announce(&address, &announcement(), LONG).unwrap();
+    let socket = announced.0.as_ref().unwrap().socket();
+    let number = socket.number().unwrap();
+    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
+    let first = next(&listener);
+    assert!(is_announcement(&first));
+    // The program has a file of its own there when the answer comes.
+    let mut file = tempfile::tempfile().unwrap();
+    let theirs = take_number(&first, number, &file);
+    file.write_all(b"data").unwrap();
+    drop(first);
+    let second = next(&listener);
+    assert_eq!(received(&second).unwrap(), Opening::Join(request()));
+    let pool = tempfile::tempfile().unwrap();
+    second.welcome(&pool, &Token::from_bytes([4; 16])).unwrap();
+    let joined = process.join().unwrap().unwrap();
+    assert_ne!(joined.channel.number(), Some(number));
+    assert_eq!(theirs.metadata().unwrap().len(), 4, "it is still open");
 }

@@ -4,10 +4,9 @@
 //! the bytes, and reports how many it could read. `/proc/self/mem` is used if it can be opened,
 //! because more sandboxes allow it, otherwise `process_vm_readv`.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::sys::OwnFile;
+use crate::sys::{OwnFile, open_file};
 
 /// Minimum size of a page.
 const PAGE: u64 = 4096;
@@ -54,7 +53,7 @@ pub(crate) struct OwnMemory {
 impl OwnMemory {
     pub(crate) fn open() -> Self {
         Self {
-            file: File::open("/proc/self/mem").ok().map(OwnFile::from),
+            file: open_file("/proc/self/mem").ok(),
         }
     }
 

@@ -11,10 +11,12 @@
 //! also removes the events. A forked child inherits the descriptors and no event.
 
 use std::io;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys::above_streams;
 
 /// An event: its descriptor, and a part of the number that the system gave it.
 ///
@@ -91,14 +93,24 @@ pub(crate) fn open(thread: ThreadId, word: u64, interval: Duration) -> io::Resul
             CLOSE_ON_EXEC,
         )
     };
-    match libc::c_int::try_from(opened) {
-        Ok(descriptor) if descriptor >= 0 => checked(descriptor, tid),
-        _ => {
-            let error = io::Error::last_os_error();
+    let event = match libc::c_int::try_from(opened) {
+        Ok(descriptor) if descriptor >= 0 => kept(descriptor),
+        _ => Err(io::Error::last_os_error()),
+    };
+    match event {
+        Ok(descriptor) => checked(descriptor, tid),
+        Err(error) => {
             OPEN.fetch_sub(1, Ordering::Relaxed);
             Err(error)
         }
     }
+}
+
+/// The number under which a new event stays open.
+fn kept(descriptor: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: the system has just created the descriptor, and no other value owns it.
+    let event = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    above_streams(event).map(OwnedFd::into_raw_fd)
 }
 
 /// The new event with this descriptor, if its thread is of this process: the number of a thread

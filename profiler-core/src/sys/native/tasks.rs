@@ -79,8 +79,8 @@ pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
 
 /// A thread's name in the system, at most 15 bytes.
 pub(crate) fn name(thread: ThreadId) -> Option<String> {
-    let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).ok()?;
-    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+    let name = crate::sys::read_text(format!("/proc/self/task/{thread}/comm")).ok()?;
+    Some(name.trim_ascii_end().to_owned())
 }
 
 /// Whether a thread blocks this signal. `None` if the system does not report it.

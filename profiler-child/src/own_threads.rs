@@ -1,0 +1,61 @@
+//! Whether threads of the profiler exist in this process, as the system sees it.
+//!
+//! Used by `shutdown`. A thread that another one has joined may still exist for the system, which
+//! then refuses what it allows only to a process with one thread.
+
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// How the name of each thread of the profiler begins.
+const PREFIX: &[u8] = b"profiler-";
+
+/// The control thread: it may not have its name yet.
+static CONTROL: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+/// Notes the control thread.
+pub(crate) fn set_control(thread: JoinHandle<()>) {
+    *CONTROL.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+}
+
+/// Whether a thread of the profiler exists; false if the system does not tell it.
+pub(crate) fn are_there() -> bool {
+    let control = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+    let serves = control.as_ref().is_some_and(|it| !it.is_finished());
+    serves || fs::read_dir("/proc/self/task").is_ok_and(has_named)
+}
+
+/// Whether a thread in this directory has a name of the profiler.
+fn has_named(threads: fs::ReadDir) -> bool {
+    let name = |thread: fs::DirEntry| fs::read(thread.path().join("comm")).unwrap_or_default();
+    threads
+        .flatten()
+        .any(|thread| name(thread).starts_with(PREFIX))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::mpsc;
+
+    use profiler_core::internal::sys::spawn_quiet;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_of_the_profiler_is_found_while_it_exists() {
+        assert!(!are_there());
+        let (end, ended) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let thread = spawn_quiet("profiler-test", move || {
+            let _ = begin.send(());
+            let _ = ended.recv();
+        });
+        begun.recv().unwrap();
+        assert!(are_there());
+        drop(end);
+        thread.unwrap().join().unwrap();
+        while are_there() {
+            std::thread::yield_now();
+        }
+    }
+}
