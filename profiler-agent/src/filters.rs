@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::Path;
 
+use profiler_core::internal::sys::read_text;
+
 /// Whether the system filters the calls of all threads in the same way as those of the calling
 /// thread. True if the system does not tell it.
 pub(crate) fn are_equal() -> bool {
@@ -21,7 +23,7 @@ pub(crate) fn are_equal() -> bool {
 
 /// The lines about filters in a thread's state. `None` if it has ended.
 fn filters(thread: &Path) -> Option<String> {
-    let status = fs::read_to_string(thread.join("status")).ok()?;
+    let status = read_text(thread.join("status")).ok()?;
     let lines = status.lines().filter(|line| line.starts_with("Seccomp"));
     Some(lines.collect())
 }

@@ -7,8 +7,10 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use profiler_core::internal::sys::read_text;
+
 /// How the name of each thread of the profiler begins.
-const PREFIX: &[u8] = b"profiler-";
+const PREFIX: &str = "profiler-";
 
 /// The control thread: it may not have its name yet.
 static CONTROL: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
@@ -27,7 +29,7 @@ pub(crate) fn are_there() -> bool {
 
 /// Whether a thread in this directory has a name of the profiler.
 fn has_named(threads: fs::ReadDir) -> bool {
-    let name = |thread: fs::DirEntry| fs::read(thread.path().join("comm")).unwrap_or_default();
+    let name = |thread: fs::DirEntry| read_text(thread.path().join("comm")).unwrap_or_default();
     threads
         .flatten()
         .any(|thread| name(thread).starts_with(PREFIX))

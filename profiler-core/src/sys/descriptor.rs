@@ -15,9 +15,10 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The lowest number that is not one of the standard streams.
@@ -178,22 +179,30 @@ pub(crate) fn open_file(path: impl AsRef<Path>) -> io::Result<OwnFile> {
 }
 
 /// Appends the contents of a file to `all`. Unlike with [`std::fs::read`], the program may close
-/// the descriptor meanwhile.
+/// the descriptor meanwhile. Reads at offsets: this takes nothing out of a pipe or a socket that
+/// gets the number between the check and the call.
 pub(crate) fn read_file(path: impl AsRef<Path>, all: &mut Vec<u8>) -> io::Result<()> {
     let file = OwnFile::from(File::open(path)?);
     let mut room = [0; 4096];
+    let mut offset = 0;
     loop {
-        match file.get()?.read(&mut room) {
+        match file.get()?.read_at(&mut room, offset) {
             Ok(0) => return Ok(()),
-            Ok(length) => all.extend_from_slice(room.get(..length).unwrap_or_default()),
+            Ok(length) => {
+                offset = offset.saturating_add(length as u64);
+                all.extend_from_slice(room.get(..length).unwrap_or_default());
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The contents of a file, as text.
-pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+/// The contents of a file, as text, read like [`read_file`].
+///
+/// # Errors
+/// As of [`std::fs::read`], and if the program closes the file meanwhile.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     let mut all = Vec::new();
     read_file(path, &mut all)?;
     Ok(String::from_utf8_lossy(&all).into_owned())

@@ -27,8 +27,10 @@ mod threads;
 ))]
 pub(crate) mod native;
 
-pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams};
-pub(crate) use descriptor::{open_file, read_file, read_text};
+pub use descriptor::{
+    DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams, read_text,
+};
+pub(crate) use descriptor::{open_file, read_file};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,

@@ -198,7 +198,7 @@ fn read<'a>(
     write!(path.as_mut_slice(), "/proc/self/task/{thread}/{file}\0").ok()?;
     let path = CStr::from_bytes_until_nul(path).ok()?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let len = rustix::io::read(&file, &mut *text).ok()?;
+    let len = rustix::io::pread(&file, &mut *text, 0).ok()?;
     // A name may contain any bytes.
     let text = text.get(..len)?;
     match std::str::from_utf8(text) {
