@@ -65,6 +65,8 @@ mod joining_announced;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_bad;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_bounds;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_forks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_spawners;

@@ -8,7 +8,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::session::{self, TestSession};
-use profiler_parent::{ProcessReport, ProcessState};
+use profiler_parent::{ProcessReport, ProcessState, UnprofiledProcess};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -103,6 +103,39 @@ fn a_process_whose_descriptors_are_closed_asks_again() -> anyhow::Result<()> {
     );
     helper.ask("check-files")?; // its files are its own
     helper.continues()
+}
+
+#[test]
+fn a_process_that_closes_its_connection_and_runs_on_is_listed_once_with_the_reason()
+-> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let mut helper = JoinedHelper::start(&session, CHILD, "announce")?;
+    let pid = helper.pid();
+    helper.ask("leave-announced")?;
+    let why = "it closed its connection before it asked for memory";
+    let reports = || joined::reports_of(&session, pid);
+    assert!(
+        until(|| reports()[0].unprofiled.as_deref() == Some(&format!("not profiled: {why}"))),
+        "{:?}",
+        reports()
+    );
+    assert_eq!(reports()[0].state, ProcessState::Starting, "it runs");
+    let is_listed = session.list_unprofiled(UnprofiledProcess {
+        name: "child".to_owned(),
+        pid: reports()[0].pid,
+        parent: None,
+        why: "it has not asked to join".to_owned(),
+    });
+    assert!(!is_listed);
+    let (_, profile) = session.capture()?;
+    let verdicts = profile.verdicts_of(pid)?;
+    assert_eq!(verdicts, [format!("missing: not profiled: {why}")]);
+    assert!(helper.end("exit 0")?.success());
+    let has_ended = || matches!(reports()[0].state, ProcessState::Exited(_));
+    assert!(until(has_ended), "{:?}", reports());
+    assert_eq!(reports().len(), 1);
+    Ok(())
 }
 
 #[test]

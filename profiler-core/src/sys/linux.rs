@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use super::{FileIdentity, OwnFile};
+use super::{FileIdentity, OwnFile, ProcessStat};
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
@@ -231,17 +231,11 @@ pub(crate) fn has_other_threads() -> bool {
 
 /// When a process started, in clock ticks since boot; 0 if the process no longer exists.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
-    let stat = super::read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The second field is the command in parentheses and may contain any bytes; start is the 22nd.
-    let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    if matches!(after_command.trim_start().chars().next(), Some('Z' | 'X')) {
-        return ProcessStart::new(0); // it has ended, and its parent has not waited for it
-    }
-    let start = after_command
-        .split_ascii_whitespace()
-        .nth(19)
-        .and_then(|field| field.parse().ok());
-    ProcessStart::new(start.unwrap_or(0))
+    let stat = ProcessStat::of(pid);
+    // A zombie has ended, and its parent has not waited for it.
+    let runs = stat.filter(|stat| !matches!(stat.state(), Some("Z" | "X")));
+    let start = runs.and_then(|stat| stat.start());
+    start.unwrap_or_default()
 }
 
 /// Reads this process's memory size repeatedly without opening a file each time.

@@ -16,6 +16,8 @@ use portable as imp;
 mod descriptor;
 mod foreign_file;
 pub(crate) mod own_threads;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod process_stat;
 mod thread_end;
 mod threads;
 
@@ -40,6 +42,8 @@ pub(crate) use imp::{
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub use own_threads::own_thread_count;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
 pub use threads::{run_quiet, spawn_quiet};

@@ -179,13 +179,16 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
 /// programs that ended before they were recorded, and a row for all others.
 pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let expired = processes.expired();
-    let others = (expired.processes > 0).then(|| {
-        let name = format!("{} earlier processes", expired.processes);
-        unlisted(name, expired.counts, Why::Expired)
-    });
+    let row = |count: u64, counts, why| {
+        (count > 0).then(|| unlisted(format!("{count} earlier processes"), counts, why))
+    };
+    let others = row(expired.processes, expired.counts, Why::Expired);
+    let message = "each for its own reason".to_owned();
+    let unprofiled = Why::Unprofiled { message };
+    let unprofiled = row(expired.unprofiled, EntryCounts::default(), unprofiled);
     let brief = processes.expired_briefs().into_iter();
     let brief = brief.map(|(name, runs)| unlisted(name, EntryCounts::default(), runs.why()));
-    others.into_iter().chain(brief).collect()
+    others.into_iter().chain(unprofiled).chain(brief).collect()
 }
 
 fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {

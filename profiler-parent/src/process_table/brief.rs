@@ -3,7 +3,8 @@
 //! Part of the [`ProcessTable`]. A program that the agent records announces itself when it begins,
 //! and asks for memory some milliseconds later; most programs of a shell script end before. The
 //! latest of them are listed one by one, like all processes without data. The earlier ones are
-//! added up by their names. Invariant: an announced program is listed, added up, or has joined.
+//! added up by their names. A program that closes its connection and runs on is listed as not
+//! profiled. Invariant: an announced program is listed, added up, or has joined.
 
 #![cfg_attr(
     not(all(target_os = "linux", not(profiler_portable))),
@@ -18,6 +19,7 @@ use std::time::Duration;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
+use super::joined::has_room;
 use super::{Process, ProcessState, ProcessTable, Remains};
 use crate::gather::verdict::Why;
 
@@ -26,6 +28,9 @@ const MOST_NAMES: usize = 256;
 /// The name under which all further runs are added up.
 const OTHERS: &str = "other programs";
 
+/// Why a program has no data that has announced itself, has left and runs on.
+const RUNS_ON: &str = "it closed its connection before it asked for memory";
+
 /// What is known of a program that has announced itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BriefLife {
@@ -33,11 +38,17 @@ pub(crate) struct BriefLife {
     pub(crate) lived: Option<Duration>,
     /// When it began, according to itself. Distinguishes the programs of one process.
     pub(crate) began_ns: u64,
+    /// It has left, and is known to run on.
+    pub(crate) runs_on: bool,
 }
 
 impl BriefLife {
     /// Why there is no data of it. `end` is what is known of its process.
     pub(crate) fn why(self, end: Option<Why>) -> Why {
+        if self.runs_on {
+            let message = RUNS_ON.to_owned();
+            return Why::Unprofiled { message };
+        }
         match end {
             Some(crash @ (Why::Crashed { .. } | Why::Stopped { .. })) => crash,
             Some(Why::NeverConnected) if self.lived.is_none() => Why::NeverConnected,
@@ -111,6 +122,12 @@ impl ProcessTable {
         *arrivals = Some(Arrivals(Arc::new(wait)));
     }
 
+    /// Forgets the function of [`Self::set_arrivals`].
+    pub(crate) fn clear_arrivals(&self) {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        *arrivals = None;
+    }
+
     /// Notes that a program has left without asking for memory. Its end is not known yet.
     pub(crate) fn note_brief(&self, key: PoolId, lived: Option<Duration>) {
         self.change(key, |process| {
@@ -136,14 +153,55 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets the announcement of a program that joins, or is refused, after its connection was
-    /// closed.
-    pub(crate) fn forget_brief(&self, pid: ProcessId, began_ns: u64) {
-        let is_it = |process: &Process| {
-            let began = |life: &BriefLife| began_ns != 0 && life.began_ns == began_ns;
-            process.pid == pid && matches!(&process.remains, Remains::Brief(life) if began(life))
+    /// Notes that a program runs on that has left without asking for memory. Returns whether its
+    /// end shall be noted; otherwise at least `most` processes without data are listed already.
+    pub(crate) fn note_runs_on(&self, key: PoolId, most: usize) -> bool {
+        let mut all = self.lock();
+        let Some(process) = all.get(&key) else {
+            return false;
         };
-        self.lock().retain(|_, process| !is_it(process));
+        let has_room = has_room(all.values(), process.pid, process.start, most);
+        let noted = all.get_mut(&key).map(|process| {
+            process.died = None;
+            if let Remains::Brief(life) = &mut process.remains {
+                life.lived = None;
+                life.runs_on = true;
+            }
+        });
+        drop(all);
+        if noted.is_some() && !has_room {
+            self.list_without_end(key, None);
+        }
+        has_room
+    }
+
+    /// Notes why a program is refused that has left, runs on, and has asked again. `false` if none
+    /// is listed.
+    pub(crate) fn refuse_brief(&self, pid: ProcessId, began_ns: u64, why: &str) -> bool {
+        let mut all = self.lock();
+        let mut briefs = all.values_mut().filter(|process| {
+            let runs_on = |life: &BriefLife| life.runs_on && !process.is_over();
+            is_announcement(process, pid, began_ns)
+                && matches!(&process.remains, Remains::Brief(life) if runs_on(life))
+        });
+        let refused = briefs.next().map(|process| {
+            process.remains = Remains::Unprofiled(why.to_owned());
+        });
+        refused.is_some()
+    }
+
+    /// Forgets the announcement of a program that joins after its connection was closed. Returns
+    /// its entries.
+    pub(crate) fn forget_brief(&self, pid: ProcessId, began_ns: u64) -> Vec<PoolId> {
+        let mut all = self.lock();
+        let announced = all
+            .iter()
+            .filter(|(_, process)| is_announcement(process, pid, began_ns));
+        let announced: Vec<PoolId> = announced.map(|(key, _)| *key).collect();
+        for key in &announced {
+            all.remove(key);
+        }
+        announced
     }
 
     /// Waits, for a limited time, until all processes are listed that have announced themselves
@@ -157,8 +215,16 @@ impl ProcessTable {
     }
 }
 
+/// Whether this is the entry of a program that has announced itself with this beginning.
+fn is_announcement(process: &Process, pid: ProcessId, began_ns: u64) -> bool {
+    let began = |life: &BriefLife| began_ns != 0 && life.began_ns == began_ns;
+    process.pid == pid && matches!(&process.remains, Remains::Brief(life) if began(life))
+}
+
 #[cfg(test)]
 mod tests {
+    use profiler_core::ids::ProcessStart;
+
     use super::super::expired::MOST_LISTED;
     use super::*;
 
@@ -167,13 +233,13 @@ mod tests {
     fn announced(table: &ProcessTable, number: u128, began_ns: u64) -> PoolId {
         let key = PoolId::new(number);
         let life = BriefLife {
-            lived: None,
             began_ns,
+            ..BriefLife::default()
         };
-        let pid = ProcessId::new(7);
+        let process = (ProcessId::new(7), ProcessStart::new(5));
         table.add(
             key,
-            Process::joined("true", pid, None, Remains::Brief(life)),
+            Process::joined("true", process, None, Remains::Brief(life)),
         );
         key
     }
@@ -222,6 +288,27 @@ mod tests {
         table.forget_brief(ProcessId::new(7), 0);
         let left: Vec<PoolId> = table.lock().keys().copied().collect();
         assert_eq!(left, [PoolId::new(2)]);
+    }
+
+    #[test]
+    fn a_program_that_leaves_and_runs_on_is_listed_as_not_profiled() {
+        let table = ProcessTable::default();
+        let key = announced(&table, 1, 1);
+        table.note_brief(key, Some(LIVED));
+        assert!(table.note_runs_on(key, 1));
+        let text = "not profiled: it closed its connection before it asked for memory";
+        assert_eq!(why(&table, key), text);
+        assert_eq!(table.lock()[&key].died, None);
+        assert_eq!((table.summary().unprofiled, table.summary().brief), (1, 0));
+        let other = announced(&table, 2, 2);
+        assert!(!table.note_runs_on(other, 1), "one is listed already");
+        assert_eq!(why(&table, other), text);
+        assert!(table.refuse_brief(ProcessId::new(7), 1, "no memory"));
+        assert!(!table.refuse_brief(ProcessId::new(7), 1, "no memory"));
+        assert!(matches!(
+            &table.lock()[&key].remains,
+            Remains::Unprofiled(_)
+        ));
     }
 
     #[test]

@@ -8,7 +8,7 @@
     allow(dead_code)
 )]
 
-use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 
 use super::unprofiled::is_of_another;
 use super::{Process, ProcessState, ProcessTable, Remains};
@@ -20,6 +20,10 @@ pub(crate) struct ElsewhereProcess {
     pub(crate) name: String,
     /// Process id in the system.
     pub(crate) pid: ProcessId,
+    /// When it started.
+    pub(crate) start: ProcessStart,
+    /// Whether a process with this number and this start runs.
+    pub(crate) runs: bool,
     /// The process that started it, if it is known.
     pub(crate) parent: Option<ProcessId>,
     /// The process that has the other session.
@@ -38,7 +42,7 @@ impl ProcessTable {
     ) -> bool {
         let known = match is_new_program {
             true => None,
-            false => self.present_entry(process.pid),
+            false => self.present_entry(&process),
         };
         match known {
             Some((_, true)) => false,
@@ -53,22 +57,26 @@ impl ProcessTable {
         }
     }
 
-    /// The entry of the present program of a process, and whether it has data.
-    fn present_entry(&self, pid: ProcessId) -> Option<(PoolId, bool)> {
+    /// The entry of the present program of a process, and whether it stays as it is: it has data,
+    /// or it may be that of another process with the same number.
+    fn present_entry(&self, process: &ElsewhereProcess) -> Option<(PoolId, bool)> {
         let all = self.lock();
         let mut present = all.iter().filter(|(_, entry)| {
-            entry.pid == pid && is_of_present_program(entry) && !is_of_another(entry)
+            entry.is_process(process.pid, process.start)
+                && is_of_present_program(entry)
+                && !is_of_another(entry)
         });
         present.next().map(|(key, entry)| {
             let has_data = entry.said_hello || entry.remains.is_taken();
-            (*key, has_data)
+            let is_known = process.runs || entry.start.get() != 0;
+            (*key, has_data || !is_known)
         })
     }
 }
 
 fn is_of_present_program(entry: &Process) -> bool {
     // The agent announces only programs without a recorder, so it has announced an earlier one.
-    let is_announced = matches!(entry.remains, Remains::Brief(_));
+    let is_announced = entry.is_brief();
     // A process that the application has listed counts as ended, but its end was not seen.
     let is_present = entry.died.is_none() && !entry.has_executed;
     is_present && !is_announced && entry.state != ProcessState::Executed
@@ -78,11 +86,13 @@ fn entry_of(process: ElsewhereProcess) -> Process {
     let ElsewhereProcess {
         name,
         pid,
+        start,
         parent,
         session,
+        ..
     } = process;
     let remains = Remains::Unprofiled(String::new());
-    let mut entry = Process::joined(&name, pid, parent, remains);
+    let mut entry = Process::joined(&name, (pid, start), parent, remains);
     mark(&mut entry, session);
     entry
 }
@@ -91,8 +101,8 @@ fn entry_of(process: ElsewhereProcess) -> Process {
 fn mark(entry: &mut Process, session: ProcessId) {
     let reason = format!("it is recorded by another session, of process {session}");
     entry.recorded_by = Some(session);
-    if let Remains::Unprofiled(why) = &mut entry.remains {
-        why.clone_from(&reason);
+    if !entry.remains.has_or_had_data() {
+        entry.remains = Remains::Unprofiled(reason.clone());
     }
     entry.cannot_record = Some(reason);
 }
@@ -108,6 +118,8 @@ mod tests {
         ElsewhereProcess {
             name: "worker".to_owned(),
             pid: ProcessId::new(7),
+            start: ProcessStart::new(5),
+            runs: true,
             parent: Some(ProcessId::new(3)),
             session: ProcessId::new(3),
         }
@@ -150,6 +162,35 @@ mod tests {
         assert_eq!(table.reports()[0].recorded_by, None);
         assert!(table.list_elsewhere(PoolId::new(2), worker(), true));
         assert_eq!(table.reports().len(), 2, "another program of the process");
+    }
+
+    #[test]
+    fn the_entry_of_an_earlier_process_with_the_same_number_stays() {
+        let table = ProcessTable::default();
+        let earlier = ElsewhereProcess {
+            start: ProcessStart::new(4),
+            session: ProcessId::new(2),
+            ..worker()
+        };
+        assert!(table.list_elsewhere(PoolId::new(1), earlier, false));
+        assert!(table.list_elsewhere(PoolId::new(2), worker(), false));
+        let sessions = table.reports().into_iter().map(|report| report.recorded_by);
+        let sessions: Vec<Option<ProcessId>> = sessions.collect();
+        assert_eq!(sessions, [Some(ProcessId::new(2)), Some(ProcessId::new(3))]);
+    }
+
+    #[test]
+    fn a_report_on_a_process_that_does_not_run_changes_no_unknown_one() {
+        let remains = Remains::Unprofiled("why".to_owned());
+        let table = known(ProcessState::Starting, remains);
+        let gone = ElsewhereProcess {
+            runs: false,
+            ..worker()
+        };
+        assert!(!table.list_elsewhere(PoolId::new(2), gone, false));
+        assert_eq!(table.reports()[0].recorded_by, None);
+        assert!(!table.list_elsewhere(PoolId::new(2), worker(), false));
+        assert_eq!(table.reports()[0].recorded_by, Some(ProcessId::new(3)));
     }
 
     #[test]

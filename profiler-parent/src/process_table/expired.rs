@@ -2,8 +2,9 @@
 //!
 //! A session that runs for days may start a million children. Used by the
 //! [`ProcessTable`](super::ProcessTable), which lists the latest [`MOST_LISTED`] of these processes
-//! by name and adds up the earlier ones. Invariant: every entry of every process is counted in a
-//! listed process or in the sum.
+//! by name and adds up the earlier ones. Programs that ended before they were recorded are listed
+//! apart, so that the thousands of a build do not take the places of others. Invariant: every entry
+//! of every process is counted in a listed process or in the sum.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use profiler_core::internal::entry_counts::EntryCounts;
 
 use super::brief::{BriefLife, BriefRuns, BriefSums};
 
-/// Limit on the listed processes without data.
+/// Limit on the listed processes without data, and on the listed brief programs.
 pub(super) const MOST_LISTED: usize = 1000;
 
 /// The dead processes whose data is gone.
@@ -20,6 +21,8 @@ pub(super) const MOST_LISTED: usize = 1000;
 pub(super) struct ExpiredProcesses {
     /// The listed processes, in the order in which they were added.
     listed: VecDeque<PoolId>,
+    /// The listed brief programs, in the same order.
+    listed_brief: VecDeque<PoolId>,
     sum: ExpiredSum,
     brief: BriefSums,
 }
@@ -27,26 +30,42 @@ pub(super) struct ExpiredProcesses {
 /// The sum of the processes that are no longer listed, without the brief programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpiredSum {
-    /// Number of processes.
+    /// Number of processes that recorded, and had to give up all data.
     pub(crate) processes: u64,
+    /// Number of processes that did not record.
+    pub(crate) unprofiled: u64,
     /// The sum of their entry counts.
     pub(crate) counts: EntryCounts,
 }
 
 impl ExpiredProcesses {
-    /// Adds a process without data. If too many are listed, removes and returns the oldest.
-    pub(super) fn add(&mut self, key: PoolId) -> Option<PoolId> {
-        self.listed.push_back(key);
-        if self.listed.len() > MOST_LISTED {
-            self.listed.pop_front()
+    /// Adds a process without data. If too many of its kind are listed, removes and returns the
+    /// oldest.
+    pub(super) fn add(&mut self, key: PoolId, is_brief: bool) -> Option<PoolId> {
+        let listed = self.listed(is_brief);
+        listed.push_back(key);
+        if listed.len() > MOST_LISTED {
+            listed.pop_front()
         } else {
             None
         }
     }
 
     /// Lists a process again, because the application holds its handle.
-    pub(super) fn keep(&mut self, key: PoolId) {
-        self.listed.push_back(key);
+    pub(super) fn keep(&mut self, key: PoolId, is_brief: bool) {
+        self.listed(is_brief).push_back(key);
+    }
+
+    const fn listed(&mut self, is_brief: bool) -> &mut VecDeque<PoolId> {
+        match is_brief {
+            true => &mut self.listed_brief,
+            false => &mut self.listed,
+        }
+    }
+
+    /// Counts a process that did not record, and is no longer listed.
+    pub(super) fn forget_unprofiled(&mut self) {
+        self.sum.unprofiled += 1;
     }
 
     /// Adds the counts of a process that is no longer listed to the sum.

@@ -6,18 +6,28 @@
 //! executes another program or no longer maps its pool, or, where the system does not show that, if
 //! its channel has closed and the process joins again.
 
+use std::sync::Arc;
+
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::internal::sys::OwnFile;
 
 use super::{Process, ProcessState, ProcessTable, Remains};
-use crate::sys::{ProgramImage, facts_of, maps_file};
+use crate::sys::{ProgramImage, facts_of};
 
 /// A process of the session that has the same number as a process that joins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum EarlierLife {
     /// Its program is no longer executed: its recording has ended.
     Over(PoolId),
     /// It records, as far as is known: the joining process is another profiler in the same program.
     Records,
+    /// Its recording has ended if the process does not map this pool, or, if that is not known, if
+    /// its channel has closed.
+    Unclear {
+        key: PoolId,
+        pool: Arc<OwnFile>,
+        has_hung_up: bool,
+    },
 }
 
 impl ProcessTable {
@@ -38,18 +48,22 @@ impl ProcessTable {
                 && !was_another_process(process, now)
                 && (process.said_hello || process.remains.is_taken_by(pid))
         })?;
-        let key = *key;
+        // The session ends with the program of its own process.
+        if process.state == ProcessState::Parent {
+            return Some(EarlierLife::Records);
+        }
         if is_replaced(process, now) {
-            return Some(EarlierLife::Over(key));
+            return Some(EarlierLife::Over(*key));
         }
         let has_hung_up = process.has_hung_up();
-        let remains = process.remains.clone();
-        drop(all); // the next step reads a file of the system
-        let is_over = is_mapped(&remains, pid).map_or(has_hung_up, |is_mapped| !is_mapped);
-        Some(if is_over {
-            EarlierLife::Over(key)
-        } else {
-            EarlierLife::Records
+        Some(match (&process.remains, has_hung_up) {
+            (Remains::Pool(pool), _) => EarlierLife::Unclear {
+                key: *key,
+                pool: Arc::clone(pool),
+                has_hung_up,
+            },
+            (_, true) => EarlierLife::Over(*key),
+            (_, false) => EarlierLife::Records,
         })
     }
 
@@ -92,19 +106,9 @@ fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
     known.is_some_and(|(image, now)| image.start != now.start)
 }
 
-/// Whether the process maps its pool, which it does until it executes another program. `None` if
-/// that is not known.
-fn is_mapped(remains: &Remains, pid: ProcessId) -> Option<bool> {
-    match remains {
-        Remains::Pool(file) => maps_file(pid, file.get().ok()?),
-        Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
-    }
-}
-
 fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
     let known = process.image.zip(now);
     known.is_some_and(|(image, now)| image.is_replaced_by(&now))
-        && process.state != ProcessState::Parent
 }
 
 #[cfg(all(test, target_os = "linux", not(profiler_portable)))]
@@ -148,8 +152,8 @@ mod tests {
         let table = table(pid, Some(image), ProcessState::Connected);
         assert!(!table.executes_another_program(PoolId::new(7)));
         let life = table.earlier_life(pid, Some(image));
-        assert_eq!(life, Some(EarlierLife::Records));
-        assert_eq!(table.earlier_life(ProcessId::new(1), Some(image)), None);
+        assert!(matches!(life, Some(EarlierLife::Records)), "{life:?}");
+        assert!(table.earlier_life(ProcessId::new(1), Some(image)).is_none());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(
@@ -170,9 +174,23 @@ mod tests {
             ProcessState::Disconnected("gone".to_owned()),
         ] {
             let table = table(pid, Some(other), state);
-            assert_eq!(table.earlier_life(pid, Some(image)), None);
+            assert!(table.earlier_life(pid, Some(image)).is_none());
             assert!(!table.executes_another_program(PoolId::new(7)));
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_own_process_of_a_session_has_no_earlier_life() {
+        let (mut child, pid, image) = sleeper();
+        let other = ProgramImage {
+            stack: image.stack + 4096,
+            ..image
+        };
+        let table = table(pid, Some(other), ProcessState::Parent);
+        let life = table.earlier_life(pid, Some(image));
+        assert!(matches!(life, Some(EarlierLife::Records)), "{life:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -184,19 +202,21 @@ mod tests {
             stack: image.stack + 4096,
             ..image
         };
-        let over = Some(EarlierLife::Over(PoolId::new(7)));
+        let is_over = |life| {
+            assert!(matches!(life, Some(EarlierLife::Over(key)) if key == PoolId::new(7)));
+        };
         let connected = table(pid, Some(other), ProcessState::Connected);
-        assert_eq!(connected.earlier_life(pid, Some(image)), over);
+        is_over(connected.earlier_life(pid, Some(image)));
         assert!(connected.executes_another_program(PoolId::new(7)));
         assert_eq!(connected.newly_executed(), [], "its channel is open");
         let closed = ProcessState::Disconnected("gone".to_owned());
         let closed = table(pid, None, closed);
-        assert_eq!(closed.earlier_life(pid, None), over);
+        is_over(closed.earlier_life(pid, None));
         assert_eq!(closed.newly_executed(), [], "the program is not known");
         let closed = ProcessState::Disconnected("gone".to_owned());
         let closed = table(pid, Some(other), closed);
         assert_eq!(closed.newly_executed(), [PoolId::new(7)]);
-        assert_eq!(closed.earlier_life(pid, Some(image)), over);
+        is_over(closed.earlier_life(pid, Some(image)));
         child.kill().unwrap();
         child.wait().unwrap();
     }

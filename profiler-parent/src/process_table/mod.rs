@@ -7,6 +7,7 @@
 mod brief;
 mod elsewhere;
 mod expired;
+mod joined;
 mod lives;
 pub(crate) mod pool_list;
 mod process;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -62,19 +63,23 @@ impl ProcessTable {
     /// the oldest and adds its counts to the sum.
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(oldest) = expired.add(key) else {
+        let mut all = self.lock();
+        let is_brief = all.get(&key).is_some_and(Process::is_brief);
+        let Some(oldest) = expired.add(key, is_brief) else {
             return;
         };
-        let mut all = self.lock();
         if all
             .get(&oldest)
             .is_some_and(|process| process.handle.strong_count() > 0)
         {
-            return expired.keep(oldest);
+            return expired.keep(oldest, is_brief);
         }
         if let Some(process) = all.remove(&oldest) {
             match process.remains {
-                Remains::Brief(life) => expired.forget_brief(&process.name, life),
+                Remains::Brief(life) if !life.runs_on => {
+                    expired.forget_brief(&process.name, life);
+                }
+                Remains::Brief(_) | Remains::Unprofiled(_) => expired.forget_unprofiled(),
                 remains => expired.forget(remains.counts()),
             }
         }
@@ -250,51 +255,6 @@ impl ProcessTable {
             .collect()
     }
 
-    /// Number of running processes that have joined by themselves and have a pool.
-    #[cfg_attr(
-        not(all(target_os = "linux", not(profiler_portable))),
-        allow(dead_code)
-    )]
-    pub(crate) fn joined(&self) -> u64 {
-        let all = self.lock();
-        let joined = all.values().filter(|process| {
-            is_running_joined(process, |remains| matches!(remains, Remains::Pool(_)))
-        });
-        u64::try_from(joined.count()).unwrap_or(u64::MAX)
-    }
-
-    /// Whether a process that has asked to join and was refused can be listed: it is not listed, and
-    /// fewer than `most` running ones are.
-    #[cfg_attr(
-        not(all(target_os = "linux", not(profiler_portable))),
-        allow(dead_code)
-    )]
-    pub(crate) fn can_list_refused(&self, pid: ProcessId, most: usize) -> bool {
-        let all = self.lock();
-        let refused = all.values().filter(|process| {
-            is_running_joined(process, |remains| matches!(remains, Remains::Unprofiled(_)))
-        });
-        let pids: Vec<ProcessId> = refused.map(|process| process.pid).collect();
-        pids.len() < most && !pids.contains(&pid)
-    }
-
-    /// Takes the pool of a process away that has not begun to record. The process is listed as not
-    /// profiled, for this reason.
-    pub(crate) fn unprofile(&self, key: PoolId, why: String) {
-        let has_ended = self.change(key, |process| {
-            // The supervisor notes the processes without data that end later.
-            let has_ended = process.is_over() && matches!(process.remains, Remains::Pool(_));
-            process.remains = Remains::Unprofiled(why);
-            process.dead_pool = None;
-            process.abandon = None;
-            process.figures = None;
-            has_ended
-        });
-        if has_ended == Some(true) {
-            self.note_empty(key);
-        }
-    }
-
     /// Number of connected children.
     pub(crate) fn connected(&self) -> usize {
         let all = self.lock();
@@ -312,14 +272,11 @@ impl ProcessTable {
     }
 }
 
-fn is_running_joined(process: &Process, has: impl Fn(&Remains) -> bool) -> bool {
-    process.has_joined && !process.is_over() && has(&process.remains)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;

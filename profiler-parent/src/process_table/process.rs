@@ -7,7 +7,7 @@ use std::process::Child;
 use std::sync::{Arc, Weak};
 
 use ipc_protocol::transport::listener::CancelHandle;
-use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Life;
@@ -53,6 +53,8 @@ pub(crate) struct Process {
     pub(crate) order: u64,
     pub(crate) name: String,
     pub(crate) pid: ProcessId,
+    /// When it started, if that is known; otherwise 0. With the number, it identifies the process.
+    pub(crate) start: ProcessStart,
     pub(crate) state: ProcessState,
     pub(crate) remains: Remains,
     pub(crate) part_file: Option<Arc<PartFile>>,
@@ -101,6 +103,11 @@ pub(crate) struct Process {
 }
 
 impl Remains {
+    /// Whether there is data, or was.
+    pub(super) const fn has_or_had_data(&self) -> bool {
+        matches!(self, Self::Pool(_) | Self::Expired(_))
+    }
+
     /// The present entry counts.
     pub(super) fn present_counts(&self) -> EntryCounts {
         let Self::Pool(file) = self else {
@@ -157,6 +164,7 @@ impl Process {
             order: 0,
             name: name.to_owned(),
             pid,
+            start: ProcessStart::new(0),
             state,
             remains,
             part_file: None,
@@ -193,16 +201,24 @@ impl Process {
     )]
     pub(crate) fn joined(
         name: &str,
-        pid: ProcessId,
+        (pid, start): (ProcessId, ProcessStart),
         parent: Option<ProcessId>,
         remains: Remains,
     ) -> Self {
         Self {
+            start,
             parent,
             has_joined: true,
             is_trusted: false,
             ..Self::new(name, pid, ProcessState::Starting, remains)
         }
+    }
+
+    /// Whether it is the process with this number and this start time, as far as is known: a
+    /// number is used again after the end of its process.
+    pub(super) fn is_process(&self, pid: ProcessId, start: ProcessStart) -> bool {
+        let is_unknown = self.start.get() == 0 || start.get() == 0;
+        self.pid == pid && (is_unknown || self.start == start)
     }
 
     /// Gives the process the name of its program, if that was asked for and the program is known.
@@ -269,6 +285,11 @@ impl Process {
         }
     }
 
+    /// Whether its program ended before it asked for memory.
+    pub(super) const fn is_brief(&self) -> bool {
+        matches!(&self.remains, Remains::Brief(life) if !life.runs_on)
+    }
+
     /// Whether the channel has closed although the process is not known to be dead.
     pub(crate) const fn has_hung_up(&self) -> bool {
         matches!(self.state, ProcessState::Disconnected(_))
@@ -320,7 +341,7 @@ impl Process {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
-            Remains::Brief(life) if life.lived.is_some() || self.is_over() => {
+            Remains::Brief(life) if life.lived.is_some() || life.runs_on || self.is_over() => {
                 Some(life.why(self.why_unable()).to_string())
             }
             Remains::Brief(_) => None,

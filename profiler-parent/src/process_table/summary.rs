@@ -30,9 +30,14 @@ pub struct SessionSummary {
 impl ProcessTable {
     /// The present numbers. Reads every pool.
     pub(crate) fn summary(&self) -> SessionSummary {
-        let ExpiredSum { processes, counts } = self.expired();
+        let ExpiredSum {
+            processes,
+            unprofiled,
+            counts,
+        } = self.expired();
         let mut summary = SessionSummary {
             ended: processes,
+            unprofiled,
             brief: self.brief_runs(),
             ..SessionSummary::default()
         };
@@ -55,13 +60,14 @@ impl SessionSummary {
         if process.state == ProcessState::Parent {
             return;
         }
-        if let Remains::Brief(life) = &process.remains {
+        if let Remains::Brief(life) = &process.remains
+            && !life.runs_on
+        {
             // A program that runs is recorded some milliseconds later, or is a brief one.
             self.brief += u64::from(life.lived.is_some() || process.is_over());
             return;
         }
-        let is_unprofiled =
-            process.cannot_record.is_some() || matches!(process.remains, Remains::Unprofiled(_));
+        let is_unprofiled = process.cannot_record.is_some() || !process.remains.has_or_had_data();
         let count = match is_unprofiled {
             true => &mut self.unprofiled,
             false if process.is_over() => &mut self.ended,

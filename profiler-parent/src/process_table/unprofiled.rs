@@ -3,7 +3,7 @@
 //! Used by `profiler record`, which looks for the processes below its program that cannot load the
 //! profiler. Invariant: a process that records, or that the session has refused, keeps its entry.
 
-use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 
 use super::{Process, ProcessState, ProcessTable, Remains};
 
@@ -32,16 +32,22 @@ enum Known {
 }
 
 impl ProcessTable {
-    /// Lists a process as not profiled. `key` is for its entry. Returns `false` and changes nothing
+    /// Lists a process as not profiled. `key` is for its entry, `start` is when the process started,
+    /// if that is known. Returns `false` and changes nothing
     /// if the process records, or if another reason is known.
-    pub(crate) fn list_unprofiled(&self, key: PoolId, process: UnprofiledProcess) -> bool {
+    pub(crate) fn list_unprofiled(
+        &self,
+        key: PoolId,
+        process: UnprofiledProcess,
+        start: ProcessStart,
+    ) -> bool {
         let UnprofiledProcess {
             name,
             pid,
             parent,
             why,
         } = process;
-        match self.known(pid) {
+        match self.known(pid, start) {
             Known::Settled => return false,
             Known::Silent(silent) => {
                 self.change(silent, |process| process.cannot_record = Some(why));
@@ -49,6 +55,7 @@ impl ProcessTable {
             Known::Nothing => {
                 let state = ProcessState::Exited(None);
                 let mut entry = Process::new(&name, pid, state, Remains::Unprofiled(why));
+                entry.start = start;
                 entry.parent = parent;
                 entry.is_trusted = false;
                 self.add(key, entry);
@@ -57,13 +64,12 @@ impl ProcessTable {
         true
     }
 
-    fn known(&self, pid: ProcessId) -> Known {
+    fn known(&self, pid: ProcessId, start: ProcessStart) -> Known {
         let all = self.lock();
         let is_present = |process: &Process| {
             let has_executed = process.has_executed || process.state == ProcessState::Executed;
             // A program that has announced itself is another one, if it has left.
-            let is_brief = matches!(process.remains, Remains::Brief(_));
-            process.pid == pid && !has_executed && !is_brief
+            process.is_process(pid, start) && !has_executed && !process.is_brief()
         };
         let mut present = all.iter().filter(|(_, process)| is_present(process));
         match present.find(|(_, process)| !is_of_another(process)) {
@@ -93,6 +99,8 @@ mod tests {
 
     use super::*;
 
+    const START: ProcessStart = ProcessStart::new(5);
+
     fn unprofiled(pid: u32) -> UnprofiledProcess {
         UnprofiledProcess {
             name: "static".to_owned(),
@@ -113,8 +121,8 @@ mod tests {
     #[test]
     fn an_unknown_process_gets_an_entry_once() {
         let table = ProcessTable::default();
-        assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7)));
-        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7), START));
+        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         let reports = table.reports();
         assert_eq!(reports.len(), 1);
         assert_eq!(
@@ -124,10 +132,19 @@ mod tests {
     }
 
     #[test]
+    fn another_process_with_the_same_number_gets_an_entry() {
+        let table = ProcessTable::default();
+        assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7), START));
+        let later = ProcessStart::new(6);
+        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), later));
+        assert_eq!(table.reports().len(), 2);
+    }
+
+    #[test]
     fn a_process_that_has_recorded_keeps_its_entry() {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Connected, 3));
-        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         assert_eq!(table.reports().len(), 1);
     }
 
@@ -135,7 +152,7 @@ mod tests {
     fn a_process_that_never_attached_its_pool_gets_the_reason() {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Starting, 0));
-        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         let all = table.lock();
         let why = all.get(&PoolId::new(1)).and_then(Process::why_unable);
         assert_eq!(
@@ -148,7 +165,7 @@ mod tests {
     fn a_process_that_executed_another_program_is_listed_again() {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Executed, 3));
-        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         assert_eq!(table.reports().len(), 2);
     }
 }

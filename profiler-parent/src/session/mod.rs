@@ -190,8 +190,10 @@ impl Session {
     ///
     /// Every call keeps some hundred bytes for the life of the session.
     pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
+        let start = crate::sys::facts_of(process.pid).map(|facts| facts.start);
+        let start = start.unwrap_or_default();
         let key = profiler_core::internal::pool::new_id();
-        key.is_ok_and(|key| self.processes.list_unprofiled(key, process))
+        key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
     }
 
     /// The number of entries that all processes have recorded so far, including discarded ones.

@@ -4,8 +4,8 @@
 //! Created once per session. Only the exit of a process proves its death: a closed channel is a
 //! hint, since a fork of the child may hold the channel open. Invariants:
 //!
-//! - The exit of every watched process is reported exactly once, unless the watcher is stopped
-//!   before.
+//! - The exit of every watched process is reported exactly once, unless the watcher is stopped, or
+//!   told to forget the process, before.
 //! - The exit status of a child is taken (no zombie remains), unless the host took it first. That
 //!   of another process is read, if the system tells it, and never taken, even if the process is a
 //!   child of the host.
@@ -157,6 +157,28 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         drop(state);
         self.shared.bell().ring();
         Ok(())
+    }
+
+    /// Number of watched processes that need not be children of this one.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn others(&self) -> usize {
+        let state = self.shared.lock();
+        let others = state.children.values().filter(|one| one.is_other());
+        others.count()
+    }
+
+    /// Stops watching a process, if it is one that need not be a child of this one: its exit is not
+    /// reported.
+    pub(crate) fn forget_other(&self, key: &K) {
+        let mut state = self.shared.lock();
+        if state.children.get(key).is_some_and(Watched::is_other) {
+            state.children.remove(key);
+            drop(state);
+            self.shared.bell().ring(); // a wait that has begun holds the descriptor
+        }
     }
 
     /// Kills a child at once. `false` if the child is not watched here: never was, has ended, or
@@ -334,6 +356,10 @@ impl<K: Clone + Ord> WatcherState<K> {
 }
 
 impl Watched {
+    const fn is_other(&self) -> bool {
+        matches!(self.subject, Subject::Other { .. })
+    }
+
     /// Returns its handle; a new one if the program has closed the old one.
     fn handle(&mut self) -> Option<&ChildHandle> {
         if self.handle.as_ref().is_some_and(|handle| !handle.is_ours()) {

@@ -25,7 +25,8 @@ use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::generated_code::ProcessFiles;
 use crate::process_table::{Process, ProcessState};
-use crate::sys::{ProgramImage, facts_of};
+use crate::spawn::watch::ExitWatcher;
+use crate::sys::{ProcessFacts, facts_of};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
@@ -40,6 +41,7 @@ const MOST_ROUNDS: usize = 100_000;
 /// The state of the supervisor's thread.
 pub(super) struct ControlLoop {
     pub(super) context: Arc<SupervisorContext>,
+    watcher: Arc<ExitWatcher<PoolId>>,
     controller: Controller,
     pub(super) links: BTreeMap<PoolId, Link>,
     local: Option<PoolId>,
@@ -54,7 +56,7 @@ pub(super) struct ControlLoop {
 }
 
 impl ControlLoop {
-    pub(super) fn new(context: Arc<SupervisorContext>) -> Self {
+    pub(super) fn new(context: Arc<SupervisorContext>, watcher: Arc<ExitWatcher<PoolId>>) -> Self {
         let page = sys::page_size();
         let floor = FLOOR_PAGES.saturating_mul(page);
         // On a busy machine a process takes time to give memory back.
@@ -71,6 +73,7 @@ impl ControlLoop {
         let controller = Controller::new(context.params.limit, policy);
         Self {
             context,
+            watcher,
             controller,
             links: BTreeMap::new(),
             local: None,
@@ -126,11 +129,10 @@ impl ControlLoop {
                 // Noted now: once the child has ended, the system no longer tells it.
                 let files = ProcessFiles::note(hello.pid, self.is_trusted(key) == Some(true));
                 let facts = facts_of(hello.pid);
-                let image = facts.and_then(|facts| facts.image);
                 // The child may have ended before its `Hello` was handled.
                 if self.context.processes.change(key, |process| {
                     process.files = files;
-                    greet(process, &hello, image)
+                    greet(process, &hello, facts)
                 }) == Some(true)
                 {
                     let mut link = Link::new(sender);
@@ -327,9 +329,8 @@ impl ControlLoop {
             .get(&key)
             .is_some_and(has_left);
         if has_left && !self.context.processes.has_begun(key) {
-            self.context.processes.unprofile(key, NOT_WAITED.to_owned());
-            self.context.forget_pool(key);
-            self.context.groups.forget_reader(key);
+            let why = NOT_WAITED.to_owned();
+            self.context.take_back(&self.watcher, key, why);
             self.account(Event::Forgotten { key });
         }
     }
@@ -527,11 +528,14 @@ fn believable(mut update: Update) -> Update {
     update
 }
 
-/// Handles a process's `Hello`. `image` is the program that it executes. Returns whether the
-/// process is still alive.
-fn greet(process: &mut Process, hello: &Hello, image: Option<ProgramImage>) -> bool {
+/// Handles a process's `Hello`. `facts` is what the system says about the process. Returns whether
+/// the process is still alive.
+fn greet(process: &mut Process, hello: &Hello, facts: Option<ProcessFacts>) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;
+    if let Some(facts) = facts.filter(|_| !process.has_joined) {
+        process.start = facts.start;
+    }
     // It records, whatever was known about the process that was started.
     process.cannot_record = None;
     process.recorded_by = None;
@@ -540,7 +544,7 @@ fn greet(process: &mut Process, hello: &Hello, image: Option<ProgramImage>) -> b
     let lives = !process.is_over();
     if lives {
         process.state = ProcessState::Connected;
-        process.image = process.image.or(image);
+        process.image = process.image.or(facts.and_then(|facts| facts.image));
     }
     lives
 }

@@ -24,6 +24,7 @@ impl ControlLoop {
     /// Handles the end of a process.
     pub(super) fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
         let state = ProcessState::Exited(status);
+        self.context.processes.end_earlier_programs(key, status);
         let has_executed = self.context.processes.change(key, |process| {
             if process.has_executed {
                 process.state = state.clone(); // its pool is that of an earlier program

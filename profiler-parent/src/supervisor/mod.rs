@@ -46,8 +46,8 @@ use crate::session_time::SessionTime;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::ControlLoop;
 pub(crate) use events::{CaptureRequest, SupervisorEvent};
-use join::JoinService;
 pub use join::SessionAddressError;
+use join::{JoinService, Limits};
 pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
@@ -102,6 +102,17 @@ impl SupervisorContext {
         if let Some(pools) = &self.pools {
             pools.forget(key);
         }
+    }
+
+    /// Takes the memory of a process back that has joined and has not begun to record. The process
+    /// is listed with the reason, or it is forgotten if it cannot be listed. The caller tells the
+    /// controller.
+    fn take_back(&self, watcher: &ExitWatcher<PoolId>, key: PoolId, why: String) {
+        if self.processes.unprofile(key, why, Limits::now().refused) {
+            watcher.forget_other(&key);
+        }
+        self.forget_pool(key);
+        self.groups.forget_reader(key);
     }
 }
 
@@ -160,9 +171,10 @@ impl Supervisor {
             receivers,
             processes,
         };
-        let for_thread = Arc::clone(&context);
+        let control_loop = ControlLoop::new(Arc::clone(&context), Arc::clone(&handle.watcher));
+        let processes = Arc::clone(&context.processes);
         let thread = spawn_quiet("profiler-supervisor", move || {
-            run_to_the_end(&for_thread, &queue)
+            run_to_the_end(control_loop, &processes, &queue)
         })?;
         Ok(Self {
             context,
@@ -194,9 +206,7 @@ impl Supervisor {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(service) = joining {
-            service.stop();
-        }
+        drop(joining);
     }
 
     /// Makes this process the first of the session. Its display name is `name`, and it records
@@ -247,13 +257,16 @@ impl Supervisor {
 
 /// Runs the supervisor. If it panics, processes continue to record and can be recovered, but
 /// nothing controls them; a thread that waits for a child still learns of its end.
-fn run_to_the_end(context: &Arc<SupervisorContext>, queue: &Receiver<SupervisorEvent>) {
-    let control_loop = ControlLoop::new(Arc::clone(context));
+fn run_to_the_end(
+    control_loop: ControlLoop,
+    processes: &ProcessTable,
+    queue: &Receiver<SupervisorEvent>,
+) {
     if catch_unwind(AssertUnwindSafe(|| control_loop.run(queue))).is_err() {
         let until_the_end = queue
             .iter()
             .take_while(|event| !matches!(event, SupervisorEvent::End));
-        until_the_end.for_each(|event| answer_without_supervisor(&context.processes, event));
+        until_the_end.for_each(|event| answer_without_supervisor(processes, event));
     }
 }
 

@@ -4,11 +4,12 @@
 //! A process has one recorder, so what this session records, the outer session cannot record. It is
 //! told each process, and lists it with the reason. The outer session is found by its address in
 //! the environment, which this process has inherited. Invariants: nothing is sent that is not in a
-//! profile anyway; a caller waits at most [`PATIENCE`] once, because a session that does not answer
-//! is not told anything more.
+//! profile anyway; a caller waits at most [`PATIENCE`], and not again within [`QUIET`]; a session that is
+//! over is not told anything more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ipc_protocol::environment::{self, ChildEnvironment, InheritedHandle, SessionAddress};
 use ipc_protocol::limits;
@@ -23,11 +24,16 @@ use crate::sys::facts_of;
 /// answer.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How long nothing is told to an outer session that has not answered: it may be busy or stopped.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The session around this one.
 #[derive(Debug)]
 pub(crate) struct OuterSession {
     address: SessionAddress,
     is_gone: AtomicBool,
+    /// When it did not answer.
+    unheard: Mutex<Option<Instant>>,
 }
 
 /// A process that this session, or a session below it, records.
@@ -48,18 +54,31 @@ impl OuterSession {
         Some(Self {
             address,
             is_gone: AtomicBool::new(false),
+            unheard: Mutex::default(),
         })
     }
 
     /// Tells the outer session that it cannot record a process.
     pub(super) fn tell(&self, process: Recorded<'_>) {
-        if self.is_gone.load(Ordering::Relaxed) {
+        if self.is_gone.load(Ordering::Relaxed) || self.is_quiet() {
             return;
         }
-        let told = joining::report_recorded(&self.address, self.report(process), PATIENCE);
-        if told.is_err_and(|error| is_final(&error)) {
-            self.is_gone.store(true, Ordering::Relaxed);
+        match joining::report_recorded(&self.address, self.report(process), PATIENCE) {
+            Err(JoinError::NoSession(_) | JoinError::OtherUser(_)) => {
+                self.is_gone.store(true, Ordering::Relaxed);
+            }
+            Err(JoinError::NoAnswer(_)) => *self.unheard() = Some(now()),
+            Ok(()) | Err(_) => {}
         }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.unheard()
+            .is_some_and(|unheard| unheard.elapsed() < QUIET)
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, process: Recorded<'_>) -> RecordedElsewhere {
@@ -77,12 +96,9 @@ impl OuterSession {
     }
 }
 
-/// Whether the outer session will not answer later, either.
-const fn is_final(error: &JoinError) -> bool {
-    matches!(
-        error,
-        JoinError::NoSession(_) | JoinError::OtherUser(_) | JoinError::NoAnswer(_)
-    )
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
 impl<'a> Recorded<'a> {
@@ -130,6 +146,7 @@ mod tests {
         OuterSession {
             address: SessionAddress::new(listener.path().to_owned(), token),
             is_gone: AtomicBool::new(false),
+            unheard: Mutex::default(),
         }
     }
 
@@ -150,6 +167,21 @@ mod tests {
         assert_eq!(process.session, sys::process_id());
         assert_eq!(process.start, sys::own_process_start());
         assert_eq!(process.name.len(), limits::MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn a_session_that_has_not_answered_is_told_again_later() {
+        let listener = SessionListener::new().unwrap();
+        let outer = session_at(&listener);
+        *outer.unheard() = Some(now());
+        outer.tell(Recorded::this_process("app"));
+        let long_ago = now().checked_sub(QUIET * 2);
+        if outer.is_quiet() {
+            assert!(listener.try_accept().unwrap().is_none(), "not yet");
+        }
+        *outer.unheard() = long_ago;
+        outer.tell(Recorded::this_process("app"));
+        assert!(listener.try_accept().unwrap().is_some());
     }
 
     #[test]

@@ -10,13 +10,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::{DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor};
+use profiler_core::internal::sys::{
+    self, DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor, ProcessStat,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
-use super::other_process::{facts_of, reaped_status, zombie_status};
+use super::other_process::{reaped_status, zombie_status};
 use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
@@ -38,14 +40,14 @@ pub(crate) fn descriptor_limit() -> u64 {
 /// available yet, or was taken a moment ago. A child of which only the main thread has ended is not
 /// exiting.
 pub(crate) fn is_ending(pid: u32) -> bool {
-    match is_exiting(&format!("/proc/{pid}/stat")) {
+    match is_exiting(Path::new(&format!("/proc/{pid}/stat"))) {
         Some(false) => false,
         Some(true) => {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
                 .into_iter()
                 .flatten()
                 .flatten();
-            let mut stats = tasks.map(|task| task.path().join("stat").display().to_string());
+            let mut stats = tasks.map(|task| task.path().join("stat"));
             stats.all(|stat| is_exiting(&stat) != Some(false))
         }
         None => {
@@ -59,13 +61,11 @@ pub(crate) fn is_ending(pid: u32) -> bool {
 }
 
 /// Whether a thread is exiting, according to its `stat`. `None` if that cannot be read.
-fn is_exiting(stat: &str) -> Option<bool> {
+fn is_exiting(stat: &Path) -> Option<bool> {
     /// `PF_EXITING` of the kernel's `sched.h`, which is set before the thread releases any
     /// resource.
     const EXITING: u64 = 4;
-    let stat = std::fs::read_to_string(stat).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let flags: u64 = fields.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    let flags = ProcessStat::read(stat)?.number(9)?;
     Some(flags & EXITING != 0)
 }
 
@@ -129,15 +129,15 @@ impl ChildHandle {
         })
     }
 
+    /// The descriptor of the process.
+    pub(crate) fn into_descriptor(self) -> OwnDescriptor<OwnedFd> {
+        self.descriptor
+    }
+
     /// Opens the handle of a process again. `None` if it has ended.
     pub(crate) fn reopen(pid: ProcessId, start: ProcessStart) -> Option<Self> {
-        let number = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
-        let descriptor = rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()?;
-        let descriptor = OwnDescriptor::new(descriptor);
-        let is_same = facts_of(pid).is_some_and(|facts| facts.start == start);
-        is_same
-            .then(|| Self::of_other(descriptor, pid).ok())
-            .flatten()
+        let descriptor = sys::open_process(pid, start).ok()?;
+        Self::of_other(descriptor, pid).ok()
     }
 
     /// Whether the descriptor is still this handle's: the program may have closed it.
@@ -394,32 +394,20 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
 
 /// Whether a process is stopped, or held by a debugger.
 pub(crate) fn is_stopped(pid: profiler_core::ids::ProcessId) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in brackets, may be any bytes.
-    let state = stat
-        .iter()
-        .rposition(|byte| *byte == b')')
-        .and_then(|end| stat.get(end + 2));
-    matches!(state, Some(b'T' | b't'))
+    let stat = ProcessStat::of(pid);
+    stat.is_some_and(|stat| matches!(stat.state(), Some("T" | "t")))
 }
 
 /// The current resource usage of a process.
 #[cfg(feature = "live")]
 pub(crate) fn usage(pid: profiler_core::ids::ProcessId) -> Option<super::Usage> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    usage_in(std::str::from_utf8(stat.get(end + 1..)?).ok()?)
+    usage_in(&ProcessStat::of(pid)?)
 }
 
-/// Parses the fields of `stat` after the name.
 #[cfg(feature = "live")]
-fn usage_in(fields: &str) -> Option<super::Usage> {
-    let mut fields = fields
-        .split_ascii_whitespace()
-        .skip(11)
-        .map(|field| field.parse::<u64>().ok());
-    let ticks = fields.next()??.checked_add(fields.next()??)?;
-    let pages = fields.nth(8)??;
+fn usage_in(stat: &ProcessStat) -> Option<super::Usage> {
+    let ticks = stat.number(14)?.checked_add(stat.number(15)?)?;
+    let pages = stat.number(24)?;
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let cpu_ns = ticks.saturating_mul(1_000_000_000 / per_second);
     let resident_bytes = pages.saturating_mul(u64::try_from(rustix::param::page_size()).ok()?);
@@ -475,15 +463,15 @@ mod tests {
     #[cfg(feature = "live")]
     #[test]
     fn the_usage_of_a_process_is_parsed_from_its_stat() {
-        let fields = " S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";
-        let usage = usage_in(fields).unwrap();
+        let fields = b"1 (p) S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";
+        let usage = usage_in(&ProcessStat::parse(fields).unwrap()).unwrap();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         assert_eq!(usage.cpu_ns, 12 * tick);
         assert_eq!(
             usage.resident_bytes,
             250 * rustix::param::page_size() as u64
         );
-        assert_eq!(usage_in(" S 1 2"), None);
+        assert_eq!(usage_in(&ProcessStat::parse(b"1 (p) S 1 2").unwrap()), None);
         assert!(
             super::usage(profiler_core::internal::sys::process_id())
                 .unwrap()

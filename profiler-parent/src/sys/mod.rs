@@ -26,7 +26,7 @@ pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub(crate) use other_process::{facts_of, is_running, maps_file, name_of, open_process};
+pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
 
 use std::path::PathBuf;
 

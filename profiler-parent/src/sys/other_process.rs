@@ -6,14 +6,18 @@
 //! process, and without `/proc`, less is known.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::OwnDescriptor;
-use rustix::process::{Pid, PidfdFlags};
+use profiler_core::internal::sys::ProcessStat;
 
 use super::{ProcessFacts, ProgramImage};
+
+/// Limit on the bytes of `/proc/PID/maps` that are read: twenty thousand mappings of files with
+/// usual paths.
+const MOST_MAPS_BYTES: u64 = 2 << 20;
 
 /// The exit status of a process that has ended and for which its parent has not waited. The pid and
 /// the start time identify the process. `None` if the process has taken another user or group: the
@@ -22,10 +26,10 @@ pub(super) fn zombie_status(pid: u32, start: ProcessStart) -> Option<i32> {
     let about = std::fs::metadata(format!("/proc/{pid}")).ok()?;
     let own = (rustix::process::geteuid(), rustix::process::getegid());
     let is_readable = (about.uid(), about.gid()) == (own.0.as_raw(), own.1.as_raw());
-    let stat = stat_of(pid)?;
-    let is_this = stat_field(&stat, 3) == Some("Z") && number_in(&stat, 22) == Some(start.get());
+    let stat = ProcessStat::of(ProcessId::new(pid))?;
+    let is_this = stat.state() == Some("Z") && stat.start() == Some(start);
     (is_readable && is_this)
-        .then(|| stat_field(&stat, 52)?.parse().ok())
+        .then(|| stat.field(52)?.parse().ok())
         .flatten()
 }
 
@@ -57,13 +61,14 @@ pub(super) fn reaped_status(process: &OwnedFd) -> Option<i32> {
 
 /// What `/proc` says about a process. `None` if there is no such process, or no `/proc`.
 pub(crate) fn facts_of(pid: ProcessId) -> Option<ProcessFacts> {
-    let stat = stat_of(pid.get())?;
-    let start = ProcessStart::new(number_in(&stat, 22)?);
-    let parent = u32::try_from(number_in(&stat, 4)?).ok()?;
-    let (code, code_end) = (number_in(&stat, 26)?, number_in(&stat, 27)?);
-    let stack = number_in(&stat, 28)?;
-    // Without the right to inspect the process, and while it executes a program, the stack is 0.
-    let image = (stack != 0).then_some(ProgramImage {
+    let stat = ProcessStat::of(pid)?;
+    let start = stat.start()?;
+    let parent = u32::try_from(stat.number(4)?).ok()?;
+    let (code, code_end) = (stat.number(26)?, stat.number(27)?);
+    let stack = stat.number(28)?;
+    // Without the right to inspect the process the stack is 0, and while it executes a program one
+    // of the two.
+    let image = (code != 0 && stack != 0).then_some(ProgramImage {
         start,
         code,
         code_end,
@@ -74,15 +79,6 @@ pub(crate) fn facts_of(pid: ProcessId) -> Option<ProcessFacts> {
         parent: ProcessId::new(parent),
         image,
     })
-}
-
-/// A descriptor (pidfd) of the process that has this number and this start time. `None` if there is
-/// no such process, or no descriptor is left.
-pub(crate) fn open_process(pid: ProcessId, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
-    let number = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
-    let process = rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()?;
-    // Compared afterwards: the number may have been given to another process before.
-    is_running(pid, start).then(|| OwnDescriptor::new(process))
 }
 
 /// Whether a process with this number and this start time exists.
@@ -96,7 +92,9 @@ pub(crate) fn name_of(pid: ProcessId) -> Option<String> {
     Some(String::from_utf8_lossy(&name).trim().to_owned())
 }
 
-/// Whether a process maps this file. `None` if the system does not show its mappings.
+/// Whether a process maps this file. `None` if the system does not show its mappings, if there are
+/// very many, or if they name the file with another device: some file systems (btrfs) have two.
+/// Waits for the process if that changes its mappings.
 pub(crate) fn maps_file(pid: ProcessId, file: &File) -> Option<bool> {
     let about = file.metadata().ok()?;
     let (major, minor) = (
@@ -104,30 +102,35 @@ pub(crate) fn maps_file(pid: ProcessId, file: &File) -> Option<bool> {
         rustix::fs::minor(about.dev()),
     );
     let device = format!("{major:02x}:{minor:02x}");
-    let inode = about.ino().to_string();
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let maps = String::from_utf8_lossy(&maps);
-    Some(maps.lines().any(|line| {
+    is_in(
+        File::open(format!("/proc/{pid}/maps")).ok()?,
+        &device,
+        &about.ino().to_string(),
+    )
+}
+
+/// Whether the file with this device and inode is in the text of `/proc/PID/maps`.
+fn is_in(maps: impl Read, device: &str, inode: &str) -> Option<bool> {
+    let mut maps = BufReader::with_capacity(1 << 16, maps.take(MOST_MAPS_BYTES));
+    let (mut line, mut read) = (Vec::new(), 0_u64);
+    let mut has_other_device = false;
+    loop {
+        line.clear();
+        let length = maps.read_until(b'\n', &mut line).ok()?;
+        read = read.saturating_add(u64::try_from(length).ok()?);
+        if length == 0 {
+            let is_whole = read < MOST_MAPS_BYTES;
+            return (is_whole && !has_other_device).then_some(false);
+        }
         // After the addresses, the access and the offset.
-        let mut fields = line.split_ascii_whitespace().skip(3);
-        fields.next() == Some(&*device) && fields.next() == Some(&*inode)
-    }))
-}
-
-/// The fields of `/proc/PID/stat` after the name, which may be any bytes.
-fn stat_of(pid: u32) -> Option<String> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    Some(String::from_utf8_lossy(stat.get(end + 1..)?).into_owned())
-}
-
-/// A field, with its number in proc(5); the first one after the name is the third.
-fn stat_field(stat: &str, number: usize) -> Option<&str> {
-    stat.split_ascii_whitespace().nth(number.checked_sub(3)?)
-}
-
-fn number_in(stat: &str, number: usize) -> Option<u64> {
-    stat_field(stat, number)?.parse().ok()
+        let mut fields = line.split(u8::is_ascii_whitespace).skip(3);
+        let is_same_device = fields.next() == Some(device.as_bytes());
+        match (is_same_device, fields.next() == Some(inode.as_bytes())) {
+            (true, true) => return Some(true),
+            (false, true) => has_other_device = true,
+            (_, false) => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -152,23 +155,42 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_opened_only_with_its_start_time() {
+    fn a_process_runs_only_with_its_start_time() {
         let start = profiler_core::internal::sys::own_process_start();
-        assert!(open_process(own(), start).is_some());
-        let other = ProcessStart::new(start.get() + 1);
-        assert!(open_process(own(), other).is_none());
-        assert!(!is_running(own(), other));
-        assert!(open_process(ProcessId::new(u32::MAX - 1), start).is_none());
+        assert!(is_running(own(), start));
+        assert!(!is_running(own(), ProcessStart::new(start.get() + 1)));
     }
 
     #[test]
-    fn fields_are_numbered_from_the_state_on() {
-        let fields = " S 7 1";
-        assert_eq!(stat_field(fields, 3), Some("S"));
-        assert_eq!(number_in(fields, 4), Some(7));
-        assert_eq!(number_in(fields, 3), None);
-        assert_eq!(stat_field(fields, 2), None);
-        assert_eq!(stat_field(fields, 6), None);
+    fn a_file_is_found_in_maps_by_device_and_inode() {
+        let maps = "\
+            00400000-00401000 rw-p 00000000 08:01 7    /srv/00:2a 9\n\
+            7f0000000000-7f0000001000 r-xp 00000000 00:00 0\n\
+            7f0000001000-7f0000002000 rw-s 00000000 00:1b 9    /srv/pool\n";
+        let is_mapped = |device, inode| is_in(maps.as_bytes(), device, inode);
+        assert_eq!(is_mapped("00:1b", "9"), Some(true));
+        assert_eq!(is_mapped("08:01", "8"), Some(false));
+        assert_eq!(
+            is_mapped("00:1c", "9"),
+            None,
+            "another device of the file system"
+        );
+    }
+
+    #[test]
+    fn mappings_are_read_up_to_a_limit() {
+        let line = "00400000-00401000 rw-p 00000000 08:01 7 /srv\n";
+        let found = |count: usize| {
+            let maps = line.repeat(count) + "00400000-00401000 rw-p 00000000 08:01 9 /pool\n";
+            is_in(maps.as_bytes(), "08:01", "9")
+        };
+        assert_eq!(found(1000), Some(true));
+        assert_eq!(found(1 << 17), None, "not known");
+        assert_eq!(
+            is_in(std::io::repeat(b'x'), "08:01", "9"),
+            None,
+            "a line without an end"
+        );
     }
 
     #[test]

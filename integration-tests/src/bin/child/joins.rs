@@ -26,9 +26,10 @@ const MARKERS: u64 = 100;
 /// `join`: begins like `init`, but waits for the session for as long as a slow machine needs.
 /// `mark-and-exit`: joins, records, prints its status and exits. `zygote COUNT`: forks COUNT
 /// processes that do this, before this process has called the profiler, and waits for them.
-/// `listen PATH`: listens at PATH like a session, and answers nothing. `leave`: asks for memory, and
-/// closes the connection when it has the memory, without using it. `announce`: announces itself,
-/// and joins at the command `ask`. `announce-and-exit`: announces itself and exits.
+/// `listen PATH`: listens at PATH like a session, and answers nothing. `leave [COUNT]`: asks for
+/// memory, and closes the connection when it has the memory, without using it; COUNT times.
+/// `announce`: announces itself, joins at the command `ask`, and closes its connection at the
+/// command `leave-announced`. `announce-and-exit`: announces itself and exits.
 /// `announce-and-fork`: the same, and leaves a forked process that stays until its input ends.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     Some(match name {
@@ -48,6 +49,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     match name {
         "exec" => Some(exec(words)),
         "ask" => Some(ask()),
+        "leave-announced" => Some(leave_announced()),
         _ => None,
     }
 }
@@ -69,6 +71,12 @@ fn ask() -> anyhow::Result<String> {
     let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
     let announced = announced.take().context("not announced")?;
     Ok(line_of(announced.join(LONG)))
+}
+
+fn leave_announced() -> anyhow::Result<String> {
+    let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(announced.take().context("not announced")?);
+    Ok("ok".to_owned())
 }
 
 fn announce_and(then: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
@@ -124,7 +132,12 @@ fn leave() -> anyhow::Result<String> {
         began_ns: joining::began_now(),
         patience_ms: u32::try_from(LONG.as_millis())?,
     };
-    drop(joining::join(&address, &request, LONG)?);
+    let count = std::env::args()
+        .nth(2)
+        .map_or(Ok(1), |count| count.parse())?;
+    for _ in 0..count {
+        drop(joining::join(&address, &request, LONG)?);
+    }
     Ok("left".to_owned())
 }
 

@@ -26,7 +26,6 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown,
     SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags};
 
 use super::{Deadline, Peer};
 
@@ -254,13 +253,6 @@ pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
 pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(Peer, Option<OwnedFd>)> {
     let peer = credentials(socket)?;
     Ok((peer, process_descriptor(socket)))
-}
-
-/// A descriptor of the process that has this number now. The caller must check that it is the
-/// process that it means.
-pub(crate) fn open_process(pid: ProcessId) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// The user of this process.

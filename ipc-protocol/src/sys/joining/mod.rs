@@ -14,7 +14,11 @@ use std::time::{Duration, Instant};
 
 use profiler_core::ids::{ProcessId, UserId};
 
-pub(crate) use imp::{Asker, SessionSocket, has_ended, open_process, own_user, peer_of};
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+pub(crate) use imp::open_process;
+pub(crate) use imp::{Asker, SessionSocket, has_ended, own_user, peer_of};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(crate) use profiler_core::internal::sys::open_process;
 
 /// What the kernel says about the process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

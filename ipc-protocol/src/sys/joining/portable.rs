@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use profiler_core::ids::{ProcessId, UserId};
-use profiler_core::internal::sys::{DescriptorLost, OwnFile};
+use profiler_core::ids::{ProcessId, ProcessStart, UserId};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile};
 
 use super::{Deadline, Peer};
 
@@ -86,8 +86,8 @@ pub(crate) fn peer_of(_: BorrowedFd<'_>) -> io::Result<(Peer, Option<OwnedFd>)> 
 }
 
 /// Never called.
-pub(crate) fn open_process(_: ProcessId) -> Option<OwnedFd> {
-    None
+pub(crate) fn open_process(_: ProcessId, _: ProcessStart) -> io::Result<OwnDescriptor<OwnedFd>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Never called.

@@ -16,16 +16,17 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile, spawn_quiet};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
     SocketType, sockopt,
 };
 
-use super::Packet;
+use super::{Closer, Packet};
 use crate::sys::ReceiveMode;
 
 /// Requested buffer size for either direction, in bytes; the system may allow less. Enough for a
@@ -52,6 +53,8 @@ pub(crate) struct PacketSocket {
     /// The process that keeps this end and hands over the other one; `None` for the end that was
     /// handed over.
     parent: Option<u32>,
+    /// Closes it if that may take long.
+    closer: Arc<Closer>,
 }
 
 impl PacketSocket {
@@ -68,18 +71,21 @@ impl PacketSocket {
             Self {
                 descriptor: Some(OwnFile::from(File::from(ours))),
                 parent: Some(std::process::id()),
+                closer: Arc::default(),
             },
             File::from(theirs),
         ))
     }
 
     /// The parent's end of a connection that a process has made.
-    pub(crate) fn accepted(socket: OwnedFd) -> io::Result<Self> {
+    /// `closer` is that of its listener.
+    pub(crate) fn accepted(socket: OwnedFd, closer: Arc<Closer>) -> io::Result<Self> {
         sockopt::set_socket_passcred(&socket, true)?;
         let _ = sockopt::set_socket_send_buffer_size(&socket, ROOM); // the default is enough, too
         Ok(Self {
             descriptor: Some(OwnFile::from(File::from(socket))),
             parent: Some(std::process::id()),
+            closer,
         })
     }
 
@@ -105,6 +111,7 @@ impl PacketSocket {
         Ok(Self {
             descriptor: Some(file),
             parent: None,
+            closer: Arc::default(),
         })
     }
 
@@ -192,19 +199,14 @@ impl PacketSocket {
 
 impl Drop for PacketSocket {
     /// Closes the descriptor. The kernel then also closes descriptors that a hostile child has
-    /// attached to unread packets. This may take long, so it runs on a separate thread. If no
-    /// thread can be started, they stay open.
+    /// attached to unread packets. This may take long, so it runs on a separate thread.
     fn drop(&mut self) {
         // A fork of the parent must not end the channel.
         let is_slow = self.parent == Some(std::process::id()) && self.has_unread();
         if let Some(descriptor) = self.descriptor.take()
             && is_slow
         {
-            // Not closed here if no thread can be started.
-            let kept = ManuallyDrop::new(descriptor);
-            let _ = spawn_quiet("profiler-close", move || {
-                drop(ManuallyDrop::into_inner(kept))
-            });
+            self.closer.close(descriptor);
         }
     }
 }

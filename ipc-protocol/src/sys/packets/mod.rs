@@ -10,6 +10,13 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+mod closing;
+
+pub(crate) use closing::Closer;
 pub(crate) use imp::PacketSocket;
 
 /// The result of a wait for a packet.

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 #[cfg(unix)]
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 #[cfg(unix)]
 use profiler_core::internal::sys::DescriptorLost;
 use profiler_core::internal::sys::OwnFile;
 
-use super::Packet;
+use super::{Closer, Packet};
 use crate::sys::ReceiveMode;
 
 /// Never created here.
@@ -23,7 +24,7 @@ impl PacketSocket {
     }
 
     /// Not supported.
-    pub(crate) fn accepted(_: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn accepted(_: OwnedFd, _: Arc<Closer>) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use profiler_core::ids::{PoolId, ProcessId, ProcessKey, ProcessStart};
-use profiler_core::internal::sys::{OwnDescriptor, is_alive};
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys::OwnDescriptor;
 
 use super::super::listener::Listener;
 use super::super::{TransportError, inherited, stale_sockets};
@@ -19,13 +19,14 @@ use crate::limits::{MAX_JOIN_FRAME_BYTES, MAX_REFUSAL_BYTES, clip};
 use crate::message::{JoinAnswer, JoinRefusal, Opening};
 use crate::sys::ReceiveMode;
 use crate::sys::joining::{Peer, SessionSocket, has_ended, open_process, own_user, peer_of};
-use crate::sys::packets::{Packet, PacketSocket};
+use crate::sys::packets::{Closer, Packet, PacketSocket};
 
 /// The listening socket of a session, in a directory of mode 0700. Dropping it removes both.
 #[derive(Debug)]
 pub struct SessionListener {
     socket: SessionSocket,
     path: PathBuf,
+    closer: Arc<Closer>,
     /// The process that made the directory; a forked child must not remove it.
     maker: u32,
 }
@@ -44,6 +45,7 @@ impl SessionListener {
                 Ok(Self {
                     socket,
                     path,
+                    closer: Arc::default(),
                     maker,
                 })
             }
@@ -72,12 +74,19 @@ impl SessionListener {
             return Ok(None);
         };
         let (peer, process) = peer_of(socket.as_fd()).map_err(TransportError::Io)?;
-        let socket = PacketSocket::accepted(socket).map_err(TransportError::Io)?;
+        let socket =
+            PacketSocket::accepted(socket, Arc::clone(&self.closer)).map_err(TransportError::Io)?;
         Ok(Some(Joiner {
             socket: Arc::new(socket),
             peer,
             process: process.map(OwnDescriptor::new),
         }))
+    }
+
+    /// Number of sockets of former connections that wait to be closed, because their processes have
+    /// attached descriptors to them. Each costs a descriptor.
+    pub fn closing(&self) -> usize {
+        self.closer.waiting()
     }
 
     /// Listens again at the same address, after the program has closed the socket.
@@ -161,24 +170,27 @@ impl Joiner {
     /// Takes a descriptor of the process: the one of the connection or, on kernels before Linux
     /// 6.5, one of the process that has its number now, if that process has the start time that the
     /// process has stated.
-    pub fn take_process(&mut self, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
-        self.find_process(start);
-        self.process.take()
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if the process is not visible from this one, or has ended; the
+    /// system's error, for example if no descriptor is left.
+    pub fn take_process(&mut self, start: ProcessStart) -> io::Result<OwnDescriptor<OwnedFd>> {
+        match self.process.take() {
+            Some(process) => Ok(process),
+            None => self.open_process(start),
+        }
     }
 
     /// Finds the descriptor that [`Self::take_process`] returns. Before, [`Self::has_ended`] may
     /// not know anything.
     pub fn find_process(&mut self, start: ProcessStart) {
         if self.process.is_none() {
-            self.process = self.open_process(start);
+            self.process = self.open_process(start).ok();
         }
     }
 
-    fn open_process(&self, start: ProcessStart) -> Option<OwnDescriptor<OwnedFd>> {
-        let pid = self.pid()?;
-        let process = OwnDescriptor::new(open_process(pid)?);
-        let pool = PoolId::new(0);
-        is_alive(&ProcessKey { pid, start, pool }).then_some(process)
+    fn open_process(&self, start: ProcessStart) -> io::Result<OwnDescriptor<OwnedFd>> {
+        open_process(self.pid().ok_or(io::ErrorKind::NotFound)?, start)
     }
 
     /// Whether the process is known to have ended. Its connection may be open nevertheless: a

@@ -286,8 +286,9 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
     let own = profiler_core::internal::sys::own_process_start();
     let first = joiner.take_process(own);
     let second = joiner.take_process(own); // the kernel's own descriptor is taken
-    assert!(first.is_some() && second.is_some());
-    assert!(joiner.take_process(ProcessStart::new(1)).is_none());
+    assert!(first.is_ok() && second.is_ok());
+    let missing = joiner.take_process(ProcessStart::new(1)).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! has announced itself is listed at once, and its entry is replaced when it asks for memory.
 //! Invariants: a process is in the table before it can send its `Hello`; the memory of a process
 //! that does not join after all is returned; the processes that have joined, and those that are
-//! listed as refused, are limited ([`Limits`]).
+//! listed as refused, are limited, and so are those that are watched ([`Limits`]). The entry of a
+//! process that has announced itself is replaced when the process joins or is listed as refused.
 
 mod announced;
+mod listed;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +26,7 @@ use profiler_core::internal::sys::{OwnDescriptor, OwnFile};
 
 use super::limits::Limits;
 use super::pending::now;
+use super::pool_look::{PoolLook, PoolLooks};
 use crate::controller::{Event, Refusal};
 use crate::process_table::{EarlierLife, Process, Remains};
 use crate::supervisor::listen::PendingChild;
@@ -47,8 +50,14 @@ pub(super) struct Applicant {
     parent: Option<ProcessId>,
     image: Option<ProgramImage>,
     name: String,
+    /// When its program began, if it has announced itself.
+    began_ns: u64,
+    /// The entry that its announcement on this connection has made.
+    announced: Option<PoolId>,
     /// A descriptor of the process (pidfd).
     process: OwnDescriptor<OwnedFd>,
+    /// A look at the pool of an earlier program of the process.
+    look: Option<PoolLook>,
     deadline: Instant,
     pause: Duration,
 }
@@ -58,6 +67,11 @@ impl Applicant {
     /// the reason.
     pub(super) const fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Its process.
+    pub(super) const fn pid(&self) -> ProcessId {
+        self.pid
     }
 
     /// The pause until the next attempt.
@@ -84,17 +98,20 @@ pub(super) enum Attempt {
 pub(super) struct Admission {
     pub(super) context: Arc<SupervisorContext>,
     pub(super) supervisor: SupervisorHandle,
+    looks: PoolLooks,
 }
 
 impl Admission {
-    pub(super) const fn new(context: Arc<SupervisorContext>, supervisor: SupervisorHandle) -> Self {
+    pub(super) fn new(context: Arc<SupervisorContext>, supervisor: SupervisorHandle) -> Self {
         Self {
             context,
             supervisor,
+            looks: PoolLooks::default(),
         }
     }
 
-    /// Identifies a process that knows the session's token.
+    /// Identifies a process that knows the session's token. `announced` is its entry, if it has
+    /// announced itself on this connection.
     ///
     /// # Errors
     /// Why it may not join.
@@ -102,18 +119,11 @@ impl Admission {
         &self,
         joiner: &mut Joiner,
         request: JoinRequest,
+        announced: Option<PoolId>,
     ) -> Result<Applicant, JoinRefusal> {
         let pid = joiner.pid().ok_or(JoinRefusal::Invisible)?;
-        self.context.processes.forget_brief(pid, request.began_ns);
-        let most = Limits::now().joined;
-        if self.context.processes.joined() >= most {
-            let why = format!("{most} processes have joined, the most that can be watched");
-            return Err(JoinRefusal::System(why));
-        }
         let key = pool::new_id().map_err(|error| JoinRefusal::System(error.to_string()))?;
-        let process = joiner
-            .take_process(request.start)
-            .ok_or(JoinRefusal::Invisible)?;
+        let process = joiner.take_process(request.start).map_err(no_descriptor)?;
         // If the process has ended, its number may belong to another one by now.
         let is_known = request.start.get() != 0;
         let facts = facts_of(pid).filter(|facts| !is_known || facts.start == request.start);
@@ -128,7 +138,10 @@ impl Admission {
             name: Some(request.name)
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| system_name(pid)),
+            began_ns: request.began_ns,
+            announced,
             process,
+            look: None,
             deadline: now() + wait * 3 / 4,
             pause: FIRST_PAUSE,
         })
@@ -136,17 +149,20 @@ impl Admission {
 
     /// Asks the supervisor for an allowance, after it has learned of the end of an earlier program
     /// of the same process.
-    pub(super) fn attempt(&self, applicant: &Applicant) -> Attempt {
+    pub(super) fn attempt(&self, applicant: &mut Applicant) -> Attempt {
         let key = applicant.key;
-        match self
-            .context
-            .processes
-            .earlier_life(applicant.pid, applicant.image)
-        {
+        match self.earlier_life(applicant) {
             None => {}
             Some(EarlierLife::Over(key)) => self.supervisor.send(SupervisorEvent::Executed { key }),
             // Its end may not have been noticed yet.
-            Some(EarlierLife::Records) => return Attempt::NotYet(JoinRefusal::AlreadyRecords),
+            Some(EarlierLife::Records | EarlierLife::Unclear { .. }) => {
+                return Attempt::NotYet(JoinRefusal::AlreadyRecords);
+            }
+        }
+        let most = Limits::now().joined;
+        if self.context.processes.joined() >= most {
+            let why = format!("{most} processes have joined, the most that can be watched");
+            return Attempt::Refused(JoinRefusal::System(why));
         }
         match ask_to_join(&self.supervisor, key) {
             Ok(allowance) => Attempt::Admitted(allowance),
@@ -155,6 +171,33 @@ impl Admission {
             }
             Err(why) => Attempt::Refused(JoinRefusal::NoMemory(why.to_string())),
         }
+    }
+
+    /// The earlier life of a process. Whether the process maps the pool of it is looked up once.
+    fn earlier_life(&self, applicant: &mut Applicant) -> Option<EarlierLife> {
+        let processes = &self.context.processes;
+        let life = processes.earlier_life(applicant.pid, applicant.image)?;
+        let EarlierLife::Unclear {
+            key,
+            pool,
+            has_hung_up,
+        } = &life
+        else {
+            return Some(life);
+        };
+        let mut look = match applicant.look.take().filter(|look| look.key == *key) {
+            Some(look) => look,
+            None => self.looks.begin(*key, applicant.pid, Arc::clone(pool)),
+        };
+        let is_over = look
+            .answer()
+            .map(|is_mapped| is_mapped.map_or(*has_hung_up, |is_mapped| !is_mapped));
+        applicant.look = Some(look);
+        Some(match is_over {
+            Some(true) => EarlierLife::Over(*key),
+            Some(false) => EarlierLife::Records,
+            None => life,
+        })
     }
 
     /// Makes a process of the session, and sends it its pool.
@@ -173,25 +216,25 @@ impl Admission {
             parent,
             image,
             name,
+            began_ns,
+            announced,
             process,
             ..
         } = applicant;
         let listener = joiner.channel();
-        let mut entry = Process::joined(&name, pid, parent, Remains::Pool(Arc::clone(&pool)));
+        let remains = Remains::Pool(Arc::clone(&pool));
+        let mut entry = Process::joined(&name, (pid, start), parent, remains);
         entry.in_file = self.context.pools.is_some();
         entry.abandon = Some(listener.cancel_handle());
         entry.image = image;
         self.context.processes.add(key, entry);
-        let watched = self
-            .supervisor
-            .watcher()
-            .watch_other(key, process, pid, start);
-        if let Err(error) = watched {
+        if let Err(error) = self.watch(key, process, pid, start) {
             joiner.refuse(JoinRefusal::System(error.to_string()));
             self.forget(key);
             self.context.processes.remove(key);
-            return;
+            return self.keep_announced(announced);
         }
+        self.replace_announced(announced, pid, began_ns);
         let token = match welcome(joiner, &pool) {
             Ok(token) => token,
             Err(why) => return self.take_back(key, why),
@@ -208,70 +251,12 @@ impl Admission {
         self.context.tell_outer(Recorded::here(&name, pid, parent));
     }
 
-    /// Refuses a process that was examined, and lists it as not profiled.
-    pub(super) fn refuse(&self, joiner: &Joiner, applicant: Applicant, why: JoinRefusal) {
-        self.forget(applicant.key);
-        joiner.refuse(why.clone());
-        self.list(applicant, why.to_string());
-    }
-
-    /// Lists a process that has left before it got memory.
-    pub(super) fn give_up(&self, applicant: Applicant) {
-        self.forget(applicant.key);
-        self.list(applicant, NOT_WAITED.to_owned());
-    }
-
-    /// Refuses a process that was not examined, and lists it under the name that the system knows.
-    pub(super) fn turn_away(&self, joiner: &mut Joiner, why: JoinRefusal) {
-        joiner.refuse(why.clone());
-        let Some((pid, facts)) = joiner.pid().and_then(|pid| Some((pid, facts_of(pid)?))) else {
-            return;
-        };
-        let Some(process) = joiner.take_process(facts.start) else {
-            return;
-        };
-        let Ok(key) = pool::new_id() else { return };
-        let applicant = Applicant {
-            key,
-            pid,
-            start: facts.start,
-            parent: Some(facts.parent),
-            image: None,
-            name: system_name(pid),
-            process,
-            deadline: now(),
-            pause: FIRST_PAUSE,
-        };
-        self.list(applicant, why.to_string());
-    }
-
-    /// Lists a process as not profiled, for this reason, until it ends.
-    fn list(&self, applicant: Applicant, why: String) {
-        let Applicant {
-            key,
-            pid,
-            start,
-            parent,
-            name,
-            process,
-            ..
-        } = applicant;
-        let most = Limits::now().refused;
-        if !self.context.processes.can_list_refused(pid, most) {
-            return;
-        }
-        let entry = Process::joined(&name, pid, parent, Remains::Unprofiled(why));
-        self.context.processes.add(key, entry);
-        let watcher = self.supervisor.watcher();
-        if watcher.watch_other(key, process, pid, start).is_err() {
-            self.context.processes.remove(key);
-        }
-    }
-
     /// Takes the memory of a process back that did not get it. The process stays listed.
     fn take_back(&self, key: PoolId, why: String) {
-        self.context.processes.unprofile(key, why);
-        self.forget(key);
+        let watcher = self.supervisor.watcher();
+        self.context.take_back(watcher, key, why);
+        self.supervisor
+            .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
     }
 
     /// Returns the allowance and the pool.
@@ -293,6 +278,14 @@ fn welcome(joiner: &Joiner, pool: &OwnFile) -> Result<Token, String> {
         Ok(()) => Ok(token),
         Err(TransportError::Disconnected) => Err(NOT_WAITED.to_owned()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The refusal of a process that cannot be watched.
+fn no_descriptor(error: io::Error) -> JoinRefusal {
+    match error.kind() {
+        io::ErrorKind::NotFound => JoinRefusal::Invisible,
+        _ => JoinRefusal::System(format!("it cannot be watched: {error}")),
     }
 }
 

@@ -2,21 +2,23 @@
 //! own, and reports the processes that it records. Linux.
 //!
 //! Used by the join thread. What identifies such a process is the claim of the other session, which
-//! knows this session's token. Invariants: a process that records here keeps its entry; the
+//! knows this session's token. Invariants: a process that records here keeps its entry, unless the
+//! system shows that it executes another program; the
 //! processes that are watched are limited ([`Limits`]), and the further ones are listed without
 //! their end.
 
 use ipc_protocol::message::RecordedElsewhere;
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
+use profiler_core::internal::sys::open_process;
 use profiler_core::time::Timestamp;
 
 use super::admission::Admission;
 use super::limits::Limits;
-use crate::process_table::{EarlierLife, ElsewhereProcess, ProcessState};
+use crate::process_table::{EarlierLife, ElsewhereProcess};
 use crate::supervisor::SupervisorEvent;
 use crate::supervisor::outer::Recorded;
-use crate::sys::{facts_of, is_running, open_process};
+use crate::sys::{facts_of, is_running};
 
 impl Admission {
     /// Lists a process that another session records, until it ends. Tells the session around this
@@ -27,14 +29,17 @@ impl Admission {
         let facts = facts_of(pid).filter(|facts| facts.start == start);
         let image = facts.and_then(|facts| facts.image);
         let processes = &self.context.processes;
-        let earlier = processes.earlier_life(pid, image);
-        match earlier {
-            None => {}
-            Some(EarlierLife::Records) => return,
-            Some(EarlierLife::Over(key)) => self.supervisor.send(SupervisorEvent::Executed { key }),
+        let replaced = match processes.earlier_life(pid, image) {
+            Some(EarlierLife::Over(key)) => Some(key),
+            Some(EarlierLife::Records | EarlierLife::Unclear { .. }) => return,
+            None => None,
+        };
+        if let Some(key) = replaced {
+            self.supervisor.send(SupervisorEvent::Executed { key });
         }
-        let may_watch = processes.can_list_refused(pid, Limits::now().refused);
-        if processes.list_elsewhere(key, entry_of(process), earlier.is_some()) {
+        let may_watch = processes.can_list_refused(pid, start, Limits::now().refused);
+        let entry = entry_of(process, facts.is_some());
+        if processes.list_elsewhere(key, entry, replaced.is_some()) {
             self.watch_elsewhere(key, pid, start, may_watch);
             self.context.tell_outer(Recorded {
                 name: &process.name,
@@ -47,22 +52,22 @@ impl Admission {
 
     /// Watches a process that is listed, if it may be watched.
     fn watch_elsewhere(&self, key: PoolId, pid: ProcessId, start: ProcessStart, may_watch: bool) {
-        let watcher = self.supervisor.watcher();
-        let opened = open_process(pid, start).filter(|_| may_watch);
-        let watched = opened.map(|process| watcher.watch_other(key, process, pid, start));
-        if matches!(watched, Some(Ok(()))) {
+        let is_watched = may_watch
+            && open_process(pid, start)
+                .and_then(|process| self.watch(key, process, pid, start))
+                .is_ok();
+        if is_watched {
             return;
         }
-        self.context.processes.change(key, |process| {
-            process.state = ProcessState::Exited(None);
-            process.died = (!is_running(pid, start)).then(Timestamp::now);
-        });
-        self.context.processes.note_empty(key);
+        let died = (!is_running(pid, start)).then(Timestamp::now);
+        self.context.processes.list_without_end(key, died);
     }
 }
 
-fn entry_of(process: &RecordedElsewhere) -> ElsewhereProcess {
+fn entry_of(process: &RecordedElsewhere, runs: bool) -> ElsewhereProcess {
     ElsewhereProcess {
+        start: process.start,
+        runs,
         name: Some(process.name.clone())
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| "process".to_owned()),

@@ -1,15 +1,18 @@
 //! How many connections and processes the session's address may occupy. Linux.
 //!
-//! Used by the join thread and by the admission of processes. Invariant: all of them together use
-//! at most half of the descriptors that this process may have; the rest is the host's.
+//! Used by the join thread, by the admission of processes and by the supervisor. Invariants: all of
+//! them together use at most half of the descriptors that this process may have; a quarter may be
+//! used by the pools of dead processes, and the rest is the host's. No more processes are watched
+//! than may have joined and may be listed, whatever they do.
 
 use crate::sys::descriptor_limit;
 
 /// The descriptors of a process that has joined: its pool, its socket, and the one that reports its
 /// exit.
 const JOINED: u64 = 3;
-/// The descriptors of a connection that is kept: its socket, and the one of its process.
-const PENDING: u64 = 2;
+/// The descriptors of a connection that is kept: its socket, and the one of its process. In
+/// addition, one socket waits to be closed.
+const PENDING: u64 = 3;
 /// The largest number of connections that are kept, and of refused processes that are listed.
 const MOST: u64 = 128;
 /// The smallest number of both.
@@ -17,29 +20,40 @@ const FEWEST: u64 = 8;
 
 /// How many there may be of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// Connections that are kept while their processes are silent or wait for memory.
+#[cfg_attr(
+    not(all(target_os = "linux", not(profiler_portable))),
+    allow(dead_code)
+)]
+pub(in crate::supervisor) struct Limits {
+    /// Connections that are kept while their processes are silent or wait for memory; and sockets
+    /// that wait to be closed.
     pub(super) pending: usize,
     /// Running processes that are listed as refused. Each costs one descriptor.
-    pub(super) refused: usize,
+    pub(in crate::supervisor) refused: usize,
     /// Running processes that have joined.
-    pub(super) joined: u64,
+    pub(super) joined: usize,
 }
 
 impl Limits {
     /// The limits for the descriptors that this process may have now.
-    pub(super) fn now() -> Self {
+    pub(in crate::supervisor) fn now() -> Self {
         Self::of(descriptor_limit())
+    }
+
+    /// Processes that are watched, of all kinds.
+    pub(super) const fn watched(&self) -> usize {
+        self.joined.saturating_add(self.refused)
     }
 
     fn of(descriptors: u64) -> Self {
         let share = descriptors / 2;
         let each = (share / 16).clamp(FEWEST, MOST);
-        let waiting = usize::try_from(each).unwrap_or(usize::MAX);
+        let joined = share.saturating_sub(each * (PENDING + 1)) / JOINED;
+        let most = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         Self {
-            pending: waiting,
-            refused: waiting,
-            joined: share.saturating_sub(each * (PENDING + 1)) / JOINED,
+            pending: most(each),
+            refused: most(each),
+            joined: most(joined),
         }
     }
 }
@@ -53,7 +67,7 @@ mod tests {
         for descriptors in [64, 256, 1024, 4096, 20_000, 1 << 20, u64::MAX] {
             let limits = Limits::of(descriptors);
             let waiting = limits.pending as u64 * PENDING + limits.refused as u64;
-            let used = limits.joined * JOINED + waiting;
+            let used = limits.joined as u64 * JOINED + waiting;
             assert!(used <= descriptors / 2, "{descriptors}: {limits:?}");
             assert!(used + JOINED > descriptors / 2, "{descriptors}: {limits:?}");
         }

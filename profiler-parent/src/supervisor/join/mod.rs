@@ -19,10 +19,11 @@
 mod admission;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod elsewhere;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod limits;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod pending;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod pool_look;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod thread;
 
@@ -38,6 +39,7 @@ use ipc_protocol::environment::EnvironmentError;
 use ipc_protocol::transport::TransportError;
 
 pub(super) use imp::JoinService;
+pub(super) use limits::Limits;
 
 /// Why a session has no address at which processes can join it.
 #[derive(Debug, thiserror::Error)]

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use ipc_protocol::message::{JoinRefusal, JoinRequest};
 use ipc_protocol::transport::joining::{Joiner, began_now};
-use profiler_core::ids::{PoolId, ProcessStart};
+use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 
 use super::admission::Applicant;
+use crate::sys::ProgramImage;
 
 /// How long after the end of a connection the end of its process is looked up. Meanwhile its parent
 /// process usually takes its exit status; the two would get into each other's way in `/proc`.
@@ -54,6 +55,8 @@ pub(super) struct Announced {
     /// Its entry in the table.
     pub(super) key: PoolId,
     pub(super) start: ProcessStart,
+    /// The program that it executed then, if that is known.
+    pub(super) image: Option<ProgramImage>,
     began_ns: u64,
     received: Instant,
     next_look: Instant,
@@ -61,11 +64,12 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    pub(super) fn new(key: PoolId, request: &JoinRequest) -> Self {
+    pub(super) fn new(key: PoolId, request: &JoinRequest, image: Option<ProgramImage>) -> Self {
         let received = now();
         Self {
             key,
             start: request.start,
+            image,
             began_ns: request.began_ns,
             received,
             next_look: received + LOOK,
@@ -115,6 +119,11 @@ impl Pending {
         matches!(self.stage, Stage::Announced(_))
     }
 
+    /// Whether it waits for memory for this process.
+    pub(super) fn is_waiting_for(&self, pid: ProcessId) -> bool {
+        matches!(&self.stage, Stage::Waiting(waiting) if waiting.applicant.pid() == pid)
+    }
+
     pub(super) const fn is_silent(&self) -> bool {
         matches!(self.stage, Stage::Silent)
     }
@@ -137,10 +146,8 @@ pub(super) fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use ipc_protocol::environment::Token;
-    use profiler_core::ids::ProcessId;
-
     use super::*;
+    use ipc_protocol::environment::Token;
 
     fn announced(began_ns: u64) -> Announced {
         let request = JoinRequest {
@@ -151,17 +158,25 @@ mod tests {
             began_ns,
             patience_ms: 0,
         };
-        Announced::new(PoolId::new(1), &request)
+        Announced::new(PoolId::new(1), &request, None)
     }
 
     #[test]
     fn a_program_is_as_old_as_it_says_if_that_is_possible() {
-        const SECOND: u64 = 1_000_000_000;
-        assert!(announced(began_now() - SECOND).age() >= Duration::from_secs(1));
-        let impossible = [0, began_now() - 3600 * SECOND, began_now() + 3600 * SECOND];
-        for began_ns in impossible {
-            let age = announced(began_ns).age();
-            assert!(age < Duration::from_secs(1800), "{age:?}");
+        let now = Duration::from_nanos(began_now());
+        let age = |began: Duration| {
+            let began_ns = u64::try_from(began.as_nanos()).unwrap();
+            announced(began_ns).age()
+        };
+        // The machine may have booted a moment ago.
+        let second = Duration::from_secs(1).min(now);
+        assert!(age(now - second) >= second);
+        let hour = Duration::from_secs(3600);
+        for began in [now.saturating_sub(hour), now + hour] {
+            let is_possible = now
+                .checked_sub(began)
+                .is_some_and(|age| age <= LATE + second);
+            assert!(is_possible || age(began) < now.min(hour) / 2, "{began:?}");
         }
     }
 

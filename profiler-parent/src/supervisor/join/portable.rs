@@ -24,9 +24,4 @@ impl JoinService {
     pub(crate) fn address(&self) -> &SessionAddress {
         match *self {}
     }
-
-    /// Never called.
-    pub(crate) fn stop(&self) {
-        match *self {}
-    }
 }

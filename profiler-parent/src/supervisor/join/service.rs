@@ -1,8 +1,8 @@
 //! The session's address, and the thread behind it. Linux.
 //!
-//! The session creates a [`JoinService`] when its address is first needed, and stops it at its end.
-//! Invariant: after [`JoinService::stop`], no process can join, and the files of the address are
-//! gone unless the thread is stuck.
+//! The session creates a [`JoinService`] when its address is first needed, and drops it at its end.
+//! Invariants: after that, no process can join, and the files of the address are gone unless the
+//! thread is stuck; nobody waits for a thread that has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,7 @@ use profiler_core::internal::sys::spawn_quiet;
 use super::SessionAddressError;
 use super::admission::Admission;
 use super::thread::JoinThread;
+use crate::process_table::ProcessTable;
 use crate::supervisor::{SupervisorContext, SupervisorHandle};
 
 /// How long the end of a session waits for the thread.
@@ -30,6 +31,7 @@ const ARRIVAL_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct JoinService {
     address: SessionAddress,
     mailbox: Arc<Mailbox>,
+    processes: Arc<ProcessTable>,
     /// Disconnected when the thread no longer lets processes join.
     ended: crossbeam_channel::Receiver<()>,
 }
@@ -60,15 +62,21 @@ impl JoinService {
             is_stopped: AtomicBool::new(false),
             waiting: Mutex::default(),
         });
-        let arrivals = Arc::clone(&mailbox);
-        context.processes.set_arrivals(move || arrivals.wait());
+        let processes = Arc::clone(&context.processes);
         let admission = Admission::new(context, supervisor);
         let thread = JoinThread::new(Arc::clone(&mailbox), listener, token, admission);
         let (running, ended) = crossbeam_channel::bounded(0);
-        spawn_quiet("profiler-join", move || thread.run(running))?;
+        let end = EndsWaiting(Arc::clone(&mailbox));
+        spawn_quiet("profiler-join", move || {
+            thread.run(running);
+            drop(end); // also if the thread panics, or does not start
+        })?;
+        let arrivals = Arc::clone(&mailbox);
+        processes.set_arrivals(move || arrivals.wait());
         Ok(Self {
             address,
             mailbox,
+            processes,
             ended,
         })
     }
@@ -77,19 +85,25 @@ impl JoinService {
     pub(crate) const fn address(&self) -> &SessionAddress {
         &self.address
     }
+}
 
+impl Drop for JoinService {
     /// Ends the thread and removes the address. Waits at most [`STOP_PATIENCE`].
-    pub(crate) fn stop(&self) {
-        self.mailbox.is_stopped.store(true, Ordering::SeqCst);
+    fn drop(&mut self) {
+        self.processes.clear_arrivals(); // it holds descriptors
+        self.mailbox.end();
         let set = Arc::clone(&self.mailbox.set()); // `wake` runs without the lock
         set.wake();
         let _ = self.ended.recv_timeout(STOP_PATIENCE);
     }
 }
 
-impl Drop for JoinService {
+/// Ends the waiting of captures when it is dropped with the thread.
+struct EndsWaiting(Arc<Mailbox>);
+
+impl Drop for EndsWaiting {
     fn drop(&mut self) {
-        self.stop();
+        self.0.end();
     }
 }
 
@@ -97,14 +111,23 @@ impl Mailbox {
     /// Waits, for at most [`ARRIVAL_PATIENCE`], until the thread has met all processes that have
     /// connected until now.
     fn wait(&self) {
+        let (sender, met) = bounded(0);
+        let mut waiting = self.waiting();
         if self.is_stopped() {
             return;
         }
-        let (sender, met) = bounded(0);
-        self.waiting().push(sender);
+        waiting.push(sender);
+        drop(waiting);
         let set = Arc::clone(&self.set()); // `wake` runs without the lock
         set.wake();
         let _ = met.recv_timeout(ARRIVAL_PATIENCE);
+    }
+
+    /// Ends the thread, and the waiting for it.
+    fn end(&self) {
+        let mut waiting = self.waiting();
+        self.is_stopped.store(true, Ordering::SeqCst);
+        waiting.clear();
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Sender<()>>> {
@@ -124,5 +147,40 @@ impl Mailbox {
     /// Whether the session is over.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_does_not_wait_for_a_thread_that_has_ended() {
+        let mailbox = Arc::new(Mailbox {
+            set: Mutex::new(Arc::new(ReadySet::new().unwrap())),
+            is_stopped: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        });
+        let capture = {
+            let mailbox = Arc::clone(&mailbox);
+            std::thread::spawn(move || mailbox.wait())
+        };
+        let thread = {
+            let end = EndsWaiting(Arc::clone(&mailbox));
+            std::thread::spawn(move || {
+                while end.0.waiting().is_empty() {
+                    std::thread::yield_now(); // the capture begins to wait
+                }
+                std::panic::resume_unwind(Box::new(())); // without a message
+            })
+        };
+        assert!(thread.join().is_err());
+        assert!(mailbox.waiting().is_empty(), "it waits no more");
+        capture.join().unwrap();
+        mailbox.wait();
+        assert!(
+            mailbox.waiting().is_empty(),
+            "a later one does not begin to wait"
+        );
     }
 }

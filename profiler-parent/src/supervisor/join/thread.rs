@@ -4,7 +4,8 @@
 //! is kept with a deadline. Invariants:
 //!
 //! - A limited number of connections is kept ([`Limits`]). If there are more, the silent one that is
-//!   oldest is closed, so that silent processes cannot keep others out.
+//!   oldest is closed, so that silent processes cannot keep others out. A process waits for memory
+//!   over one connection. No connection is accepted while many sockets wait to be closed.
 //! - A packet is received as from an untrusted child; see [`ipc_protocol::transport::joining`].
 //! - The thread leaves half of the descriptors that this process may have to the host; see
 //!   [`Limits`].
@@ -14,6 +15,7 @@
 //!   thread notices that it has left by the end of its connection.
 
 mod announced;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use ipc_protocol::message::{JoinRefusal, JoinRequest, Opening};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
+use profiler_core::ids::PoolId;
 
 use super::admission::{Admission, Applicant, Attempt};
 use super::imp::Mailbox;
@@ -174,21 +177,31 @@ impl JoinThread {
 
     /// Returns whether more processes may wait.
     fn accept(&mut self, set: &ReadySet) -> bool {
+        let most = Limits::now().pending;
         for _ in 0..ACCEPTED_AT_ONCE {
+            if self.listener.closing() >= most {
+                self.be_deaf(set);
+                return false;
+            }
             match self.listener.try_accept() {
                 Ok(Some(joiner)) => self.meet(set, joiner),
                 // The next check listens again.
                 Ok(None) | Err(TransportError::DescriptorLost(_)) => return false,
                 Err(_) => {
-                    if let Ok(socket) = self.listener.socket() {
-                        set.remove(socket);
-                    }
-                    self.deaf_until = Some(now() + RETRY);
+                    self.be_deaf(set);
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Accepts no connection for a moment.
+    fn be_deaf(&mut self, set: &ReadySet) {
+        if let Ok(socket) = self.listener.socket() {
+            set.remove(socket);
+        }
+        self.deaf_until = Some(now() + RETRY);
     }
 
     /// Takes a new connection. Its request has usually arrived already.
@@ -243,9 +256,10 @@ impl JoinThread {
                 pending.stage = Stage::Silent;
                 self.answer(set, number, pending, request);
             }
-            // A report without the token is not heard; nobody waits for an answer.
+            // A report without the token is not heard; nobody waits for an answer. The numbers in the
+            // report of a process that has none here are not those of this process.
             (Ok(Some(Opening::RecordedElsewhere(process))), None) => {
-                if process.token == self.token {
+                if process.token == self.token && pending.joiner.pid().is_some() {
                     self.admission.list_elsewhere(&process);
                 }
             }
@@ -266,21 +280,26 @@ impl JoinThread {
         } else if request.is_announcement() {
             self.note_announced(set, number, pending, request);
         } else {
-            self.apply(set, number, pending.joiner, request);
+            self.apply(set, number, pending.joiner, request, None);
         }
     }
 
-    /// Handles the request of a process that knows the session's token.
+    /// Handles the request of a process that knows the session's token. `announced` is its entry if
+    /// it has announced itself on this connection.
     fn apply(
         &mut self,
         set: &ReadySet,
         number: ChannelNumber,
         mut joiner: Joiner,
         request: JoinRequest,
+        announced: Option<PoolId>,
     ) {
-        match self.admission.examine(&mut joiner, request) {
+        match self.admission.examine(&mut joiner, request, announced) {
             Ok(applicant) => self.attempt(set, number, joiner, applicant),
-            Err(why) => self.admission.turn_away(&mut joiner, why),
+            Err(why) => {
+                self.admission.keep_announced(announced);
+                self.admission.turn_away(&mut joiner, why);
+            }
         }
     }
 
@@ -292,10 +311,11 @@ impl JoinThread {
         joiner: Joiner,
         mut applicant: Applicant,
     ) {
-        match self.admission.attempt(&applicant) {
+        match self.admission.attempt(&mut applicant) {
             Attempt::Admitted(allowance) => self.admission.admit(&joiner, applicant, allowance),
             Attempt::Refused(why) => self.admission.refuse(&joiner, applicant, why),
             Attempt::NotYet(why) => {
+                self.end_other_wait(set, applicant.pid());
                 let next_try = now() + applicant.pause();
                 let deadline = applicant.deadline();
                 let waiting = Waiting {
@@ -309,90 +329,6 @@ impl JoinThread {
                     stage: Stage::Waiting(Box::new(waiting)),
                 };
                 self.keep(set, number, pending);
-            }
-        }
-    }
-
-    /// Keeps a connection, and closes another one if there are too many.
-    fn keep(&mut self, set: &ReadySet, number: ChannelNumber, pending: Pending) {
-        if self.pending.len() >= Limits::now().pending {
-            let oldest = self.oldest(Pending::is_silent);
-            match oldest.or_else(|| self.oldest(Pending::is_announced)) {
-                Some(oldest) => self.close(set, oldest),
-                None => return self.end(pending),
-            }
-        }
-        if pending.is_heard()
-            && let Ok(socket) = pending.joiner.socket()
-        {
-            let _ = set.add(number, socket); // an error: its deadline ends the connection
-        }
-        self.pending.insert(number, pending);
-    }
-
-    /// The connection of this kind that has been there for longest.
-    fn oldest(&self, is_it: impl Fn(&Pending) -> bool) -> Option<ChannelNumber> {
-        let mut all = self.pending.iter();
-        all.find(|(_, one)| is_it(one)).map(|(number, _)| *number)
-    }
-
-    /// Ends the connections whose time is over, and tries again for those that wait for memory.
-    fn go_on(&mut self, set: &ReadySet) {
-        let now = now();
-        if self.deaf_until.is_some_and(|until| until <= now) {
-            self.deaf_until = None;
-            self.listen(set);
-        }
-        let due: Vec<ChannelNumber> = self
-            .pending
-            .iter()
-            .filter(|(_, one)| one.next_step() <= now)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in due {
-            let is_over = self
-                .pending
-                .get(&number)
-                .is_some_and(|one| one.deadline <= now);
-            if is_over {
-                self.close(set, number);
-            } else if let Some(pending) = self.take(set, number) {
-                match pending.stage {
-                    Stage::Silent => {}
-                    Stage::Announced(announced) => {
-                        self.look_at(set, number, pending.joiner, announced);
-                    }
-                    Stage::Waiting(waiting) => {
-                        self.attempt(set, number, pending.joiner, waiting.applicant);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes a connection out of the set.
-    fn take(&mut self, set: &ReadySet, number: ChannelNumber) -> Option<Pending> {
-        let pending = self.pending.remove(&number)?;
-        if let Ok(socket) = pending.joiner.socket() {
-            set.remove(socket);
-        }
-        Some(pending)
-    }
-
-    fn close(&mut self, set: &ReadySet, number: ChannelNumber) {
-        if let Some(pending) = self.take(set, number) {
-            self.end(pending);
-        }
-    }
-
-    /// Ends a connection without a pool.
-    fn end(&mut self, mut pending: Pending) {
-        match pending.stage {
-            Stage::Silent => {}
-            Stage::Announced(announced) => self.admission.end(&mut pending.joiner, &announced),
-            Stage::Waiting(waiting) => {
-                let Waiting { applicant, why, .. } = *waiting;
-                self.admission.refuse(&pending.joiner, applicant, why);
             }
         }
     }

@@ -54,8 +54,7 @@ impl JoinThread {
             Ok(Some(Opening::Join(request)))
                 if request.token == self.token && !request.is_announcement() =>
             {
-                self.admission.forget_announced(&announced);
-                return self.apply(set, number, joiner, request);
+                return self.apply(set, number, joiner, request, Some(announced.key));
             }
             Ok(Some(_)) | Err(_) => self.admission.left(&mut announced),
         }
