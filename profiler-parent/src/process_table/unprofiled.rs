@@ -57,6 +57,12 @@ impl ProcessTable {
         true
     }
 
+    /// Whether a process is listed: it records or has recorded, was refused, or does not record for
+    /// a known reason. An earlier program of the process does not count.
+    pub(crate) fn lists(&self, pid: ProcessId) -> bool {
+        matches!(self.known(pid), Known::Settled)
+    }
+
     fn known(&self, pid: ProcessId) -> Known {
         let all = self.lock();
         let is_present = |process: &Process| {
@@ -115,6 +121,7 @@ mod tests {
         let table = ProcessTable::default();
         assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7)));
         assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(table.lists(ProcessId::new(7)) && !table.lists(ProcessId::new(8)));
         let reports = table.reports();
         assert_eq!(reports.len(), 1);
         assert_eq!(
@@ -135,6 +142,7 @@ mod tests {
     fn a_process_that_never_attached_its_pool_gets_the_reason() {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Starting, 0));
+        assert!(!table.lists(ProcessId::new(7)));
         assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7)));
         let all = table.lock();
         let why = all.get(&PoolId::new(1)).and_then(Process::why_unable);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_core::groups::Probes;
-use profiler_core::ids::ByteLimit;
+use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::session::{Features, SessionParams};
 
 pub use builder::SessionBuilder;
@@ -192,6 +192,18 @@ impl Session {
     pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
         let key = profiler_core::internal::pool::new_id();
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process))
+    }
+
+    /// Whether the session lists this process: it records or has recorded, was refused, or does not
+    /// record for a known reason. An earlier program of the process does not count.
+    pub fn lists(&self, pid: ProcessId) -> bool {
+        self.processes.lists(pid)
+    }
+
+    /// The number of entries that the processes below this one have recorded so far, including
+    /// discarded ones. Reads every pool.
+    pub fn recorded_by_children(&self) -> u64 {
+        self.processes.recorded_by_children()
     }
 
     /// The number of entries that all processes have recorded so far, including discarded ones.
