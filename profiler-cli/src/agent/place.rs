@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
-use super::trust::{make_base, make_private};
+use super::trust::{bases, make_base, make_private, may_hold_programs};
 use super::{AgentError, FILE_NAME};
 
 /// The part of the path that the loader replaces.
@@ -48,8 +48,9 @@ const MULTIARCH: &str = "lib/aarch64-linux-gnu";
 #[cfg(not(target_arch = "aarch64"))]
 const MULTIARCH: &str = "lib/x86_64-linux-gnu";
 
-/// The directories of the copies for forked children, their children, and so on.
-const COPIES: [&str; 3] = ["forks/1", "forks/2", "forks/3"];
+/// The directory of the copies for forked children, their children, and so on.
+const FORKS: &str = "forks";
+const COPIES: [&str; 3] = ["1", "2", "3"];
 
 /// When a directory of another build is removed, after its last use.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -57,9 +58,6 @@ const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 const UNFINISHED: Duration = Duration::from_secs(3600);
 /// How such a file begins.
 const PART: &str = ".part-";
-
-/// The directory for data of programs that root runs.
-const CACHE_OF_ROOT: &str = "/var/cache";
 
 /// Writes the library, unless it is there, and returns the path for the loader.
 ///
@@ -95,32 +93,6 @@ pub(super) fn is_plain(path: &Path) -> bool {
     !path.to_string_lossy().contains('$')
 }
 
-/// The directories that may hold ours, the best first.
-fn bases() -> impl Iterator<Item = PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let chosen = variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let user = rustix::process::geteuid();
-    let of_root = (user.is_root() && chosen.is_none()).then(|| PathBuf::from(CACHE_OF_ROOT));
-    let of_root = of_root.filter(|cache| cache.is_dir());
-    let cache = chosen.or_else(|| Some(variable("HOME")?.join(".cache")));
-    let caches = of_root.into_iter().chain(cache);
-    let shared = std::env::temp_dir().join(format!("multiprocess-profiler-{}", user.as_raw()));
-    let own = caches.map(|cache| cache.join("multiprocess-profiler"));
-    own.chain([shared])
-}
-
-/// Whether programs may be run from the file system of this directory. The directory need not
-/// exist.
-fn may_hold_programs(base: &Path) -> bool {
-    let existing = base.ancestors().find(|path| path.exists());
-    let system = existing.and_then(|path| rustix::fs::statvfs(path).ok());
-    system.is_some_and(|system| {
-        !system
-            .f_flag
-            .contains(rustix::fs::StatVfsMountFlags::NOEXEC)
-    })
-}
-
 /// Writes the library into a directory below `base`, and notes that it is used.
 fn place(base: &Path, library: &[u8]) -> io::Result<PathBuf> {
     let base = make_base(base)?;
@@ -129,8 +101,9 @@ fn place(base: &Path, library: &[u8]) -> io::Result<PathBuf> {
         return Err(io::Error::other(super::UNUSABLE));
     }
     make_private(&directory)?;
+    make_private(&directory.join(FORKS))?;
     for copy in COPIES {
-        write(&directory.join(copy), library)?;
+        write(&directory.join(FORKS).join(copy), library)?;
     }
     if write(&directory, library)? {
         remove_unused(&base, &directory);
@@ -283,7 +256,7 @@ mod tests {
             make_old(&directory);
             directory
         });
-        let part = used.join(COPIES[0]).join(format!("{PART}7"));
+        let part = used.join(FORKS).join(COPIES[0]).join(format!("{PART}7"));
         fs::write(&part, b"lib").unwrap();
         make_old(&part);
         place(&base, b"used...").unwrap();

@@ -1,4 +1,4 @@
-//! Directories that only this user and root can change.
+//! The directories that may hold ours: only this user and root can change them.
 //!
 //! Used for the directory from which programs load the agent: whoever can write to it, or rename a
 //! directory above it, decides what the programs of a recording load. Root lets all users read.
@@ -14,6 +14,35 @@ const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// The bits of the group and of others for reading.
 const READABLE: u32 = 0o055;
+
+/// The directory for data of programs that root runs.
+const CACHE_OF_ROOT: &str = "/var/cache";
+
+/// The directories that may hold ours, the best first.
+pub(super) fn bases() -> impl Iterator<Item = PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let chosen = variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let user = rustix::process::geteuid();
+    let of_root = (user.is_root() && chosen.is_none()).then(|| PathBuf::from(CACHE_OF_ROOT));
+    let of_root = of_root.filter(|cache| cache.is_dir());
+    let cache = chosen.or_else(|| Some(variable("HOME")?.join(".cache")));
+    let caches = of_root.into_iter().chain(cache);
+    let shared = std::env::temp_dir().join(format!("multiprocess-profiler-{}", user.as_raw()));
+    let own = caches.map(|cache| cache.join("multiprocess-profiler"));
+    own.chain([shared])
+}
+
+/// Whether programs may be run from the file system of this directory. The directory need not
+/// exist.
+pub(super) fn may_hold_programs(base: &Path) -> bool {
+    let existing = base.ancestors().find(|path| path.exists());
+    let system = existing.and_then(|path| rustix::fs::statvfs(path).ok());
+    system.is_some_and(|system| {
+        !system
+            .f_flag
+            .contains(rustix::fs::StatVfsMountFlags::NOEXEC)
+    })
+}
 
 /// Makes a directory for our directories, or checks the one that exists. Returns its path without
 /// symbolic links. Makes nothing below a directory that another user can change.

@@ -12,6 +12,7 @@
 
 mod elf;
 mod proc;
+mod reason;
 mod sightings;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,8 @@ use rustix::fs::Access;
 use super::now;
 use elf::ProgramKind;
 use proc::Stat;
-use sightings::{Finding, Program, Reason, Sightings};
+use reason::Reason;
+use sightings::{Finding, Program, Sightings};
 
 const SESSION_VARIABLE: &str = "MULTIPROCESS_PROFILER_SESSION";
 const PRELOAD: &str = "LD_PRELOAD";

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, ProgramKind};
-use super::sightings::Reason;
+use super::reason::Reason;
 
 /// The longest environment, and the longest list of mappings, that is read.
 const MAX_BYTES: u64 = 4 << 20;
