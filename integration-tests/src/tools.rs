@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -38,12 +39,22 @@ pub fn profiler() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the directory in which the command keeps its library during tests: not in that of the
-/// user, and once for all tests.
+/// user, and once for all tests. Those of earlier builds of the command are removed.
 ///
 /// # Errors
-/// When the command was not built.
+/// When the command was not built, or the directory cannot be made.
 pub fn cache() -> anyhow::Result<PathBuf> {
-    Ok(profiler()?.with_file_name("cache-of-tests"))
+    let command = profiler()?;
+    let all = command.with_file_name("cache-of-tests");
+    let built = command.metadata()?.modified()?.duration_since(UNIX_EPOCH)?;
+    let own = all.join(built.as_nanos().to_string());
+    std::fs::create_dir_all(&own)?;
+    for other in std::fs::read_dir(&all)?.flatten() {
+        if other.path() != own {
+            let _ = std::fs::remove_dir_all(other.path()); // another test may do the same
+        }
+    }
+    Ok(own)
 }
 
 /// Gives the signals of a terminal their default actions in the program that `command` starts.

@@ -63,6 +63,37 @@ int main(void) {
 }
 "#;
 
+/// Forks while it has a second thread, after it has been recorded for some time. The worker uses
+/// processor time for a second.
+const FORKS_A_LONG_WORKER: &str = r#"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void *waits(void *unused) {
+    for (;;) pause();
+    return unused;
+}
+static void work(void) {
+    volatile double sum = 0;
+    clock_t end = clock() + CLOCKS_PER_SEC;
+    while (clock() < end) sum += 1;
+}
+int main(void) {
+    pthread_t thread;
+    int status = 1;
+    if (pthread_create(&thread, NULL, waits, NULL)) return 1;
+    work();
+    pid_t worker = fork();
+    if (worker == 0) {
+        work();
+        _exit(7);
+    }
+    if (waitpid(worker, &status, 0) != worker) return 2;
+    return WEXITSTATUS(status);
+}
+"#;
+
 #[test]
 fn a_forked_process_that_executes_no_other_program_is_recorded() -> anyhow::Result<()> {
     own_process!();
@@ -101,5 +132,24 @@ fn a_program_with_several_threads_may_fork() -> anyhow::Result<()> {
         let recorded = does_the_same(&place, &["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
         assert_eq!(recorded.output.status.code(), Some(7));
     }
+    Ok(())
+}
+
+#[test]
+fn a_forked_process_of_a_program_with_several_threads_is_listed_and_not_recorded()
+-> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = place.compile("worker", FORKS_A_LONG_WORKER, &["-pthread"])?;
+    let recorded = place.record(&[text(&program)])?;
+    assert_eq!(recorded.output.status.code(), Some(7));
+    let mut verdicts = recorded.verdicts("worker")?;
+    verdicts.sort();
+    let [complete, missing] = verdicts.as_slice() else {
+        anyhow::bail!("{verdicts:?}");
+    };
+    assert!(!complete.starts_with("missing"), "{verdicts:?}");
+    let why = "missing: not profiled: it was forked, and executes no other program";
+    assert_eq!(missing, why);
     Ok(())
 }

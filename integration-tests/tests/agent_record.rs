@@ -58,7 +58,7 @@ fn a_program_that_knows_nothing_is_recorded_with_its_stacks() -> anyhow::Result<
     own_process!();
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
-    let recorded = place.record(&[text(&spin), "400"])?;
+    let recorded = place.record(&[text(&spin), "1000"])?;
     assert_eq!(recorded.output.status.code(), Some(0));
     let profile = recorded.profile()?;
     let process = profile.process("spin")?;
@@ -69,8 +69,8 @@ fn a_program_that_knows_nothing_is_recorded_with_its_stacks() -> anyhow::Result<
         .iter()
         .filter_map(|sample| sample.cpu_ns)
         .sum();
-    // It uses at least 400 ms; a tick of the system is at most 10 ms.
-    assert!(used > 350_000_000, "{used} ns");
+    // It uses a second. It is recorded after some milliseconds, and on a busy machine later.
+    assert!(used > 500_000_000, "{used} ns");
     let in_program = |stack: Vec<&str>| stack.iter().any(|frame| frame.starts_with("spin+"));
     let mut stacks = main.samples.all.iter();
     assert!(stacks.any(|sample| in_program(main.samples.stack(sample))));
@@ -81,14 +81,13 @@ fn a_program_that_knows_nothing_is_recorded_with_its_stacks() -> anyhow::Result<
 fn every_process_below_a_shell_is_in_one_profile() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
-    let script = "ls / >/dev/null; seq 3 | tr 1 2; cat </dev/null; exit 3";
-    let recorded = does_the_same(&place, &["sh", "-c", script])?;
-    let profile = recorded.profile()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    let script = "ls / >/dev/null; seq 3 | tr 1 2; cat </dev/null; \"$0\" 400; exit 3";
+    let recorded = does_the_same(&place, &["sh", "-c", script, text(&spin)])?;
     assert_eq!(recorded.output.status.code(), Some(3));
-    for name in ["ls", "seq", "tr", "cat"] {
+    for name in ["sh", "ls", "seq", "tr", "cat", "spin"] {
         assert_eq!(recorded.verdicts(name)?.len(), 1, "{name}");
     }
-    profile.process("sh")?;
     Ok(())
 }
 
@@ -143,7 +142,32 @@ fn a_program_with_few_descriptors_keeps_all_of_them() -> anyhow::Result<()> {
         let script = format!("ulimit -n {limit}; exec ls /");
         let recorded = does_the_same(&place, &["sh", "-c", &script])?;
         assert_eq!(recorded.output.status.code(), Some(0), "{limit}");
-        assert!(recorded.verdicts("ls")?.is_empty(), "the agent stays out");
+        // The shell may have recorded before.
+        if recorded.has_profile() {
+            assert!(recorded.verdicts("ls")?.is_empty(), "the agent stays out");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_short_program_has_a_profile_with_data_or_a_true_message() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    for _ in 0..10 {
+        let recorded = place.record(&[text(&spin)])?;
+        let said = recorded.said();
+        match recorded.has_profile() {
+            true => assert!(!said.contains("of 0 entries"), "{said}"),
+            false => {
+                let is_true = said.contains("too short to be recorded")
+                    || said.contains("ended before its first entry")
+                    || said.contains("left before it was recorded");
+                assert!(is_true, "{said}");
+            }
+        }
+        std::fs::remove_file(place.path().join("out.json")).ok();
     }
     Ok(())
 }

@@ -89,8 +89,11 @@ fn the_agent_stays_out_of_a_program_with_a_sanitizer() -> anyhow::Result<()> {
         eprintln!("left out: the compiler has no address sanitizer");
         return Ok(());
     };
-    let recorded = does_the_same(&place, &[text(&program)])?;
+    // Long enough to be seen and, without a sanitizer, to be recorded.
+    let recorded = does_the_same(&place, &[text(&program), "1000"])?;
     assert!(!recorded.has_profile(), "{}", recorded.said());
+    let why = "checked recorded nothing: it is built with a sanitizer";
+    assert!(recorded.said().contains(why), "{}", recorded.said());
     Ok(())
 }
 
@@ -98,8 +101,43 @@ fn the_agent_stays_out_of_a_program_with_a_sanitizer() -> anyhow::Result<()> {
 fn a_process_without_the_environment_runs_unprofiled() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
-    let recorded = does_the_same(&place, &["env", "-i", "/bin/echo", "text"])?;
-    assert_eq!(recorded.output.stdout, b"text\n");
+    let spin = place.compile("spin", SPIN, &[])?;
+    let ways: [&[&str]; 2] = [&["env", "-i"], &["env", "-i", "A=1"]];
+    for way in ways {
+        let program = [way, &[text(&spin), "1000"]].concat();
+        let recorded = does_the_same(&place, &program)?;
+        assert!(!recorded.has_profile(), "{way:?}: {}", recorded.said());
+        let why = "recorded nothing: its environment was cleared";
+        assert!(
+            recorded.said().contains(why),
+            "{way:?}: {}",
+            recorded.said()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_root_has_started_changes_its_user_without_a_word() -> anyhow::Result<()> {
+    own_process!();
+    if !rustix::process::geteuid().is_root() || !is_installed("setpriv") {
+        eprintln!("left out: only root can change the user");
+        return Ok(());
+    }
+    let place = Workplace::new()?;
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755))?;
+    let cache = place.path().join("cache");
+    std::fs::create_dir(&cache)?;
+    std::fs::set_permissions(&cache, PermissionsExt::from_mode(0o755))?;
+    let change = ["setpriv", "--reuid=65534", "--clear-groups"];
+    let program = [&change[..], &["sh", "-c", "ls / >/dev/null; id -u"]].concat();
+    let recorded = place.record_by(&[], &program, |command| {
+        command.env("XDG_CACHE_HOME", &cache);
+    })?;
+    // The programs of the other user load the library: the loader reports nothing.
+    assert_eq!(recorded.error_of_program(), "");
+    assert_eq!(recorded.output.stdout, b"65534\n");
+    assert_eq!(recorded.output.status.code(), Some(0));
     Ok(())
 }
 
@@ -110,5 +148,23 @@ fn the_agent_can_be_left_out() -> anyhow::Result<()> {
     let recorded = place.record_with(&["--no-agent"], &["sh", "-c", "echo \"[$LD_PRELOAD]\""])?;
     assert_eq!(recorded.output.stdout, b"[]\n");
     assert!(!recorded.has_profile());
+    Ok(())
+}
+
+#[test]
+fn a_program_with_few_descriptors_is_named_with_the_reason() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    let script = "\"$0\" 400; ulimit -n 12; \"$0\" 1000; exit 4";
+    let recorded = does_the_same(&place, &["sh", "-c", script, text(&spin)])?;
+    assert_eq!(recorded.output.status.code(), Some(4));
+    let why = "missing: not profiled: its limit on open files is too low";
+    let verdicts = recorded.verdicts("spin")?;
+    assert_eq!(verdicts.len(), 2, "{verdicts:?}");
+    assert!(
+        verdicts.iter().any(|verdict| verdict == why),
+        "{verdicts:?}"
+    );
     Ok(())
 }

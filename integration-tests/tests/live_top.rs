@@ -37,6 +37,7 @@ impl Recording {
             "init",
         ]);
         command.current_dir(directory.path()).process_group(0);
+        command.env("XDG_CACHE_HOME", tools::cache()?);
         let pipes = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

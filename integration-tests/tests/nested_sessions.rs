@@ -36,6 +36,11 @@ impl Recording {
     /// Starts it. `joins` lets the program join the command's session before it starts its own.
     fn start(joins: bool) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
+        let errors = File::create(directory.path().join("said"))?;
+        Self::start_in(directory, joins, errors)
+    }
+
+    fn start_in(directory: tempfile::TempDir, joins: bool, errors: File) -> anyhow::Result<Self> {
         let mut command = Command::new(tools::profiler()?);
         command
             .args(["record", "-o", "outer.json", "--format", "gecko", "--"])
@@ -44,7 +49,7 @@ impl Recording {
             .env("XDG_CACHE_HOME", tools::cache()?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(File::create(directory.path().join("said"))?);
+            .stderr(errors);
         if joins {
             command.env("TEST_PARENT_JOINS", "1");
         }
@@ -183,6 +188,17 @@ fn is_shown_as_a_tree(profile: &Path) -> anyhow::Result<()> {
         assert!(line.contains("recorded by another session"), "{text}");
         assert!(line.contains("; it ran from "), "{text}");
     }
+    Ok(())
+}
+
+#[test]
+fn the_profile_is_written_if_no_message_can_be() -> anyhow::Result<()> {
+    own_process!();
+    let full = File::options().write(true).open("/dev/full")?;
+    let recording = Recording::start_in(tempfile::tempdir()?, false, full)?;
+    let pid = recording.pid;
+    let (profile, _directory) = recording.end()?;
+    assert_eq!(profile.verdicts_of(pid)?, [elsewhere(pid)]);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 #define Py_LIMITED_API 0x030A0000 /* PyUnicode_AsUTF8AndSize is part of it from 3.10 on */
 #include <Python.h>
 
-/* Stands for profiler_marker. */
+/* Stands for mpprof_marker. */
 __attribute__((noinline)) static void stand_in(const char *name) {
     __asm__ volatile("" : : "r"(name) : "memory");
 }

@@ -14,47 +14,47 @@
 
 static volatile unsigned sink;
 
-static void parse(const profiler_label *label) {
-    uint32_t open = PROFILER_LABEL_PUSH(label);
+static void parse(const mpprof_label *label) {
+    uint32_t open = MPPROF_LABEL_PUSH(label);
     for (unsigned step = 0; step < 10000; step++) {
         sink += step;
     }
-    profiler_label_pop(open);
+    mpprof_label_pop(open);
 }
 
-static void answer(int number, const profiler_label *label, const profiler_counter *bytes) {
+static void answer(int number, const mpprof_label *label, const mpprof_counter *bytes) {
     char text[32];
-    uint64_t start = profiler_now();
-    profiler_begin("request", "GET /");
+    uint64_t start = mpprof_now();
+    mpprof_begin("request", "GET /");
     parse(label);
-    profiler_counter_add(bytes, 100);
-    profiler_end("request");
-    if (profiler_is_recording()) {
+    mpprof_counter_add(bytes, 100);
+    mpprof_end("request");
+    if (mpprof_is_recording()) {
         double numbers[2] = {(double)number, number * 0.5};
         snprintf(text, sizeof text, "number %d", number);
-        profiler_marker_numbers("size", text, numbers, 2);
+        mpprof_marker_numbers("size", text, numbers, 2);
     }
-    profiler_interval("answer", start, "in one entry");
+    mpprof_interval("answer", start, "in one entry");
 }
 
 int main(void) {
-    const profiler_label *label = profiler_label_new("parse");
-    const profiler_counter *bytes = profiler_counter_new("Bytes answered", "Bandwidth");
-    const profiler_group *tenant = profiler_group_new("tenant:acme");
-    const profiler_group *disk = profiler_group_new("disk");
+    const mpprof_label *label = mpprof_label_new("parse");
+    const mpprof_counter *bytes = mpprof_counter_new("Bytes answered", "Bandwidth");
+    const mpprof_group *tenant = mpprof_group_new("tenant:acme");
+    const mpprof_group *disk = mpprof_group_new("disk");
 
-    profiler_thread_name("requests");
-    profiler_marker("begin");
+    mpprof_thread_name("requests");
+    mpprof_marker("begin");
     for (int number = 0; number < REQUESTS; number++) {
-        profiler_entered work = profiler_group_enter(tenant);
+        mpprof_entered work = mpprof_group_enter(tenant);
         answer(number, label, bytes);
-        profiler_entered wait = profiler_group_wait(disk);
-        profiler_group_leave(wait);
-        profiler_group_leave(work);
+        mpprof_entered wait = mpprof_group_wait(disk);
+        mpprof_group_leave(wait);
+        mpprof_group_leave(work);
     }
-    profiler_marker_text("end", "all requests");
-    profiler_marker_stack("end with a stack", NULL);
-    profiler_counter_set(bytes, 0);
-    printf("%s\n", profiler_is_recording() ? "recording" : "not recording");
+    mpprof_marker_text("end", "all requests");
+    mpprof_marker_stack("end with a stack", NULL);
+    mpprof_counter_set(bytes, 0);
+    printf("%s\n", mpprof_is_recording() ? "recording" : "not recording");
     return 0;
 }

@@ -38,21 +38,21 @@ extern "C" {
 #endif
 
 /* The version of this interface. While it stays, functions are only added. */
-#define PROFILER_API_VERSION 1
+#define MPPROF_API_VERSION 1
 
 /* The version of the loaded library. */
-uint32_t profiler_api_version(void);
+uint32_t mpprof_api_version(void);
 
 /* Joins the session, if the library has not done so: needed only after dlopen. Returns 1 if this
  * process records then, otherwise 0. Cost: usually 1 ms, at most 20 ms; without a session 1 us.
  * Later calls do nothing. */
-int profiler_join(void);
+int mpprof_join(void);
 
-/* Like profiler_join, for the session with this address: the value of the environment variable
+/* Like mpprof_join, for the session with this address: the value of the environment variable
  * MULTIPROCESS_PROFILER_SESSION in the processes of the session. For a program that was told the
  * address in another way, or has changed its environment, which the function does not read. Null:
  * the environment is read. Cost: usually 1 ms, at most 2 s. */
-int profiler_join_session(const char *address);
+int mpprof_join_session(const char *address);
 
 /* Stops recording in this process for good and ends the library's threads. What was recorded stays
  * in the profile. Call it before something that the system allows only to processes with one
@@ -60,103 +60,103 @@ int profiler_join_session(const char *address);
  * if the library was loaded with the program: setuid, setgid, seteuid, setegid, setreuid, setregid,
  * setresuid, setresgid, setgroups, initgroups, unshare and setns are then replaced by functions
  * that do it where necessary. Cost: usually less than 1 ms. */
-void profiler_leave(void);
+void mpprof_leave(void);
 
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.
  * Cost: 1 ns. */
-int profiler_is_recording(void);
+int mpprof_is_recording(void);
 
 /* ---- Markers: named events of the calling thread ---- */
 
 /* An instant. Cost: about 30 ns. The first marker of a thread allocates. */
-void profiler_marker(const char *name);
+void mpprof_marker(const char *name);
 
 /* An instant with a text. Cost: about 40 ns, and 1 ns for each 16 bytes of the text. */
-void profiler_marker_text(const char *name, const char *text);
+void mpprof_marker_text(const char *name, const char *text);
 
 /* An instant with a text, which may be null, and `count` numbers, of which 64 are recorded.
  * Cost: about 100 ns. */
-void profiler_marker_numbers(const char *name, const char *text, const double *numbers,
+void mpprof_marker_numbers(const char *name, const char *text, const double *numbers,
                              size_t count);
 
 /* An instant with a text and the stack of the calling thread. Cost: some microseconds. */
-void profiler_marker_stack(const char *name, const char *text);
+void mpprof_marker_stack(const char *name, const char *text);
 
-/* The present instant, for profiler_interval; 0 if no session runs. Only for the same process.
+/* The present instant, for mpprof_interval; 0 if no session runs. Only for the same process.
  * Cost: 10 ns. */
-uint64_t profiler_now(void);
+uint64_t mpprof_now(void);
 
 /* An interval from `start` until now, with a text, which may be null. One entry: it is missing if
  * the process dies before the call. Nothing if `start` is 0. Cost: about 40 ns. */
-void profiler_interval(const char *name, uint64_t start, const char *text);
+void mpprof_interval(const char *name, uint64_t start, const char *text);
 
 /* The start of an interval, with a text, which may be null. It is in the profile even if the
  * process dies before the end. Cost: about 40 ns. */
-void profiler_begin(const char *name, const char *text);
+void mpprof_begin(const char *name, const char *text);
 
 /* The end of the latest interval of this name that the calling thread has begun.
  * Cost: about 30 ns. */
-void profiler_end(const char *name);
+void mpprof_end(const char *name);
 
 /* ---- Labels: names on the stack, which samples of the thread show ---- */
 
-typedef struct profiler_label profiler_label;
+typedef struct mpprof_label mpprof_label;
 
 /* The label of this name. Keep the pointer: the call takes a lock. */
-const profiler_label *profiler_label_new(const char *name);
+const mpprof_label *mpprof_label_new(const char *name);
 
 /* Opens a label. `frame` is the address of a local variable of the calling function; the macro
- * PROFILER_LABEL_PUSH supplies it. Returns a number for profiler_label_pop. Cost: 2 ns. */
-uint32_t profiler_label_push(const profiler_label *label, const void *frame);
+ * MPPROF_LABEL_PUSH supplies it. Returns a number for mpprof_label_pop. Cost: 2 ns. */
+uint32_t mpprof_label_push(const mpprof_label *label, const void *frame);
 
 /* Closes a label and all labels that the thread has opened after it. Call it on the thread, and in
  * the function, that has opened the label. Cost: 1 ns. */
-void profiler_label_pop(uint32_t label);
+void mpprof_label_pop(uint32_t label);
 
 #if defined(__GNUC__) || defined(__clang__)
-#define PROFILER_LABEL_PUSH(label) profiler_label_push((label), __builtin_frame_address(0))
+#define MPPROF_LABEL_PUSH(label) mpprof_label_push((label), __builtin_frame_address(0))
 #endif
 
 /* ---- Counters: numbers that the profile shows as graphs ---- */
 
-typedef struct profiler_counter profiler_counter;
+typedef struct mpprof_counter mpprof_counter;
 
 /* The counter of this name. The category "Memory" is drawn as accumulated bytes, "Bandwidth" as
  * bytes per second, any other one as a rate; the first call decides. Keep the pointer. */
-const profiler_counter *profiler_counter_new(const char *name, const char *category);
+const mpprof_counter *mpprof_counter_new(const char *name, const char *category);
 
 /* Adds to a counter, or sets it. Cost: about 10 ns. */
-void profiler_counter_add(const profiler_counter *counter, int64_t delta);
-void profiler_counter_set(const profiler_counter *counter, int64_t value);
+void mpprof_counter_add(const mpprof_counter *counter, int64_t delta);
+void mpprof_counter_set(const mpprof_counter *counter, int64_t value);
 
 /* ---- Groups: how much time the process spends for a plugin, a tenant, a part ---- */
 
-typedef struct profiler_group profiler_group;
+typedef struct mpprof_group mpprof_group;
 
-/* What profiler_group_leave needs to know. All zeros: nothing was entered. */
-typedef struct profiler_entered {
+/* What mpprof_group_leave needs to know. All zeros: nothing was entered. */
+typedef struct mpprof_entered {
     uint64_t words[2];
-} profiler_entered;
+} mpprof_entered;
 
 /* The group of this name, such as "plugin:spell checker" or "tenant:acme". The part before the
  * colon is its kind; without a known kind it is a component. Keep the pointer. */
-const profiler_group *profiler_group_new(const char *name);
+const mpprof_group *mpprof_group_new(const char *name);
 
-/* The calling thread works for this group until it calls profiler_group_leave. Cost: about 30 ns
+/* The calling thread works for this group until it calls mpprof_group_leave. Cost: about 30 ns
  * if times are measured (profiler record --groups, or the live page), otherwise about 10 ns. */
-profiler_entered profiler_group_enter(const profiler_group *group);
+mpprof_entered mpprof_group_enter(const mpprof_group *group);
 
-/* The calling thread waits for this group until it calls profiler_group_leave: the time is
- * blocking time of all groups that it has entered. Cost: as profiler_group_enter. */
-profiler_entered profiler_group_wait(const profiler_group *group);
+/* The calling thread waits for this group until it calls mpprof_group_leave: the time is
+ * blocking time of all groups that it has entered. Cost: as mpprof_group_enter. */
+mpprof_entered mpprof_group_wait(const mpprof_group *group);
 
-/* Ends what profiler_group_enter or profiler_group_wait has begun, on the same thread. */
-void profiler_group_leave(profiler_entered entered);
+/* Ends what mpprof_group_enter or mpprof_group_wait has begun, on the same thread. */
+void mpprof_group_leave(mpprof_entered entered);
 
 /* ---- Threads ---- */
 
 /* Names the calling thread in the profile. */
-void profiler_thread_name(const char *name);
+void mpprof_thread_name(const char *name);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! fork ─▶ handler in the child: starts a thread ─▶ waits PAUSE ─▶ dlopen(next copy) ─▶
-//!            │                                      │               profiler_join_session
+//!            │                                      │               mpprof_join_session
 //!            └─ the program goes on at once         └─ an exec ends the thread
 //! ```
 //!

@@ -6,7 +6,7 @@
 //! run for 20 ms, and only then asks for memory and begins to record.
 //!
 //! ```text
-//! program's thread:  load, announcement ──▶ main …            profiler_marker: waits ─┐
+//! program's thread:  load, announcement ──▶ main …            mpprof_marker: waits ─┐
 //! profiler-start:         └─▶ waits 5, 5 and 10 ms ──▶ asks for memory ──▶ records ◀──┘
 //! ```
 //!

@@ -47,7 +47,7 @@ static IS_LOADING: AtomicBool = AtomicBool::new(false);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 /// 1 if that thread is to load nothing. The thread waits for a change of the word.
 static IS_GIVEN_UP: AtomicU32 = AtomicU32::new(0);
-/// The function `profiler_leave` of the copy that this process has loaded; null if there is none.
+/// The function `mpprof_leave` of the copy that this process has loaded; null if there is none.
 static LEAVE_COPY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Notes which copy forked children load, and which session they join. What is noted stays.
@@ -176,7 +176,7 @@ fn load_copy() -> *mut c_void {
     let copy = unsafe { libc::dlopen(path, libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !copy.is_null() {
         // SAFETY: the handle of a loaded library, and a name that ends with a zero.
-        let leave = unsafe { libc::dlsym(copy, c"profiler_leave".as_ptr()) };
+        let leave = unsafe { libc::dlsym(copy, c"mpprof_leave".as_ptr()) };
         LEAVE_COPY.store(leave, Ordering::Release);
     }
     copy
@@ -187,7 +187,7 @@ fn load_copy() -> *mut c_void {
 fn join_in(copy: *mut c_void) {
     type Join = unsafe extern "C" fn(*const c_char) -> libc::c_int;
     // SAFETY: the handle of a loaded library, and a name that ends with a zero.
-    let join = unsafe { libc::dlsym(copy, c"profiler_join_session".as_ptr()) };
+    let join = unsafe { libc::dlsym(copy, c"mpprof_join_session".as_ptr()) };
     let address = ADDRESS.load(Ordering::Acquire);
     if !join.is_null() && !address.is_null() {
         // SAFETY: the copy is the same library as this one, in which the function has this type.

@@ -3,7 +3,7 @@
 //! The loader calls [`start`] before the program's `main`, if the library is loaded with the
 //! program. When it returns, the session knows the program, so a program that ends at once is in
 //! the profile, too; it is recorded a little later ([`later`]). A library that is loaded later
-//! joins when `profiler_join` is called. It does not join inside `dlopen`: joining waits for new
+//! joins when `mpprof_join` is called. It does not join inside `dlopen`: joining waits for new
 //! threads, and in older C libraries a new thread waits for the lock that `dlopen` holds.
 
 #![allow(unsafe_code)]

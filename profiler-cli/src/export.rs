@@ -112,11 +112,11 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         exported?
     };
     for Nameless { library, why } in nameless {
-        eprintln!(
+        crate::report::tell(&format!(
             "profiler: no names for {}: {}",
             plain(&library),
             plain(&why)
-        );
+        ));
     }
     say(&format!("{samples} samples of {threads} threads"));
     match files.len() {

@@ -122,7 +122,10 @@ fn one_line(text: &str) -> String {
 }
 
 fn fail(why: &str) -> ExitCode {
-    eprintln!("profiler: {}", plain::plain(&why.replace('\n', " ")));
+    crate::report::tell(&format!(
+        "profiler: {}",
+        plain::plain(&why.replace('\n', " "))
+    ));
     ExitCode::from(2)
 }
 

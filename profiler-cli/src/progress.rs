@@ -48,7 +48,8 @@ impl ProgressLine {
 
     /// Prints a message of the command on standard error, and not into the line.
     pub(crate) fn say(&self, message: &str) {
-        self.0.suspend(|| eprintln!("profiler: {message}"));
+        self.0
+            .suspend(|| crate::report::tell(&format!("profiler: {message}")));
     }
 
     /// Removes the line.

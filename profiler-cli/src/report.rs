@@ -192,6 +192,11 @@ pub(crate) fn say(line: &str) {
     }
 }
 
+/// Prints a line on standard error, if that can be written: a message must not end the command.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// The first error of writing to standard output, if there was one. A pipe whose reader has closed
 /// it is not an error, because the reader needs no more output.
 pub(crate) fn output_error() -> Option<&'static std::io::Error> {
@@ -206,7 +211,11 @@ pub(crate) fn output_error() -> Option<&'static std::io::Error> {
 /// Reports the files that were passed over on standard error.
 pub(crate) fn complain(passed_over: &[PassedOver]) {
     for PassedOver { name, why } in passed_over {
-        eprintln!("profiler: passed over {}: {}", plain(name), plain(why));
+        tell(&format!(
+            "profiler: passed over {}: {}",
+            plain(name),
+            plain(why)
+        ));
     }
 }
 

@@ -54,11 +54,11 @@ pub(crate) fn run(options: &ViewArgs) -> Result<()> {
     let mut signals = Signals::catch()?;
     let link = viewer_link(&viewer, &server.base());
     say(&link);
-    eprintln!(
+    crate::report::tell(&format!(
         "serving {} on {} until Ctrl-C",
         options.file.display(),
         server.address()
-    );
+    ));
     // The page exists until the command ends.
     let _page = (!options.no_open).then(|| open(&link));
     signals.next()?;
@@ -83,7 +83,9 @@ fn open(link: &str) -> Option<RedirectPage> {
     let page = RedirectPage::create(link);
     match &page {
         Ok(page) => start(opener, page.path()),
-        Err(error) => eprintln!("no browser could be opened ({error}): open the link yourself"),
+        Err(error) => crate::report::tell(&format!(
+            "no browser could be opened ({error}): open the link yourself"
+        )),
     }
     page.ok()
 }
@@ -102,11 +104,9 @@ fn start(opener: &str, page: &Path) {
             "profiler-open",
             move || child.wait(),
         )),
-        Err(_) => {
-            eprintln!(
-                "no browser could be opened ({opener} cannot be started): open the link yourself"
-            )
-        }
+        Err(_) => crate::report::tell(&format!(
+            "no browser could be opened ({opener} cannot be started): open the link yourself"
+        )),
     }
 }
 

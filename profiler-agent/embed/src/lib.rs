@@ -4,8 +4,8 @@
 //! it tells the compiler where the dependency's rlib is, and the compiler has made both with one
 //! call, side by side, before it compiles a program that depends on them. So [`library!`] looks for
 //! the rlib in the compiler's arguments. `cargo check` makes neither: there, and if the arguments
-//! cannot be read, the macro stands for no bytes, and the command looks for the library elsewhere
-//! at run time.
+//! cannot be read, the macro stands for no bytes, and the command says that it does not contain the
+//! library.
 
 use std::path::{Path, PathBuf};
 

@@ -15,7 +15,7 @@ static COUNTERS: Handles<Counter> = Handles::new();
 #[derive(Debug)]
 #[allow(non_camel_case_types)] // its name in C
 #[repr(C)]
-pub struct profiler_counter {
+pub struct mpprof_counter {
     _private: [u8; 0],
 }
 
@@ -25,10 +25,10 @@ pub struct profiler_counter {
 /// # Safety
 /// `name` and `category` are null or texts that end with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_counter_new(
+pub unsafe extern "C" fn mpprof_counter_new(
     name: *const c_char,
     category: *const c_char,
-) -> *const profiler_counter {
+) -> *const mpprof_counter {
     later::is_recording(); // what the counter is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
@@ -47,9 +47,9 @@ pub unsafe extern "C" fn profiler_counter_new(
 /// Adds to a counter.
 ///
 /// # Safety
-/// `counter` is null, or was returned by [`profiler_counter_new`].
+/// `counter` is null, or was returned by [`mpprof_counter_new`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_counter_add(counter: *const profiler_counter, delta: i64) {
+pub unsafe extern "C" fn mpprof_counter_add(counter: *const mpprof_counter, delta: i64) {
     // SAFETY: the caller's condition.
     if let Some(counter) = unsafe { known(counter) } {
         counter.add(delta);
@@ -59,9 +59,9 @@ pub unsafe extern "C" fn profiler_counter_add(counter: *const profiler_counter, 
 /// Sets a counter.
 ///
 /// # Safety
-/// As [`profiler_counter_add`].
+/// As [`mpprof_counter_add`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_counter_set(counter: *const profiler_counter, value: i64) {
+pub unsafe extern "C" fn mpprof_counter_set(counter: *const mpprof_counter, value: i64) {
     // SAFETY: the caller's condition.
     if let Some(counter) = unsafe { known(counter) } {
         counter.set(value);
@@ -69,8 +69,8 @@ pub unsafe extern "C" fn profiler_counter_set(counter: *const profiler_counter, 
 }
 
 /// # Safety
-/// `counter` is null, or was returned by [`profiler_counter_new`].
-unsafe fn known(counter: *const profiler_counter) -> Option<&'static Counter> {
+/// `counter` is null, or was returned by [`mpprof_counter_new`].
+unsafe fn known(counter: *const mpprof_counter) -> Option<&'static Counter> {
     // SAFETY: null, or a counter that lives as long as the process.
     unsafe { counter.cast::<Counter>().as_ref() }
 }

@@ -15,19 +15,19 @@ static GROUPS: Handles<Group> = Handles::new();
 #[derive(Debug)]
 #[allow(non_camel_case_types)] // its name in C
 #[repr(C)]
-pub struct profiler_group {
+pub struct mpprof_group {
     _private: [u8; 0],
 }
 
-/// What [`profiler_group_leave`] needs to know. All zeros: nothing was entered.
+/// What [`mpprof_group_leave`] needs to know. All zeros: nothing was entered.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(non_camel_case_types)] // its name in C
 #[repr(C)]
-pub struct profiler_entered {
+pub struct mpprof_entered {
     words: [u64; 2],
 }
 
-impl From<Entered> for profiler_entered {
+impl From<Entered> for mpprof_entered {
     fn from(entered: Entered) -> Self {
         Self {
             words: entered.into_raw(),
@@ -42,7 +42,7 @@ impl From<Entered> for profiler_entered {
 /// # Safety
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_group_new(name: *const c_char) -> *const profiler_group {
+pub unsafe extern "C" fn mpprof_group_new(name: *const c_char) -> *const mpprof_group {
     later::is_recording(); // what the group is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
@@ -50,38 +50,38 @@ pub unsafe extern "C" fn profiler_group_new(name: *const c_char) -> *const profi
     group.map_or(std::ptr::null(), |group| std::ptr::from_ref(group).cast())
 }
 
-/// The calling thread works for this group until it calls [`profiler_group_leave`].
+/// The calling thread works for this group until it calls [`mpprof_group_leave`].
 ///
 /// # Safety
-/// `group` is null, or was returned by [`profiler_group_new`].
+/// `group` is null, or was returned by [`mpprof_group_new`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_group_enter(group: *const profiler_group) -> profiler_entered {
+pub unsafe extern "C" fn mpprof_group_enter(group: *const mpprof_group) -> mpprof_entered {
     // SAFETY: the caller's condition.
     let group = unsafe { known(group) };
-    group.map_or_else(profiler_entered::default, |group| group.enter().into())
+    group.map_or_else(mpprof_entered::default, |group| group.enter().into())
 }
 
-/// The calling thread waits for this group until it calls [`profiler_group_leave`]: the time is
+/// The calling thread waits for this group until it calls [`mpprof_group_leave`]: the time is
 /// blocking time of all groups that it has entered.
 ///
 /// # Safety
-/// As [`profiler_group_enter`].
+/// As [`mpprof_group_enter`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_group_wait(group: *const profiler_group) -> profiler_entered {
+pub unsafe extern "C" fn mpprof_group_wait(group: *const mpprof_group) -> mpprof_entered {
     // SAFETY: the caller's condition.
     let group = unsafe { known(group) };
-    group.map_or_else(profiler_entered::default, |group| blocking(group).into())
+    group.map_or_else(mpprof_entered::default, |group| blocking(group).into())
 }
 
-/// Ends what [`profiler_group_enter`] or [`profiler_group_wait`] has begun, on the same thread.
+/// Ends what [`mpprof_group_enter`] or [`mpprof_group_wait`] has begun, on the same thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_group_leave(entered: profiler_entered) {
+pub extern "C" fn mpprof_group_leave(entered: mpprof_entered) {
     drop(Entered::from_raw(entered.words));
 }
 
 /// # Safety
-/// `group` is null, or was returned by [`profiler_group_new`].
-unsafe fn known(group: *const profiler_group) -> Option<&'static Group> {
+/// `group` is null, or was returned by [`mpprof_group_new`].
+unsafe fn known(group: *const mpprof_group) -> Option<&'static Group> {
     // SAFETY: null, or a group that lives as long as the process.
     unsafe { group.cast::<Group>().as_ref() }
 }

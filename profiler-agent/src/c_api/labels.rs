@@ -16,7 +16,7 @@ static LABELS: Handles<Label> = Handles::new();
 #[derive(Debug)]
 #[allow(non_camel_case_types)] // its name in C
 #[repr(C)]
-pub struct profiler_label {
+pub struct mpprof_label {
     _private: [u8; 0],
 }
 
@@ -26,7 +26,7 @@ pub struct profiler_label {
 /// # Safety
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_label_new(name: *const c_char) -> *const profiler_label {
+pub unsafe extern "C" fn mpprof_label_new(name: *const c_char) -> *const mpprof_label {
     later::is_recording(); // what the label is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
@@ -35,13 +35,13 @@ pub unsafe extern "C" fn profiler_label_new(name: *const c_char) -> *const profi
 }
 
 /// Opens a label on the calling thread. `frame` is an address in the stack frame of the function
-/// that the label belongs to. Returns a number for [`profiler_label_pop`].
+/// that the label belongs to. Returns a number for [`mpprof_label_pop`].
 ///
 /// # Safety
-/// `label` is null, or was returned by [`profiler_label_new`]. `frame` may be any address.
+/// `label` is null, or was returned by [`mpprof_label_new`]. `frame` may be any address.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_label_push(
-    label: *const profiler_label,
+pub unsafe extern "C" fn mpprof_label_push(
+    label: *const mpprof_label,
     frame: *const c_void,
 ) -> u32 {
     let label = label.cast::<Label>();
@@ -54,6 +54,6 @@ pub unsafe extern "C" fn profiler_label_push(
 
 /// Closes a label and all labels that the thread has opened after it.
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_label_pop(label: u32) {
+pub extern "C" fn mpprof_label_pop(label: u32) {
     LabelScope::close(label);
 }

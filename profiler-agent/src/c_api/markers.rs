@@ -38,7 +38,7 @@ impl ProfilerMarker for Numbers<'_> {
 /// Records a marker with this name and, if it is not null, this text.
 ///
 /// # Safety
-/// As [`profiler_marker_text`].
+/// As [`mpprof_marker_text`].
 unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) {
     if !later::is_recording() {
         return;
@@ -59,7 +59,7 @@ unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) 
 /// # Safety
 /// `name` is null or a text that ends with a zero. No other thread changes it during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_marker(name: *const c_char) {
+pub unsafe extern "C" fn mpprof_marker(name: *const c_char) {
     // SAFETY: the caller's condition; a null text is allowed.
     unsafe { add(name, std::ptr::null(), MarkerOptions::default()) };
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn profiler_marker(name: *const c_char) {
 /// `name` and `text` are null or texts that end with a zero. No other thread changes them during
 /// the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_marker_text(name: *const c_char, text: *const c_char) {
+pub unsafe extern "C" fn mpprof_marker_text(name: *const c_char, text: *const c_char) {
     // SAFETY: the caller's condition.
     unsafe { add(name, text, MarkerOptions::default()) };
 }
@@ -78,9 +78,9 @@ pub unsafe extern "C" fn profiler_marker_text(name: *const c_char, text: *const 
 /// Records an instant with a text and the stack of the calling thread.
 ///
 /// # Safety
-/// As [`profiler_marker_text`].
+/// As [`mpprof_marker_text`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_marker_stack(name: *const c_char, text: *const c_char) {
+pub unsafe extern "C" fn mpprof_marker_stack(name: *const c_char, text: *const c_char) {
     let options = MarkerOptions::default().with_stack(MarkerStack::Full);
     // SAFETY: the caller's condition.
     unsafe { add(name, text, options) };
@@ -89,9 +89,9 @@ pub unsafe extern "C" fn profiler_marker_stack(name: *const c_char, text: *const
 /// Records an instant with a text and up to 64 numbers.
 ///
 /// # Safety
-/// As [`profiler_marker_text`], and `numbers` is null or points to `count` numbers.
+/// As [`mpprof_marker_text`], and `numbers` is null or points to `count` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_marker_numbers(
+pub unsafe extern "C" fn mpprof_marker_numbers(
     name: *const c_char,
     text: *const c_char,
     numbers: *const f64,
@@ -114,9 +114,9 @@ pub unsafe extern "C" fn profiler_marker_numbers(
     add_marker(&name, &OTHER, MarkerOptions::default(), &payload);
 }
 
-/// Returns the present instant for [`profiler_interval`]; 0 while no session runs.
+/// Returns the present instant for [`mpprof_interval`]; 0 while no session runs.
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_now() -> u64 {
+pub extern "C" fn mpprof_now() -> u64 {
     if later::is_recording() {
         Timestamp::now().raw()
     } else {
@@ -127,9 +127,9 @@ pub extern "C" fn profiler_now() -> u64 {
 /// Records an interval from `start` until now. Does nothing if `start` is 0.
 ///
 /// # Safety
-/// As [`profiler_marker_text`].
+/// As [`mpprof_marker_text`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_interval(name: *const c_char, start: u64, text: *const c_char) {
+pub unsafe extern "C" fn mpprof_interval(name: *const c_char, start: u64, text: *const c_char) {
     if start != 0 {
         let options = MarkerOptions::interval_until_now_from(Timestamp::from_raw(start));
         // SAFETY: the caller's condition.
@@ -137,12 +137,12 @@ pub unsafe extern "C" fn profiler_interval(name: *const c_char, start: u64, text
     }
 }
 
-/// Records the start of an interval, which [`profiler_end`] with the same name ends.
+/// Records the start of an interval, which [`mpprof_end`] with the same name ends.
 ///
 /// # Safety
-/// As [`profiler_marker_text`].
+/// As [`mpprof_marker_text`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_begin(name: *const c_char, text: *const c_char) {
+pub unsafe extern "C" fn mpprof_begin(name: *const c_char, text: *const c_char) {
     // SAFETY: the caller's condition.
     unsafe { add(name, text, MarkerOptions::interval_start()) };
 }
@@ -150,9 +150,9 @@ pub unsafe extern "C" fn profiler_begin(name: *const c_char, text: *const c_char
 /// Records the end of an interval.
 ///
 /// # Safety
-/// As [`profiler_marker`].
+/// As [`mpprof_marker`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_end(name: *const c_char) {
+pub unsafe extern "C" fn mpprof_end(name: *const c_char) {
     // SAFETY: the caller's condition; a null text is allowed.
     unsafe { add(name, std::ptr::null(), MarkerOptions::interval_end()) };
 }

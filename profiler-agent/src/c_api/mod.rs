@@ -28,13 +28,13 @@ use crate::{later, leaving, start};
 
 /// The version of this interface. Functions are added, and never changed or removed, while the
 /// number stays.
-pub const PROFILER_API_VERSION: u32 = 1;
+pub const MPPROF_API_VERSION: u32 = 1;
 
-/// Returns [`PROFILER_API_VERSION`] of the loaded library.
+/// Returns [`MPPROF_API_VERSION`] of the loaded library.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_api_version() -> u32 {
-    PROFILER_API_VERSION
+pub extern "C" fn mpprof_api_version() -> u32 {
+    MPPROF_API_VERSION
 }
 
 /// Joins the session whose address is in the environment, if the library has not done so when it
@@ -44,12 +44,12 @@ pub extern "C" fn profiler_api_version() -> u32 {
 /// without a session. Later calls do nothing.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_join() -> c_int {
+pub extern "C" fn mpprof_join() -> c_int {
     keeping_errno(start::join);
     is_recording()
 }
 
-/// Like [`profiler_join`], for the session with this address: the value of the environment variable
+/// Like [`mpprof_join`], for the session with this address: the value of the environment variable
 /// `MULTIPROCESS_PROFILER_SESSION` in the processes of the session. If `address` is null, the
 /// environment is read. Waits for the session's answer for at most 2 s.
 ///
@@ -57,7 +57,7 @@ pub extern "C" fn profiler_join() -> c_int {
 /// `address` is null or a text that ends with a zero. No other thread changes it during the call.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_join_session(address: *const c_char) -> c_int {
+pub unsafe extern "C" fn mpprof_join_session(address: *const c_char) -> c_int {
     // SAFETY: the caller's condition.
     match unsafe { text::read(address, MAX_TEXT_BYTES) } {
         Some(address) => keeping_errno(|| start::join_at(&address)),
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn profiler_join_session(address: *const c_char) -> c_int 
 /// program that has loaded the library with `dlopen` they are not replaced.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_leave() {
+pub extern "C" fn mpprof_leave() {
     keeping_errno(leaving::leave);
 }
 
 /// Returns 1 if this process records now, otherwise 0. Costs two relaxed loads.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub extern "C" fn profiler_is_recording() -> c_int {
+pub extern "C" fn mpprof_is_recording() -> c_int {
     is_recording()
 }
 

@@ -13,7 +13,7 @@ use crate::text;
 /// # Safety
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn profiler_thread_name(name: *const c_char) {
+pub unsafe extern "C" fn mpprof_thread_name(name: *const c_char) {
     // SAFETY: the caller's condition.
     if let Some(name) = unsafe { text::name(name) } {
         thread::register(&name);

@@ -39,9 +39,7 @@ fn install(prefix: &Path) -> Result<()> {
     }
     let prefix = std::path::absolute(prefix)?;
     let shown = prefix.to_str().context("the path is not UTF-8")?;
-    let about = PKG_CONFIG
-        .replace("@prefix@", shown)
-        .replace("@version@", env!("CARGO_PKG_VERSION"));
+    let about = about(shown, env!("CARGO_PKG_VERSION"));
     let files = [
         (Path::new("lib").join(FILE_NAME), LIBRARY),
         (PathBuf::from("include/profiler.h"), HEADER.as_bytes()),
@@ -58,16 +56,27 @@ fn install(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file in place of an older one, which running programs may still use.
+/// The file for pkg-config. It divides what it prints at spaces, unless they are quoted.
+fn about(prefix: &str, version: &str) -> String {
+    let quoted = |character: char| match character {
+        ' ' | '"' | '\'' | '\\' | '#' => format!("\\{character}"),
+        other => other.to_string(),
+    };
+    let prefix: String = prefix.chars().map(quoted).collect();
+    PKG_CONFIG
+        .replace("@version@", version)
+        .replace("@prefix@", &prefix)
+}
+
+/// Writes a file in place of an older one, which running programs may still use. A program that
+/// starts meanwhile finds the older file or the whole new one.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    fs::write(path, bytes)
+    let is_library = path.extension().is_some_and(|end| end == "so");
+    let mode = if is_library { 0o755 } else { 0o644 };
+    super::place::write_whole(path, bytes, mode)
 }
 
 #[cfg(test)]
@@ -76,11 +85,10 @@ mod tests {
 
     #[test]
     fn the_file_for_pkg_config_has_all_its_places_filled() {
-        let filled = PKG_CONFIG
-            .replace("@prefix@", "/usr")
-            .replace("@version@", "1");
+        let filled = about("/usr", "1");
         assert!(!filled.contains('@'));
         assert!(filled.contains("prefix=/usr\n"));
+        assert!(about("/my files", "1").contains("prefix=/my\\ files\n"));
     }
 
     #[test]

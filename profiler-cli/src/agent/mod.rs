@@ -4,10 +4,12 @@
 //! contains the library (`profiler_agent_embed::library!`), because `cargo install` installs
 //! executables only and a copied command has nothing beside it. The first use writes the library to
 //! a directory of the user (`place`). Invariant: only a library that belongs to this user or to
-//! root, and that nobody else can change, is loaded into programs.
+//! root, and that nobody else can change, is loaded into programs, unless the user names another
+//! one.
 
 mod install;
 mod place;
+mod trust;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,6 +29,9 @@ const PRELOAD: &str = "LD_PRELOAD";
 const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
 /// Lets the address sanitizer of GCC accept that it is not the first library.
 const ASAN_MAY_BE_LATER: &str = "verify_asan_link_order=0";
+
+/// Why the loader does not take a path.
+const UNUSABLE: &str = "the path is relative, or contains a space, a colon or a dollar sign";
 
 /// Why the library cannot be loaded into programs.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +53,16 @@ pub(crate) enum AgentError {
         source: io::Error,
     },
     /// The loader would divide the path, or replace a part of it.
-    #[error("the path {0} contains a space, a colon or a dollar sign")]
+    #[error("{0}: {UNUSABLE}")]
     UnusablePath(PathBuf),
+    /// The library that the user names cannot be read.
+    #[error("{LIBRARY_VARIABLE} names {path}: {source}")]
+    NotThere {
+        /// The path that the variable has.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// The library, as the loader is told to find it.
@@ -69,7 +82,7 @@ impl Agent {
             return Err(AgentError::Unsupported);
         }
         let path = match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
-            Some(named) => PathBuf::from(named),
+            Some(named) => readable(PathBuf::from(named))?,
             None => place::path_for_loader(LIBRARY)?,
         };
         if place::is_usable_by_loader(&path) {
@@ -94,6 +107,16 @@ impl Agent {
     }
 }
 
+/// A library that the user names. The loader may replace a part of the path, which is then not
+/// checked.
+fn readable(path: PathBuf) -> Result<PathBuf, AgentError> {
+    let is_plain = place::is_plain(&path);
+    match std::fs::File::open(&path) {
+        Err(source) if is_plain => Err(AgentError::NotThere { path, source }),
+        _ => Ok(path),
+    }
+}
+
 /// Two lists with a colon in between. The earlier entries come first: an allocator or a sanitizer
 /// that is preloaded may have to be the first library.
 fn joined(earlier: &OsStr, later: &OsStr) -> OsString {
@@ -115,6 +138,13 @@ mod tests {
         let joined = |earlier: &str| joined(OsStr::new(earlier), OsStr::new("/a/agent.so"));
         assert_eq!(joined(""), "/a/agent.so");
         assert_eq!(joined("/lib/malloc.so"), "/lib/malloc.so:/a/agent.so");
+    }
+
+    #[test]
+    fn a_named_library_must_exist() {
+        let missing = readable("/no/such/agent.so".into());
+        assert!(matches!(missing, Err(AgentError::NotThere { .. })));
+        readable("/no/$LIB/agent.so".into()).unwrap();
     }
 
     #[test]

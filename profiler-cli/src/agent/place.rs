@@ -17,18 +17,26 @@
 //! agent, which it could not.
 //!
 //! The number in the name is a hash of the library. The directory stays after the recording,
-//! because programs that outlive it still look for the library when they start other programs.
-//! Directories of other builds are removed after a month. Invariants: the directory belongs to this
-//! user and only this user can write to it; the file has exactly the expected bytes; it appears
-//! under its name only when it is complete.
+//! because programs that outlive it still look for the library when they start other programs. A
+//! new build removes directories that no command has used for a month. The links are relative, so
+//! the cache can be moved, and seen at several paths.
+//!
+//! Root uses `/var/cache` and lets all users read its directories, because its programs change
+//! their user and then start other programs, whose loader would report a library that it cannot
+//! read. Invariants: only this user and root can write to the directory or rename a directory above
+//! it (`trust`); the file has exactly the expected bytes; it appears under its name only when it is
+//! complete.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+
+use super::trust::{bases, make_base, make_private, may_hold_programs};
 use super::{AgentError, FILE_NAME};
 
 /// The part of the path that the loader replaces.
@@ -40,11 +48,16 @@ const MULTIARCH: &str = "lib/aarch64-linux-gnu";
 #[cfg(not(target_arch = "aarch64"))]
 const MULTIARCH: &str = "lib/x86_64-linux-gnu";
 
-/// The directories of the copies for forked children, their children, and so on.
-const COPIES: [&str; 3] = ["forks/1", "forks/2", "forks/3"];
+/// The directory of the copies for forked children, their children, and so on.
+const FORKS: &str = "forks";
+const COPIES: [&str; 3] = ["1", "2", "3"];
 
-/// When a directory of another build is removed.
+/// When a directory of another build is removed, after its last use.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// When a file is removed that a killed command has not finished.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+/// How such a file begins.
+const PART: &str = ".part-";
 
 /// Writes the library, unless it is there, and returns the path for the loader.
 ///
@@ -55,7 +68,7 @@ pub(super) fn path_for_loader(library: &[u8]) -> Result<PathBuf, AgentError> {
         return Err(AgentError::NotBuilt);
     }
     let mut refused = None;
-    for base in bases().filter(|base| is_usable_by_loader(base) && may_hold_programs(base)) {
+    for base in bases().filter(|base| may_hold_programs(base)) {
         match place(&base, library) {
             Ok(directory) => return Ok(directory.join(LIB).join(FILE_NAME)),
             Err(source) => refused = Some((base, source)),
@@ -75,53 +88,40 @@ pub(super) fn is_usable_by_loader(path: &Path) -> bool {
     rest.starts_with('/') && !rest.contains([' ', '\t', '\n', ':', '$', '%'])
 }
 
-/// The directories that may hold ours, the best first.
-fn bases() -> impl Iterator<Item = PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let cache = variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| Some(variable("HOME")?.join(".cache")));
-    let cache = cache.map(|cache| cache.join("multiprocess-profiler"));
-    let user = rustix::process::geteuid().as_raw();
-    let shared = std::env::temp_dir().join(format!("multiprocess-profiler-{user}"));
-    cache.into_iter().chain([shared])
+/// Whether the loader replaces nothing in this path.
+pub(super) fn is_plain(path: &Path) -> bool {
+    !path.to_string_lossy().contains('$')
 }
 
-/// Whether programs may be run from the file system of this directory. The directory need not
-/// exist.
-fn may_hold_programs(base: &Path) -> bool {
-    let existing = base.ancestors().find(|path| path.exists());
-    let system = existing.and_then(|path| rustix::fs::statvfs(path).ok());
-    system.is_some_and(|system| {
-        !system
-            .f_flag
-            .contains(rustix::fs::StatVfsMountFlags::NOEXEC)
-    })
-}
-
-/// Writes the library into a directory below `base`.
+/// Writes the library into a directory below `base`, and notes that it is used.
 fn place(base: &Path, library: &[u8]) -> io::Result<PathBuf> {
+    let base = make_base(base)?;
     let directory = base.join(format!("agent-{:016x}", hash(library)));
-    make_private(base)?;
+    if !is_usable_by_loader(&directory) {
+        return Err(io::Error::other(super::UNUSABLE));
+    }
     make_private(&directory)?;
-    let file = directory.join(FILE_NAME);
+    make_private(&directory.join(FORKS))?;
     for copy in COPIES {
-        write(&directory.join(copy), library)?;
+        write(&directory.join(FORKS).join(copy), library)?;
     }
     if write(&directory, library)? {
-        remove_unused(base, &directory);
+        remove_unused(&base, &directory);
     }
     for name in DIRECTORIES {
-        link_from(&directory.join(name), &file)?;
+        link_from(&directory, name)?;
     }
+    note_use(&directory);
     Ok(directory)
 }
 
 /// Writes the library into a directory, unless it is there. Returns whether it has.
 fn write(directory: &Path, library: &[u8]) -> io::Result<bool> {
     make_private(directory)?;
+    remove_old(directory, PART, UNFINISHED);
     let is_there = fs::read(directory.join(FILE_NAME)).is_ok_and(|found| found == library);
     if !is_there {
-        write_whole(directory, library)?;
+        write_whole(&directory.join(FILE_NAME), library, 0o755)?;
     }
     Ok(!is_there)
 }
@@ -132,58 +132,71 @@ fn hash(library: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Makes a directory, or checks the one that exists: it belongs to this user, and nobody else can
-/// write to it.
-fn make_private(directory: &Path) -> io::Result<()> {
-    let made = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory);
-    let known = fs::symlink_metadata(directory).or_else(|error| made.and(Err(error)))?;
-    let is_ours = known.uid() == rustix::process::geteuid().as_raw();
-    let is_private = known.permissions().mode() & 0o022 == 0;
-    if known.is_dir() && is_ours && is_private {
-        Ok(())
-    } else {
-        let why = "it is not a private directory of this user";
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-    }
-}
-
-/// Writes the library under another name, then renames it. Several commands may do so at once.
-fn write_whole(directory: &Path, library: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(library)?;
-    let permissions = fs::Permissions::from_mode(0o755);
+/// Writes a file under another name, then renames it. Several commands may do so at once, and
+/// programs may use an older file of that name.
+pub(super) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .prefix(PART)
+        .tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    let permissions = fs::Permissions::from_mode(mode);
     file.as_file().set_permissions(permissions)?;
-    file.persist(directory.join(FILE_NAME))
+    file.persist(path)
         .map(|_: File| ())
         .map_err(|error| error.error)
 }
 
-/// Makes a link to the library in a directory, unless there is one.
-fn link_from(directory: &Path, library: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    match symlink(library, directory.join(FILE_NAME)) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
+/// Makes a link to the library in a directory below that of the library, unless there is that link.
+fn link_from(directory: &Path, name: &str) -> io::Result<()> {
+    let own = directory.join(name);
+    make_private(&own)?;
+    let up = Path::new(name).components().map(|_| "..");
+    let library = up.collect::<PathBuf>().join(FILE_NAME);
+    let link = own.join(FILE_NAME);
+    if fs::read_link(&link).is_ok_and(|found| found == library) {
+        return Ok(());
     }
+    let made = tempfile::Builder::new()
+        .prefix(PART)
+        .make_in(&own, |path| symlink(&library, path))?;
+    made.persist(link).map(|_| ()).map_err(|error| error.error)
 }
 
-/// Removes the directories of other builds that are older than [`UNUSED`].
-fn remove_unused(base: &Path, own: &Path) {
-    let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let is_unused = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let changed = fs::symlink_metadata(path).and_then(|known| known.modified());
-        let age = changed.map(|changed| changed.elapsed().unwrap_or_default());
-        path != own && name.starts_with("agent-") && age.is_ok_and(|age| age > UNUSED)
+/// Notes that a directory is used now: [`remove_unused`] of another build leaves it.
+fn note_use(directory: &Path) {
+    let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let times = Timestamps {
+        last_access: time(UTIME_OMIT),
+        last_modification: time(UTIME_NOW),
     };
-    for path in entries.map(|entry| entry.path()).filter(is_unused) {
-        let _ = fs::remove_dir_all(path); // an error: it stays, and takes some megabytes
+    let opened = File::open(directory);
+    // An error: it may be removed a month after it was made.
+    let _ = opened.map(|opened| futimens(opened, &times));
+}
+
+/// Removes the directories of other builds that were not used for [`UNUSED`].
+fn remove_unused(base: &Path, own: &Path) {
+    note_use(own);
+    remove_old(base, "agent-", UNUSED);
+}
+
+/// Removes what begins with `prefix` in a directory and was not changed for this time.
+fn remove_old(directory: &Path, prefix: &str, age: Duration) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let known = fs::symlink_metadata(&path);
+        let changed = known.as_ref().ok().and_then(|known| known.modified().ok());
+        let is_old = changed.is_some_and(|changed| changed.elapsed().is_ok_and(|old| old > age));
+        if !name.starts_with(prefix) || !is_old {
+            continue;
+        }
+        // An error: it stays, and takes some megabytes.
+        let _ = match known.is_ok_and(|known| known.is_dir()) {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
     }
 }
 
@@ -192,34 +205,64 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_written_once_and_found_through_each_link() {
-        let base = tempfile::tempdir().unwrap();
-        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let first = place(base.path(), b"library").unwrap();
-        assert_eq!(place(base.path(), b"library").unwrap(), first);
+    fn the_library_is_written_once_and_found_through_each_link_wherever_it_is() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("base");
+        let first = place(&base, b"library").unwrap();
+        assert_eq!(place(&base, b"library").unwrap(), first);
+        let moved = parent.path().join("moved");
+        fs::rename(&base, &moved).unwrap();
+        let moved = moved.join(first.file_name().unwrap());
         for name in DIRECTORIES {
-            let found = fs::read(first.join(name).join(FILE_NAME)).unwrap();
+            let found = fs::read(moved.join(name).join(FILE_NAME)).unwrap();
             assert_eq!(found, b"library");
         }
-        assert_ne!(place(base.path(), b"another").unwrap(), first);
+        assert_ne!(place(&base, b"another").unwrap(), first);
     }
 
     #[test]
-    fn a_changed_library_is_replaced() {
-        let base = tempfile::tempdir().unwrap();
-        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let directory = place(base.path(), b"library").unwrap();
+    fn a_changed_library_and_a_wrong_link_are_replaced() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("base");
+        let directory = place(&base, b"library").unwrap();
+        let link = directory.join(MULTIARCH).join(FILE_NAME);
         fs::write(directory.join(FILE_NAME), b"broken").unwrap();
-        place(base.path(), b"library").unwrap();
-        assert_eq!(fs::read(directory.join(FILE_NAME)).unwrap(), b"library");
+        fs::remove_file(&link).unwrap();
+        symlink("/no/such/file", &link).unwrap();
+        place(&base, b"library").unwrap();
+        for path in [&directory.join(FILE_NAME), &link] {
+            assert_eq!(fs::read(path).unwrap(), b"library", "{path:?}");
+        }
+    }
+
+    fn make_old(path: &Path) {
+        let old = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: old,
+            last_modification: old,
+        };
+        futimens(File::open(path).unwrap(), &times).unwrap();
     }
 
     #[test]
-    fn a_directory_that_others_can_change_is_not_used() {
-        let base = tempfile::tempdir().unwrap();
-        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let refused = place(base.path(), b"library").unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    fn only_a_directory_that_no_command_uses_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("base");
+        let [unused, used] = [&b"unused"[..], b"used..."].map(|library| {
+            let directory = place(&base, library).unwrap();
+            make_old(&directory);
+            directory
+        });
+        let part = used.join(FORKS).join(COPIES[0]).join(format!("{PART}7"));
+        fs::write(&part, b"lib").unwrap();
+        make_old(&part);
+        place(&base, b"used...").unwrap();
+        place(&base, b"new").unwrap();
+        assert!(used.exists() && !unused.exists());
+        assert!(!part.exists(), "a part of a killed command");
     }
 
     #[test]

@@ -162,10 +162,10 @@ fn report_growth(comparison: &Comparison, points: f64) -> bool {
     for (process, function, share) in comparison.grown(points) {
         grew = true;
         let (function, process) = (plain(function), plain(process));
-        eprintln!(
+        crate::report::tell(&format!(
             "profiler: {function} in {process}: {:.1} % before, {:.1} % after ({:.1} and {:.1} ms)",
             share.before_percent, share.after_percent, share.before_ms, share.after_ms
-        );
+        ));
     }
     grew
 }

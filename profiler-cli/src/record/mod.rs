@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -31,6 +31,7 @@ use profiler_parent::{CaptureReport, Session, SessionBuilder};
 use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
+use crate::report::tell;
 use crate::signals::Signals;
 use choices::{Format, Source};
 use stop::Stopping;
@@ -44,15 +45,15 @@ use stop::Stopping;
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
 /// statically linked, made for another processor or for the C library musl, or built with a
 /// sanitizer; programs with other rights; processes whose environment was cleared; and forked
-/// processes of programs with several threads. If no process records, no profile is written.
+/// processes of programs with several threads. If no process records anything, no profile is
+/// written, and the command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as
 /// it is known.
 ///
-/// While CMD runs, a line on standard error has the number of processes, the memory that is used,
-/// and the lost entries. It is shown if standard error is a terminal and standard output is not,
-/// because CMD would write to the same lines; see --progress.
+/// With --progress, a line on standard error has the number of processes, the memory that is used,
+/// and the lost entries while CMD runs.
 ///
 /// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
@@ -108,7 +109,8 @@ pub(crate) struct RecordArgs {
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
-    /// Shows the line about the recording on a terminal to which CMD writes, too
+    /// Shows a line about the recording if standard error is a terminal; what CMD writes to the
+    /// terminal is on the same lines
     #[arg(long)]
     progress: bool,
     /// The program and its arguments
@@ -130,13 +132,13 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .map(|address| session.serve_live(address))
         .transpose()?;
     if let Some(live) = &live {
-        eprintln!("profiler: live at {}", live.url());
+        tell(&format!("profiler: live at {}", live.url()));
         // Not as an argument, which every user of the machine could read.
-        eprintln!(
+        tell(&format!(
             "profiler: in a terminal: {}={} profiler top",
             crate::top::VARIABLE,
             live.url()
-        );
+        ));
     }
     let signals = Signals::catch()?;
     let agent = options.agent();
@@ -151,15 +153,17 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     }
     let stopping = Stopping::watch(signals, child.signals())?;
     let pid = child.id().get();
+    let began = now();
     let mut wait = || progress::wait(&session, &mut child, options.progress);
     let status = match agent {
         Some(_) => unprofiled::watch(&session, pid, &program, wait),
         None => wait(),
     };
+    let lived = agent.map(|_| began.elapsed());
     stopping.has_ended();
     let name = child.name();
-    if !child.has_begun() && !session.processes().iter().any(outcome::is_of_interest) {
-        outcome::report_no_profile(&session, &child, &name);
+    if !outcome::is_worth_a_profile(&session) {
+        outcome::report_no_profile(&session, &child, &name, lived);
         return Ok(exit_code(status));
     }
     // Another process may have created the file meanwhile.
@@ -211,10 +215,10 @@ impl RecordArgs {
         }
         let found = Agent::find();
         if let Err(error) = &found {
-            eprintln!(
+            tell(&format!(
                 "profiler: only programs that call profiler_child::init() are profiled: {}",
                 plain(&error.to_string())
-            );
+            ));
         }
         found.ok()
     }
@@ -255,6 +259,11 @@ impl RecordArgs {
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
     }
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
 /// The program's own exit code, as a shell would report it.

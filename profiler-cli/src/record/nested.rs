@@ -1,8 +1,8 @@
 //! Sessions below this one: programs of the tree that have a profiler session of their own.
 //!
 //! A process has one recorder, so what such a session records cannot be in this profile. Each
-//! session is reported once, as soon as it is known, with what can be done. Invariant: the number
-//! of messages is bounded.
+//! session is reported once, when it becomes known, with what can be done. Those beyond the first
+//! [`MOST`] are only counted, at the end. Invariant: the number of messages is bounded.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use profiler_parent::ProcessReport;
 
 use crate::plain::plain;
 
-/// The most sessions that are reported. A tree of tests may have very many.
+/// The most sessions that are reported one by one. A tree of tests may have very many.
 const MOST: usize = 4;
 
 /// The sessions that were reported, by the numbers of their processes.
@@ -29,6 +29,25 @@ struct Seen<'a> {
 }
 
 impl NestedSessions {
+    /// Whether no further session is reported by [`Self::news`].
+    pub(super) fn is_full(&self) -> bool {
+        self.known.len() >= MOST
+    }
+
+    /// The message about the sessions that were not reported.
+    pub(super) fn rest(&self, processes: &[ProcessReport]) -> Option<String> {
+        let sessions = processes.iter().filter_map(|process| process.recorded_by);
+        self.rest_of(sessions.map(|session| session.get()))
+    }
+
+    fn rest_of(&self, sessions: impl Iterator<Item = u32>) -> Option<String> {
+        let all: BTreeSet<u32> = sessions.collect();
+        let further = all.difference(&self.known).count();
+        (further > 0).then(|| {
+            format!("further processes with a profiler session of their own: {further} or more")
+        })
+    }
+
     /// The messages about sessions that have become known.
     pub(super) fn news(&mut self, processes: &[ProcessReport]) -> Vec<String> {
         let all: Vec<Seen<'_>> = processes
@@ -119,5 +138,9 @@ mod tests {
         let all: Vec<Seen<'_>> = (1..1000).map(|pid| seen("p", pid, Some(pid))).collect();
         assert_eq!(nested.news_about(&all).len(), MOST);
         assert_eq!(nested.news_about(&all), [] as [String; 0]);
+        assert!(nested.is_full());
+        let rest = nested.rest_of(1..1000).unwrap();
+        assert!(rest.contains("995 or more"), "{rest}");
+        assert_eq!(nested.rest_of(1..4), None);
     }
 }

@@ -1,30 +1,61 @@
 //! What `profiler record` prints at its end.
 
-use profiler_parent::{CaptureReport, ProcessReport, ProfiledChild, Session, Verdict};
+use std::time::Duration;
+
+use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict};
 
 use crate::plain::plain;
+use crate::report::tell;
 
-/// Whether a profile says something about a process that the program has started: its data, or
-/// which session has its data.
-pub(super) fn is_of_interest(process: &ProcessReport) -> bool {
-    process.recorded_by.is_some() || process.has_joined && process.unprofiled.is_none()
+/// A program that ran for a shorter time may have ended before the agent recorded it.
+const BRIEF: Duration = Duration::from_millis(200);
+
+/// Whether a profile has something to say: entries of a process, or which session has them.
+pub(super) fn is_worth_a_profile(session: &Session) -> bool {
+    let is_elsewhere = || {
+        session
+            .processes()
+            .iter()
+            .any(|one| one.recorded_by.is_some())
+    };
+    session.recorded_by_children() > 0 || is_elsewhere()
 }
 
-/// Says why no profile was written.
-pub(super) fn report_no_profile(session: &Session, child: &ProfiledChild, name: &str) {
+/// Says why no profile was written. `lived` is for how long the program ran, if it was to load the
+/// agent.
+pub(super) fn report_no_profile(
+    session: &Session,
+    child: &ProfiledChild,
+    name: &str,
+    lived: Option<Duration>,
+) {
     let name = plain(name);
+    let is_brief = lived.filter(|lived| *lived < BRIEF);
     if let Some(why) = super::unprofiled::reason_of(session, child).filter(|_| child.is_profiled())
     {
-        eprintln!("profiler: {name} recorded nothing: {why}. No profile was written");
+        tell(&format!(
+            "profiler: {name} recorded nothing: {why}. No profile was written"
+        ));
+    } else if child.has_begun() {
+        tell(&format!(
+            "profiler: {name} recorded nothing: it ended before its first entry. No profile was \
+             written"
+        ));
+    } else if let Some(lived) = is_brief.filter(|_| child.is_profiled()) {
+        tell(&format!(
+            "profiler: {name} recorded nothing: it ran for {} ms, too short to be recorded. No \
+             profile was written",
+            lived.as_millis()
+        ));
     } else if child.is_profiled() {
-        eprintln!(
+        tell(&format!(
             "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, \
              or ended before it called profiler_child::init(). No profile was written"
-        );
+        ));
     } else {
-        eprintln!(
+        tell(&format!(
             "profiler: {name} ran unprofiled: the memory limit is too small. No profile was written"
-        );
+        ));
     }
 }
 
@@ -41,10 +72,10 @@ pub(super) fn report_profile(report: &CaptureReport, name: &str) {
         .iter()
         .map(|process| process.counts.delivered)
         .sum();
-    eprintln!(
+    tell(&format!(
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
-    );
+    ));
     for process in report
         .processes
         .iter()
@@ -57,7 +88,7 @@ pub(super) fn report_profile(report: &CaptureReport, name: &str) {
         }
         let is_orderly = why.is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            eprintln!("profiler: {} is {}", plain(name), process.verdict);
+            tell(&format!("profiler: {} is {}", plain(name), process.verdict));
         }
     }
 }

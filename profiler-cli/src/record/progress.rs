@@ -1,11 +1,9 @@
 //! What `profiler record` shows while the program runs: a line with numbers about the tree of
 //! processes, and messages about sessions below this one.
 //!
-//! Both are on standard error. The line exists only if that is a terminal. If standard output is a
-//! terminal, too, the line exists only if it is asked for: it would be on the same lines as the
-//! output of the program.
+//! Both are on standard error, which is that of the program, too. So the line exists only if it is
+//! asked for, and only on a terminal: what the program writes is on the same lines.
 
-use std::io::IsTerminal;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
@@ -16,10 +14,8 @@ use profiler_parent::{ByteLimit, ProfiledChild, Session, SessionSummary};
 use super::nested::NestedSessions;
 use crate::progress::ProgressLine;
 
-/// How often the thread looks for sessions below this one.
-const TICK: Duration = Duration::from_millis(250);
-/// The line changes once in this number of ticks.
-const LINE_TICKS: u64 = 4;
+/// How often the line changes, and how often the thread looks for sessions below this one.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Waits for the program to end. Meanwhile shows what happens, on a separate thread.
 pub(super) fn wait(
@@ -27,7 +23,7 @@ pub(super) fn wait(
     child: &mut ProfiledChild,
     asks_for_line: bool,
 ) -> Option<ExitStatus> {
-    let line = match asks_for_line || !std::io::stdout().is_terminal() {
+    let line = match asks_for_line {
         true => ProgressLine::new(),
         false => ProgressLine::hidden(),
     };
@@ -44,21 +40,22 @@ pub(super) fn wait(
 
 fn show(session: &Session, ended: &Receiver<()>, line: &ProgressLine) {
     let mut nested = NestedSessions::default();
-    let mut ticks: u64 = 0;
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        ticks += 1;
-        tell(session, line, &mut nested);
-        if line.is_visible() && ticks.is_multiple_of(LINE_TICKS) {
+        if !nested.is_full() {
+            say(line, nested.news(&session.processes()));
+        }
+        if line.is_visible() {
             line.show(&text(&session.summary(), session.memory_limit()));
         }
     }
     line.clear();
-    tell(session, line, &mut nested);
+    let processes = session.processes();
+    say(line, nested.news(&processes));
+    say(line, nested.rest(&processes));
 }
 
-/// Says which sessions below this one have become known.
-fn tell(session: &Session, line: &ProgressLine, nested: &mut NestedSessions) {
-    for message in nested.news(&session.processes()) {
+fn say(line: &ProgressLine, messages: impl IntoIterator<Item = String>) {
+    for message in messages {
         line.say(&message);
     }
 }

@@ -58,7 +58,7 @@ impl Stopping {
 
 fn while_running(caught: Caught, number: u32, child: &ChildSignals, ended: &AtomicBool) {
     if number >= PATIENCE {
-        eprintln!("\nprofiler: killing the program");
+        crate::report::tell("\nprofiler: killing the program");
         let _ = child.send(SIGKILL);
     } else if !caught.from_terminal && !ends_soon(ended) {
         let _ = child.send(caught.signal); // it may have ended meanwhile
@@ -67,7 +67,7 @@ fn while_running(caught: Caught, number: u32, child: &ChildSignals, ended: &Atom
 
 fn while_saving(caught: Caught, number: u32) {
     if number == 1 {
-        eprintln!("\nprofiler: writing the profile; another signal cancels it");
+        crate::report::tell("\nprofiler: writing the profile; another signal cancels it");
     } else {
         crate::signals::end(caught);
     }

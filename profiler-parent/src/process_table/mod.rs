@@ -87,9 +87,19 @@ impl ProcessTable {
 
     /// Number of entries that all processes have recorded, according to their pools.
     pub(crate) fn recorded(&self) -> u64 {
+        self.recorded_by(|_| true)
+    }
+
+    /// The same without the process of the session.
+    pub(crate) fn recorded_by_children(&self) -> u64 {
+        self.recorded_by(|process| process.state != ProcessState::Parent)
+    }
+
+    fn recorded_by(&self, counts: impl Fn(&Process) -> bool) -> u64 {
         let all: Vec<Remains> = self
             .lock()
             .values()
+            .filter(|process| counts(process))
             .map(|process| process.remains.clone())
             .collect();
         let gone = self.expired().counts.recorded();

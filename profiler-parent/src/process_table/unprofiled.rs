@@ -33,8 +33,8 @@ enum Known {
 
 impl ProcessTable {
     /// Lists a process as not profiled. `key` is for its entry, `start` is when the process started,
-    /// if that is known. Returns `false` and changes nothing
-    /// if the process records, or if another reason is known.
+    /// if that is known. Returns `false` and changes nothing if the process records, or if another
+    /// reason is known.
     pub(crate) fn list_unprofiled(
         &self,
         key: PoolId,
@@ -62,6 +62,13 @@ impl ProcessTable {
             }
         }
         true
+    }
+
+    /// Whether a process is listed: it records or has recorded, was refused, or does not record for
+    /// a known reason. An earlier program of the process does not count. `start` is when the process
+    /// started, if that is known.
+    pub(crate) fn lists(&self, pid: ProcessId, start: ProcessStart) -> bool {
+        matches!(self.known(pid, start), Known::Settled)
     }
 
     fn known(&self, pid: ProcessId, start: ProcessStart) -> Known {
@@ -123,6 +130,8 @@ mod tests {
         let table = ProcessTable::default();
         assert!(table.list_unprofiled(PoolId::new(1), unprofiled(7), START));
         assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
+        assert!(table.lists(ProcessId::new(7), START));
+        assert!(!table.lists(ProcessId::new(8), START));
         let reports = table.reports();
         assert_eq!(reports.len(), 1);
         assert_eq!(
@@ -152,6 +161,7 @@ mod tests {
     fn a_process_that_never_attached_its_pool_gets_the_reason() {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Starting, 0));
+        assert!(!table.lists(ProcessId::new(7), START));
         assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         let all = table.lock();
         let why = all.get(&PoolId::new(1)).and_then(Process::why_unable);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_core::groups::Probes;
-use profiler_core::ids::ByteLimit;
+use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::session::{Features, SessionParams};
 
 pub use builder::SessionBuilder;
@@ -190,10 +190,21 @@ impl Session {
     ///
     /// Every call keeps some hundred bytes for the life of the session.
     pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
-        let start = crate::sys::facts_of(process.pid).map(|facts| facts.start);
-        let start = start.unwrap_or_default();
+        let start = start_of(process.pid);
         let key = profiler_core::internal::pool::new_id();
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
+    }
+
+    /// Whether the session lists this process: it records or has recorded, was refused, or does not
+    /// record for a known reason. An earlier program of the process does not count.
+    pub fn lists(&self, pid: ProcessId) -> bool {
+        self.processes.lists(pid, start_of(pid))
+    }
+
+    /// The number of entries that the processes below this one have recorded so far, including
+    /// discarded ones. Reads every pool.
+    pub fn recorded_by_children(&self) -> u64 {
+        self.processes.recorded_by_children()
     }
 
     /// The number of entries that all processes have recorded so far, including discarded ones.
@@ -409,6 +420,12 @@ impl Session {
             own_process,
         })
     }
+}
+
+/// When a process started; 0 if that is not known.
+fn start_of(pid: ProcessId) -> ProcessStart {
+    let facts = crate::sys::facts_of(pid);
+    facts.map(|facts| facts.start).unwrap_or_default()
 }
 
 impl Drop for Session {

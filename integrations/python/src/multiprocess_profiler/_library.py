@@ -27,7 +27,7 @@ MOST_NUMBERS = 64
 
 
 class Entered(ctypes.Structure):
-    """`profiler_entered`: what `profiler_group_leave` needs to know."""
+    """`mpprof_entered`: what `mpprof_group_leave` needs to know."""
 
     _fields_ = [("words", ctypes.c_uint64 * 2)]
 
@@ -121,7 +121,7 @@ def open_library(file: Optional[str], base: Optional[str], generation: int) -> O
     """
     try:
         dll = ctypes.PyDLL(file)
-        library = Library(dll, base or _path_of(dll.profiler_now), generation)
+        library = Library(dll, base or _path_of(dll.mpprof_now), generation)
     except (OSError, AttributeError, ValueError):
         return None
     return library if library.api_version() == API_VERSION else None

@@ -5,14 +5,17 @@
 //! another processor, has other rights, or lost its environment. Nothing tells the command about
 //! such a process, so a thread looks at the tree of processes in `/proc` from time to time. A look
 //! costs some microseconds per thread of the tree; the thread waits [`COST_FACTOR`] times as long
-//! as the last look took, so it uses at most a two-hundredth of a processor. A process that lives
-//! for a shorter time than that may be missing; the program itself never is, because its file is
-//! examined before it starts.
+//! as the last look took, but at most [`LONGEST_PAUSE`], so it uses a two-hundredth of a processor
+//! as long as a look takes less than 50 ms. A process that no look has seen is missing, and so is
+//! one that only one look has seen, unless its file tells the reason. The program itself never is:
+//! its file is examined, whether it still runs or not.
 
 mod elf;
 mod proc;
+mod reason;
 mod sightings;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -21,9 +24,13 @@ use std::time::{Duration, Instant};
 
 use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{ProfiledChild, Session, UnprofiledProcess};
+use rustix::fs::Access;
 
+use super::now;
 use elf::ProgramKind;
-use sightings::{Finding, Reason, Sightings};
+use proc::Stat;
+use reason::Reason;
+use sightings::{Finding, Program, Sightings};
 
 const SESSION_VARIABLE: &str = "MULTIPROCESS_PROFILER_SESSION";
 const PRELOAD: &str = "LD_PRELOAD";
@@ -49,51 +56,55 @@ pub(super) fn watch<T>(
         session,
         start: now(),
         sightings: Sightings::default(),
-        last: Vec::new(),
+        last: BTreeMap::new(),
         listed: 0,
         unlisted: 0,
     };
     watcher.see_program(child, program);
-    scope(|scope| {
+    let looks = &mut watcher;
+    let result = scope(|scope| {
         let (end, ended) = channel::<()>();
         let thread = Builder::new().name("processes".to_owned());
         // If no thread can be started, only the program itself is examined.
-        let thread = thread.spawn_scoped(scope, move || watcher.run(&ended));
+        let _ = thread.spawn_scoped(scope, move || looks.run(&ended));
         let result = body();
         drop(end);
-        if let Ok(thread) = thread {
-            let _ = thread.join();
-        }
         result
-    })
+    });
+    watcher.end();
+    result
 }
 
 /// Why the program that was recorded does not record, if that is known. For the message if there is
 /// no profile.
 pub(super) fn reason_of(session: &Session, child: &ProfiledChild) -> Option<String> {
     let reports = session.processes();
-    let own = reports.into_iter().find(|report| report.pid == child.id());
-    own.and_then(|report| report.unprofiled)
+    let mut own = reports.into_iter().filter(|one| one.pid == child.id());
+    own.find_map(|report| report.unprofiled)
 }
 
 struct Watcher<'a> {
     session: &'a Session,
     start: Instant,
     sightings: Sightings,
-    /// The processes that the last look has found.
-    last: Vec<u32>,
+    /// The processes that the last look has found, with the times when they began.
+    last: BTreeMap<u32, u64>,
     listed: usize,
     unlisted: usize,
 }
 
 impl Watcher<'_> {
-    fn run(mut self, ended: &Receiver<()>) {
+    fn run(&mut self, ended: &Receiver<()>) {
         let mut pause = SHORTEST_PAUSE;
         while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let began = now();
             self.look();
             pause = (began.elapsed() * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         }
+    }
+
+    /// Reports what is left when the program has ended.
+    fn end(&mut self) {
         for finding in self.sightings.rest() {
             self.list(finding);
         }
@@ -104,30 +115,46 @@ impl Watcher<'_> {
     /// process has ended is no longer below this one.
     fn look(&mut self) {
         let time = self.start.elapsed();
-        let roots = self.last.iter().copied().chain([std::process::id()]);
-        let mut found = proc::processes_below(roots);
-        for pid in &self.last {
-            found
-                .entry(*pid)
-                .or_insert_with(|| proc::parent_of(*pid).unwrap_or(1));
+        let mut found: BTreeMap<u32, Stat> = BTreeMap::new();
+        for (pid, began) in &self.last {
+            // Its number may be that of another process now.
+            if let Some(stat) = Stat::of(*pid).filter(|stat| stat.began == *began) {
+                found.insert(*pid, stat);
+            }
         }
-        found.retain(|pid, _| proc::is_running(*pid));
-        self.last = found.keys().copied().collect();
-        for (pid, parent) in found {
-            self.see(pid, parent, time);
+        let roots: Vec<u32> = found.keys().copied().chain([std::process::id()]).collect();
+        for pid in proc::processes_below(roots).into_keys() {
+            if let Some(stat) = Stat::of(pid) {
+                found.insert(pid, stat);
+            }
+        }
+        self.last = found.iter().map(|(pid, stat)| (*pid, stat.began)).collect();
+        for (pid, stat) in found {
+            self.see(pid, stat, time);
+        }
+        let last = &self.last;
+        let runs = |program: &Program| last.get(&program.pid) == Some(&program.began);
+        for finding in self.sightings.end_look(runs) {
+            self.list(finding);
         }
     }
 
-    fn see(&mut self, pid: u32, parent: u32, time: Duration) {
-        let program = proc::program_of(pid);
-        let path = program.clone();
+    fn see(&mut self, pid: u32, stat: Stat, time: Duration) {
+        let path = proc::program_of(pid);
+        let program = Program {
+            pid,
+            began: stat.began,
+            path: path.clone(),
+        };
+        let session = self.session;
+        let is_listed = || session.lists(ProcessId::new(pid));
         let examine = || Finding {
             pid,
-            parent,
+            parent: stat.parent,
             name: proc::name_of(pid, path.as_deref()),
-            reason: proc::reason(pid, path.as_deref(), parent),
+            reason: proc::reason(pid, path.as_deref(), stat.parent),
         };
-        if let Some(finding) = self.sightings.see(pid, program, time, examine) {
+        if let Some(finding) = self.sightings.see(program, time, is_listed, examine) {
             self.list(finding);
         }
     }
@@ -149,37 +176,47 @@ impl Watcher<'_> {
             name,
             reason,
         };
-        self.sightings.see(pid, Some(path), Duration::ZERO, examine);
+        let program = Program {
+            pid,
+            began: Stat::of(pid).map_or(0, |stat| stat.began),
+            path: Some(path),
+        };
+        self.sightings
+            .see(program, Duration::ZERO, || false, examine);
     }
 
     fn list(&mut self, finding: Finding) {
-        if self.listed >= MOST_LISTED {
-            self.unlisted += 1;
-            return;
-        }
         let Finding {
             pid,
             parent,
             name,
             reason,
         } = finding;
+        let pid = ProcessId::new(pid);
+        if self.listed >= MOST_LISTED {
+            self.unlisted += usize::from(!self.session.lists(pid));
+            return;
+        }
         let is_listed = self.session.list_unprofiled(UnprofiledProcess {
             name,
-            pid: ProcessId::new(pid),
+            pid,
             parent: Some(ProcessId::new(parent)),
             why: reason.to_string(),
         });
         self.listed += usize::from(is_listed);
     }
 
-    /// One row for the processes beyond the maximum. Some of them may have recorded.
+    /// One row for the processes beyond the maxima.
     fn list_the_others(&self) {
-        if self.unlisted > 0 {
+        let (unlisted, left_out) = (self.unlisted, self.sightings.most_left_out());
+        if unlisted + left_out > 0 {
             self.session.list_unprofiled(UnprofiledProcess {
-                name: format!("up to {} further processes", self.unlisted),
+                name: "further processes".to_owned(),
                 pid: ProcessId::new(0),
                 parent: None,
-                why: "they cannot load the agent".to_owned(),
+                why: format!(
+                    "{unlisted} did not join, and up to {left_out} at a time were not examined"
+                ),
             });
         }
     }
@@ -210,13 +247,9 @@ fn find_program(program: &Path) -> Option<PathBuf> {
         return Some(program.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    let mut candidates = std::env::split_paths(&path).map(|directory| directory.join(program));
-    candidates.find(|candidate| candidate.is_file())
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
+    let candidates = std::env::split_paths(&path).map(|directory| directory.join(program));
+    let mut candidates = candidates.filter(|candidate| candidate.is_file());
+    candidates.find(|candidate| rustix::fs::access(candidate, Access::EXEC_OK).is_ok())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, ProgramKind};
-use super::sightings::Reason;
+use super::reason::Reason;
 
 /// The longest environment, and the longest list of mappings, that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -60,19 +60,43 @@ pub(super) fn program_of(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// The process that is the parent of this one now.
-pub(super) fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
+/// What `/proc/PID/stat` says about a process that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// The process that is its parent now.
+    pub(super) parent: u32,
+    /// When it began. Distinguishes the processes that get the same number one after the other.
+    pub(super) began: u64,
+    /// Whether its program has begun with an empty environment.
+    has_no_environment: bool,
 }
 
-/// Whether a process exists and has not ended.
-pub(super) fn is_running(pid: u32) -> bool {
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(|byte| *byte == b')').next();
-    let state = state.and_then(|fields| fields.get(1));
-    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
+impl Stat {
+    /// `None` if there is no such process, or it has ended.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(stat: &[u8]) -> Option<Self> {
+        // The name of the program, in parentheses, may contain anything.
+        let rest = stat.rsplit(|byte| *byte == b')').next()?;
+        let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_whitespace().collect();
+        // The first of them is the third of the line.
+        let number = |field: usize| fields.get(field.checked_sub(3)?)?.parse::<u64>().ok();
+        if fields
+            .first()
+            .is_none_or(|state| matches!(*state, "Z" | "X"))
+        {
+            return None;
+        }
+        let environment = number(50).zip(number(51));
+        Some(Self {
+            parent: u32::try_from(number(4)?).ok()?,
+            began: number(22)?,
+            // The end is 0 while the program is loaded.
+            has_no_environment: environment.is_some_and(|(start, end)| start == end && end != 0),
+        })
+    }
 }
 
 /// The display name of a process: the file name of its program, or the name in the system.
@@ -139,8 +163,10 @@ fn environment_has(pid: u32, name: &str) -> Option<bool> {
         let rest = variable.strip_prefix(name.as_bytes());
         rest.is_some_and(|rest| rest.starts_with(b"="))
     };
-    // An empty environment is that of a process that is about to begin.
-    (!bytes.is_empty()).then(|| variables.any(is_it))
+    // A process that is about to begin has none yet.
+    let is_known =
+        !bytes.is_empty() || Stat::of(pid).is_some_and(|process| process.has_no_environment);
+    is_known.then(|| variables.any(is_it))
 }
 
 /// How many descriptors a process may have; `None` if it has no limit, or the system does not tell.
@@ -183,7 +209,7 @@ mod tests {
         let pid = child.id();
         let own = std::process::id();
         assert_eq!(processes_below([own]).get(&pid), Some(&own));
-        assert!(is_running(pid));
+        assert_eq!(Stat::of(pid).map(|process| process.parent), Some(own));
         assert_eq!(environment_has(pid, "A"), Some(true));
         assert_eq!(environment_has(pid, "B"), Some(false));
         let program = program_of(pid);
@@ -193,6 +219,32 @@ mod tests {
         assert!(descriptor_limit(own).is_none_or(|limit| limit > 0));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!is_running(pid));
+        assert_eq!(Stat::of(pid), None);
+    }
+
+    #[test]
+    fn an_empty_environment_is_told_from_a_process_that_begins() {
+        let mut child = Command::new("cat")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert_eq!(environment_has(child.id(), "A"), Some(false));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let line = |state: &str, start: u64, end: u64| {
+            let before = "0 ".repeat(17);
+            let between = "0 ".repeat(27);
+            format!("7 (a) b) {state} 5 {before}99 {between}{start} {end} 0\n").into_bytes()
+        };
+        let parse = |line: Vec<u8>| Stat::parse(&line);
+        let begins = parse(line("R", 0, 0)).unwrap();
+        assert_eq!((begins.parent, begins.began), (5, 99));
+        assert!(!begins.has_no_environment);
+        assert!(parse(line("S", 8, 8)).unwrap().has_no_environment);
+        assert!(!parse(line("S", 8, 9)).unwrap().has_no_environment);
+        assert_eq!(parse(line("Z", 8, 8)), None);
+        assert_eq!(parse(Vec::new()), None);
     }
 }

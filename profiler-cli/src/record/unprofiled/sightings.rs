@@ -1,71 +1,21 @@
 //! What was seen of the processes below the program, and which of them are reported as not
 //! profiled.
 //!
-//! A pure state machine: facts in, reports out. It does not know which processes record: the
-//! session ignores a report about one that does. Invariant: what it keeps is bounded.
+//! A pure state machine: facts in, reports out. A process that the session lists is never reported:
+//! the session may forget it later. Invariant: what it keeps is bounded, and about processes that
+//! ran in the last look.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most programs of processes that are kept.
+use super::reason::Reason;
+
+/// The most programs that are kept.
 const MOST: usize = 4096;
 /// A process must be seen for this time before it is reported: a program that contains the profiler
 /// joins in a shorter time, and a forked process usually executes another program.
 const SEEN_FOR: Duration = Duration::from_millis(200);
-
-/// Why a process does not record, if it does not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// It has no loader.
-    Static,
-    /// It uses another C library than the agent.
-    Musl,
-    /// It is made for another processor.
-    Foreign,
-    /// It is set-user-ID or similar, or belongs to another user.
-    OtherRights,
-    /// It does not know the address of the session.
-    ClearedEnvironment,
-    /// It is not told to load the agent.
-    ChangedPreload,
-    /// The agent stays out of it.
-    Sanitizer,
-    /// The agent stays out of it: it may have fewer descriptors than the agent leaves alone.
-    FewDescriptors,
-    /// It is a copy of its parent process.
-    Forked,
-    /// Nothing is known.
-    Silent,
-}
-
-impl Reason {
-    /// Whether the process certainly does not record by means of the agent.
-    const fn is_certain(self) -> bool {
-        matches!(
-            self,
-            Self::Static | Self::Musl | Self::Foreign | Self::OtherRights
-        )
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Static => "it is statically linked",
-            Self::Musl => "it uses the C library musl, for which there is no agent",
-            Self::Foreign => "it is made for another processor",
-            Self::OtherRights => "it has other rights than the profiler",
-            Self::ClearedEnvironment => "its environment was cleared",
-            Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
-            Self::Sanitizer => "it is built with a sanitizer",
-            Self::FewDescriptors => "its limit on open files is too low",
-            Self::Forked => "it was forked, and executes no other program",
-            Self::Silent => "it has not asked to join",
-        })
-    }
-}
 
 /// A process that does not record, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,71 +26,129 @@ pub(super) struct Finding {
     pub(super) reason: Reason,
 }
 
+/// A program of a process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Program {
+    pub(super) pid: u32,
+    /// When the process began. The number alone may be that of an earlier process.
+    pub(super) began: u64,
+    pub(super) path: Option<PathBuf>,
+}
+
 /// What was seen of one program of a process.
 #[derive(Debug)]
 struct Sighting {
     finding: Finding,
     first: Duration,
     last: Duration,
-    is_reported: bool,
+    stage: Stage,
 }
 
-/// A program of a process: its number, and the path of the program.
-type Key = (u32, Option<PathBuf>);
+/// How far a program is examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has just begun: its environment and its libraries may not be complete.
+    New,
+    /// It has been seen for long, and the session does not list it.
+    Examined,
+    /// It is reported, or listed by the session.
+    Settled,
+}
 
 /// All that was seen. Times are since the beginning of the recording.
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
-    seen: BTreeMap<Key, Sighting>,
+    seen: BTreeMap<Program, Sighting>,
+    /// Programs that the present look has not examined.
+    left_out: usize,
+    most_left_out: usize,
 }
 
 impl Sightings {
-    /// Notes that a process was seen. `examine` is called once for each program of a process.
-    /// Returns what is to be reported at once.
+    /// Notes that a program was seen. `examine` is called when it is seen first, and once more when
+    /// it has been seen for long; `is_listed` says whether the session lists it, and is called in
+    /// each look afterwards. Returns what is to be reported at once.
     pub(super) fn see(
         &mut self,
-        pid: u32,
-        program: Option<PathBuf>,
+        program: Program,
         now: Duration,
+        is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
-        let key = (pid, program);
-        if let Some(sighting) = self.seen.get_mut(&key) {
+        if let Some(sighting) = self.seen.get_mut(&program) {
             sighting.last = now;
-            let is_due = sighting.finding.reason.is_certain() && sighting.was_seen_for_long();
-            return (is_due && !sighting.is_reported).then(|| sighting.report());
+            return sighting.stays(is_listed, examine);
         }
         if self.seen.len() < MOST {
             let sighting = Sighting {
                 finding: examine(),
                 first: now,
                 last: now,
-                is_reported: false,
+                stage: Stage::New,
             };
-            self.seen.insert(key, sighting);
+            self.seen.insert(program, sighting);
+        } else {
+            self.left_out += 1;
         }
         None
     }
 
+    /// Ends a look: forgets the programs of processes that have ended. Returns what is to be
+    /// reported of them. The programs that a process has executed before stay, because its present
+    /// program may be about to join.
+    pub(super) fn end_look(&mut self, runs: impl Fn(&Program) -> bool) -> Vec<Finding> {
+        self.most_left_out = self.most_left_out.max(self.left_out);
+        self.left_out = 0;
+        let gone = self.seen.extract_if(.., |program, _| !runs(program));
+        gone.filter_map(|(_, sighting)| sighting.rest()).collect()
+    }
+
     /// What is to be reported at the end of the recording.
     pub(super) fn rest(&mut self) -> Vec<Finding> {
-        let all = self.seen.values_mut();
-        let due = all.filter(|sighting| {
-            let is_due = sighting.finding.reason.is_certain() || sighting.was_seen_for_long();
-            is_due && !sighting.is_reported
-        });
-        due.map(Sighting::report).collect()
+        let all = std::mem::take(&mut self.seen).into_values();
+        all.filter_map(Sighting::rest).collect()
+    }
+
+    /// The most programs that one look has not examined, because there were too many.
+    pub(super) const fn most_left_out(&self) -> usize {
+        self.most_left_out
     }
 }
 
 impl Sighting {
-    fn was_seen_for_long(&self) -> bool {
-        self.last.saturating_sub(self.first) >= SEEN_FOR
+    /// The program runs still.
+    fn stays(
+        &mut self,
+        is_listed: impl FnOnce() -> bool,
+        examine: impl FnOnce() -> Finding,
+    ) -> Option<Finding> {
+        if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < SEEN_FOR {
+            return None;
+        }
+        if is_listed() {
+            self.stage = Stage::Settled;
+            return None;
+        }
+        if self.stage == Stage::New && self.finding.reason == Reason::Silent {
+            self.finding = examine();
+        }
+        self.stage = Stage::Examined;
+        let is_certain = self.finding.reason.is_certain();
+        is_certain.then(|| {
+            self.stage = Stage::Settled;
+            self.finding.clone()
+        })
     }
 
-    fn report(&mut self) -> Finding {
-        self.is_reported = true;
-        self.finding.clone()
+    /// What is to be reported when the program has ended. A program that was seen briefly may have
+    /// recorded, unless that is impossible.
+    fn rest(self) -> Option<Finding> {
+        let is_due = match self.stage {
+            Stage::New => self.finding.reason.is_certain(),
+            Stage::Examined => true,
+            Stage::Settled => false,
+        };
+        is_due.then_some(self.finding)
     }
 }
 
@@ -160,10 +168,17 @@ mod tests {
         }
     }
 
+    fn program(pid: u32, began: u64, path: &str) -> Program {
+        Program {
+            pid,
+            began,
+            path: Some(path.into()),
+        }
+    }
+
     fn see(sightings: &mut Sightings, pid: u32, now: Duration, reason: Reason) -> Option<Finding> {
-        sightings.see(pid, Some("/bin/program".into()), now, || {
-            finding(pid, reason)
-        })
+        let program = program(pid, 1, "/bin/program");
+        sightings.see(program, now, || false, || finding(pid, reason))
     }
 
     #[test]
@@ -177,39 +192,77 @@ mod tests {
     }
 
     #[test]
-    fn a_short_process_is_reported_at_the_end_if_the_reason_is_certain() {
+    fn a_short_process_is_reported_when_it_has_ended_if_the_reason_is_certain() {
         let mut sightings = Sightings::default();
         see(&mut sightings, 7, NOW, Reason::Static);
         see(&mut sightings, 8, NOW, Reason::Forked);
-        assert_eq!(sightings.rest(), [finding(7, Reason::Static)]);
+        assert_eq!(sightings.end_look(|_| true), []);
+        assert_eq!(sightings.end_look(|_| false), [finding(7, Reason::Static)]);
+        see(&mut sightings, 9, LATER, Reason::Static);
+        assert_eq!(sightings.rest(), [finding(9, Reason::Static)]);
         assert_eq!(sightings.rest(), []);
     }
 
     #[test]
-    fn an_uncertain_reason_is_reported_at_the_end_if_the_process_stayed() {
+    fn an_uncertain_reason_is_reported_when_the_process_has_ended_if_it_stayed() {
         let mut sightings = Sightings::default();
-        see(&mut sightings, 7, NOW, Reason::Forked);
-        assert_eq!(see(&mut sightings, 7, LATER, Reason::Forked), None);
-        assert_eq!(sightings.rest(), [finding(7, Reason::Forked)]);
+        for pid in [7, 8] {
+            see(&mut sightings, pid, NOW, Reason::Forked);
+            assert_eq!(see(&mut sightings, pid, LATER, Reason::Forked), None);
+        }
+        let reported = sightings.end_look(|program| program.pid == 8);
+        assert_eq!(reported, [finding(7, Reason::Forked)]);
+        assert_eq!(sightings.rest(), [finding(8, Reason::Forked)]);
     }
 
     #[test]
-    fn another_program_of_the_process_is_examined_again() {
-        let mut sightings = Sightings::default();
-        see(&mut sightings, 7, NOW, Reason::Forked);
-        let other = Some(PathBuf::from("/bin/other"));
-        let mut see_other =
-            |now| sightings.see(7, other.clone(), now, || finding(7, Reason::Static));
-        assert_eq!(see_other(NOW), None);
-        assert_eq!(see_other(LATER), Some(finding(7, Reason::Static)));
+    fn a_process_that_the_session_has_listed_is_not_reported_after_its_entry_is_forgotten() {
+        for reason in [Reason::Silent, Reason::Static] {
+            let mut sightings = Sightings::default();
+            see(&mut sightings, 7, NOW, reason);
+            let own = program(7, 1, "/bin/program");
+            let reported = sightings.see(own, LATER, || true, || finding(7, reason));
+            assert_eq!(reported, None);
+            // The session has no entry of it any more.
+            assert_eq!(see(&mut sightings, 7, 2 * LATER, reason), None);
+            assert_eq!(sightings.end_look(|_| false), []);
+            assert_eq!(sightings.rest(), []);
+        }
     }
 
     #[test]
-    fn the_number_of_processes_is_bounded() {
+    fn a_process_that_begins_is_examined_again() {
+        let mut sightings = Sightings::default();
+        see(&mut sightings, 7, NOW, Reason::Silent);
+        see(&mut sightings, 7, LATER, Reason::Sanitizer);
+        see(&mut sightings, 7, 2 * LATER, Reason::Forked);
+        assert_eq!(sightings.rest(), [finding(7, Reason::Sanitizer)]);
+    }
+
+    #[test]
+    fn another_program_or_process_of_the_same_number_is_examined_again() {
+        for other in [program(7, 1, "/bin/other"), program(7, 2, "/bin/program")] {
+            let mut sightings = Sightings::default();
+            see(&mut sightings, 7, NOW, Reason::Forked);
+            let mut see_other = |now| {
+                let examine = || finding(7, Reason::Static);
+                sightings.see(other.clone(), now, || false, examine)
+            };
+            assert_eq!(see_other(LATER), None);
+            assert_eq!(see_other(2 * LATER), Some(finding(7, Reason::Static)));
+        }
+    }
+
+    #[test]
+    fn processes_beyond_the_maximum_are_counted_until_others_end() {
         let mut sightings = Sightings::default();
         for pid in 0..10_000 {
             see(&mut sightings, pid, NOW, Reason::Static);
         }
-        assert_eq!(sightings.rest().len(), MOST);
+        assert_eq!(sightings.end_look(|_| true), []);
+        assert_eq!(sightings.most_left_out(), 10_000 - MOST);
+        assert_eq!(sightings.end_look(|_| false).len(), MOST);
+        see(&mut sightings, 10_000, LATER, Reason::Static);
+        assert_eq!(sightings.rest().len(), 1);
     }
 }

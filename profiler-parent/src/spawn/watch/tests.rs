@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use crossbeam_channel::{Receiver, unbounded};
 
@@ -27,12 +28,15 @@ fn shell(script: &str) -> Child {
         .unwrap()
 }
 
+/// An input that ends with this process: no program that reads it outlives a test that fails.
+fn endless() -> Stdio {
+    static PIPE: OnceLock<(io::PipeReader, io::PipeWriter)> = OnceLock::new();
+    let (reader, _) = PIPE.get_or_init(|| io::pipe().unwrap());
+    reader.try_clone().unwrap().into()
+}
+
 fn sleeper() -> Child {
-    Command::new("sleep")
-        .arg("1000")
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap()
+    Command::new("cat").stdin(endless()).spawn().unwrap()
 }
 
 fn state_of(pid: u32) -> Option<char> {
@@ -255,8 +259,9 @@ fn another_process_is_not_among_the_children_that_remain() {
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 fn stranger() -> ProcessId {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]);
-    let output = shell.stdin(Stdio::null()).output().unwrap();
+    // A shell gives a program in the background another input.
+    shell.args(["-c", "exec 3<&0; cat <&3 3<&- >/dev/null 2>&1 & echo $!"]);
+    let output = shell.stdin(endless()).output().unwrap();
     let number = String::from_utf8(output.stdout).unwrap();
     ProcessId::new(number.trim().parse().unwrap())
 }

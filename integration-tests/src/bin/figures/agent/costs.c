@@ -30,26 +30,26 @@ static double now_ns(void) {
 int main(void) {
     const double numbers[2] = {1, 2};
     double start = now_ns();
-    int is_recording = profiler_is_recording();
+    int is_recording = mpprof_is_recording();
     double waited = now_ns() - start;
-    const profiler_label *label = profiler_label_new("label");
-    const profiler_counter *counter = profiler_counter_new("counter", "");
-    const profiler_group *group = profiler_group_new("plugin:group");
+    const mpprof_label *label = mpprof_label_new("label");
+    const mpprof_counter *counter = mpprof_counter_new("counter", "");
+    const mpprof_group *group = mpprof_group_new("plugin:group");
     volatile int is_on = 0;
 
     if (!is_recording) {
-        MEASURE("off_ns", profiler_marker("marker"));
+        MEASURE("off_ns", mpprof_marker("marker"));
         return 0;
     }
     printf("call_ms %.2f\n", waited / 1e6);
-    MEASURE("is_recording_ns", is_on = profiler_is_recording());
-    MEASURE("marker_ns", profiler_marker("marker"));
-    MEASURE("marker_text_ns", profiler_marker_text("marker", "a text of 20 letters"));
-    MEASURE("marker_numbers_ns", profiler_marker_numbers("marker", "text", numbers, 2));
-    MEASURE("begin_and_end_ns", (profiler_begin("interval", NULL), profiler_end("interval")));
-    MEASURE("interval_ns", profiler_interval("interval", profiler_now(), NULL));
-    MEASURE("label_ns", profiler_label_pop(PROFILER_LABEL_PUSH(label)));
-    MEASURE("counter_ns", profiler_counter_add(counter, 1));
-    MEASURE("group_ns", profiler_group_leave(profiler_group_enter(group)));
+    MEASURE("is_recording_ns", is_on = mpprof_is_recording());
+    MEASURE("marker_ns", mpprof_marker("marker"));
+    MEASURE("marker_text_ns", mpprof_marker_text("marker", "a text of 20 letters"));
+    MEASURE("marker_numbers_ns", mpprof_marker_numbers("marker", "text", numbers, 2));
+    MEASURE("begin_and_end_ns", (mpprof_begin("interval", NULL), mpprof_end("interval")));
+    MEASURE("interval_ns", mpprof_interval("interval", mpprof_now(), NULL));
+    MEASURE("label_ns", mpprof_label_pop(MPPROF_LABEL_PUSH(label)));
+    MEASURE("counter_ns", mpprof_counter_add(counter, 1));
+    MEASURE("group_ns", mpprof_group_leave(mpprof_group_enter(group)));
     return is_on < 0;
 }

@@ -1,0 +1,57 @@
+//! Why a process does not record, in words of the profile.
+//!
+//! Found by `proc` and from the file of a program; `sightings` decides by it what is reported.
+
+use std::fmt;
+
+/// Why a process does not record, if it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It has no loader.
+    Static,
+    /// It uses another C library than the agent.
+    Musl,
+    /// It is made for another processor.
+    Foreign,
+    /// It is set-user-ID or similar, or belongs to another user.
+    OtherRights,
+    /// It does not know the address of the session.
+    ClearedEnvironment,
+    /// It is not told to load the agent.
+    ChangedPreload,
+    /// The agent stays out of it.
+    Sanitizer,
+    /// The agent stays out of it: it may have fewer descriptors than the agent leaves alone.
+    FewDescriptors,
+    /// It is a copy of its parent process.
+    Forked,
+    /// Nothing is known.
+    Silent,
+}
+
+impl Reason {
+    /// Whether the process certainly does not record by means of the agent.
+    pub(super) const fn is_certain(self) -> bool {
+        matches!(
+            self,
+            Self::Static | Self::Musl | Self::Foreign | Self::OtherRights
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Static => "it is statically linked",
+            Self::Musl => "it uses the C library musl, for which there is no agent",
+            Self::Foreign => "it is made for another processor",
+            Self::OtherRights => "it has other rights than the profiler",
+            Self::ClearedEnvironment => "its environment was cleared",
+            Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
+            Self::Sanitizer => "it is built with a sanitizer",
+            Self::FewDescriptors => "its limit on open files is too low",
+            Self::Forked => "it was forked, and executes no other program",
+            Self::Silent => "it has not asked to join",
+        })
+    }
+}
