@@ -11,7 +11,7 @@ use object::{Endianness, Object, ObjectSymbol, elf};
 fn declared(header: &str) -> BTreeSet<String> {
     let words = header.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let is_function =
-        |word: &&str| word.starts_with("profiler_") && header.contains(&format!("{word}("));
+        |word: &&str| word.starts_with("mpprof_") && header.contains(&format!("{word}("));
     // A macro and a comment mention functions, too, which are declared elsewhere.
     words.filter(is_function).map(str::to_owned).collect()
 }

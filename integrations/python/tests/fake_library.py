@@ -54,7 +54,7 @@ class FakeLibrary:
         self._made = 0x1000
 
     def __getattr__(self, name):
-        return FakeFunction(self, name[len("profiler_") :])
+        return FakeFunction(self, name[len("mpprof_") :])
 
     def call(self, name, arguments):
         if name in ("is_recording", "api_version"):

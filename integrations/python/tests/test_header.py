@@ -16,7 +16,7 @@ HEADER = os.path.join(
 def declared(header):
     """The number of the arguments of each function."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
-    found = re.findall(r"profiler_(\w+)\(([^()]*)\);", text)
+    found = re.findall(r"mpprof_(\w+)\(([^()]*)\);", text)
     count = {"void": 0}
     return {name: count.get(words.strip(), words.count(",") + 1) for name, words in found}
 

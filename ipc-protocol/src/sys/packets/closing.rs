@@ -7,17 +7,16 @@
 //! counts until it is closed.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use profiler_core::internal::sys::{OwnDescriptor, spawn_quiet};
+use profiler_core::internal::sys::{OwnFile, spawn_quiet};
 
 /// The sockets of one listener that wait to be closed.
 #[derive(Debug)]
-pub(crate) struct Closer<T = OwnDescriptor<OwnedFd>>(Mutex<State<T>>);
+pub(crate) struct Closer<T = OwnFile>(Mutex<CloserState<T>>);
 
 #[derive(Debug)]
-struct State<T> {
+struct CloserState<T> {
     waiting: VecDeque<T>,
     /// The thread runs, and closes a socket.
     is_closing: bool,
@@ -25,7 +24,7 @@ struct State<T> {
 
 impl<T> Default for Closer<T> {
     fn default() -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(CloserState {
             waiting: VecDeque::new(),
             is_closing: false,
         }))
@@ -69,7 +68,7 @@ impl<T: Send + 'static> Closer<T> {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, CloserState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

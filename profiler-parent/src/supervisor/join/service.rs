@@ -163,16 +163,17 @@ mod tests {
         });
         let capture = {
             let mailbox = Arc::clone(&mailbox);
-            std::thread::spawn(move || mailbox.wait())
+            spawn_quiet("capture", move || mailbox.wait()).unwrap()
         };
         let thread = {
             let end = EndsWaiting(Arc::clone(&mailbox));
-            std::thread::spawn(move || {
+            let wait_and_end = move || {
                 while end.0.waiting().is_empty() {
                     std::thread::yield_now(); // the capture begins to wait
                 }
                 std::panic::resume_unwind(Box::new(())); // without a message
-            })
+            };
+            spawn_quiet("join", wait_and_end).unwrap()
         };
         assert!(thread.join().is_err());
         assert!(mailbox.waiting().is_empty(), "it waits no more");
