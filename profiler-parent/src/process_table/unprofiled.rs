@@ -57,27 +57,38 @@ impl ProcessTable {
         true
     }
 
-    /// Whether a process is listed: it records or has recorded, was refused, or does not record for
-    /// a known reason. An earlier program of the process does not count.
+    /// Whether a process is listed: it has connected or recorded, was refused, or does not record
+    /// for a known reason. An earlier program of the process does not count, and neither does memory
+    /// that is attached by a process that has not connected: it may execute another program by now.
     pub(crate) fn lists(&self, pid: ProcessId) -> bool {
-        matches!(self.known(pid), Known::Settled)
+        let all = self.lock();
+        let mut present = all.values().filter(|process| is_present(process, pid));
+        present.any(|process| is_decided(process) && !is_of_another(process))
     }
 
     fn known(&self, pid: ProcessId) -> Known {
         let all = self.lock();
-        let is_present = |process: &Process| {
-            let has_executed = process.has_executed || process.state == ProcessState::Executed;
-            // A program that has announced itself is another one, if it has left.
-            let is_brief = matches!(process.remains, Remains::Brief(_));
-            process.pid == pid && !has_executed && !is_brief
-        };
-        let mut present = all.iter().filter(|(_, process)| is_present(process));
+        let mut present = all.iter().filter(|(_, process)| is_present(process, pid));
         match present.find(|(_, process)| !is_of_another(process)) {
             None => Known::Nothing,
             Some((key, process)) if is_silent(process) => Known::Silent(*key),
             Some(_) => Known::Settled,
         }
     }
+}
+
+/// Whether an entry is about the present program of a process.
+fn is_present(process: &Process, pid: ProcessId) -> bool {
+    let has_executed = process.has_executed || process.state == ProcessState::Executed;
+    // A program that has announced itself is another one, if it has left.
+    let is_brief = matches!(process.remains, Remains::Brief(_));
+    process.pid == pid && !has_executed && !is_brief
+}
+
+fn is_decided(process: &Process) -> bool {
+    let has_recorded = || process.remains.counts().recorded() > 0;
+    let is_unprofiled = || matches!(process.remains, Remains::Unprofiled(_));
+    process.said_hello || process.cannot_record.is_some() || is_unprofiled() || has_recorded()
 }
 
 /// Whether a process below this one has attached the pool that was handed to this one.
@@ -135,6 +146,7 @@ mod tests {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Connected, 3));
         assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7)));
+        assert!(table.lists(ProcessId::new(7)));
         assert_eq!(table.reports().len(), 1);
     }
 
