@@ -64,27 +64,42 @@ impl ProcessTable {
         true
     }
 
-    /// Whether a process is listed: it records or has recorded, was refused, or does not record for
-    /// a known reason. An earlier program of the process does not count. `start` is when the process
-    /// started, if that is known.
+    /// Whether a process is listed: it has connected or recorded, was refused, or does not record
+    /// for a known reason. An earlier program of the process does not count, and neither does memory
+    /// that is attached by a process that has not connected: it may execute another program by now.
+    /// `start` is when the process started, if that is known.
     pub(crate) fn lists(&self, pid: ProcessId, start: ProcessStart) -> bool {
-        matches!(self.known(pid, start), Known::Settled)
+        let all = self.lock();
+        let mut present = all
+            .values()
+            .filter(|process| is_present(process, pid, start));
+        present.any(|process| is_decided(process) && !is_of_another(process))
     }
 
     fn known(&self, pid: ProcessId, start: ProcessStart) -> Known {
         let all = self.lock();
-        let is_present = |process: &Process| {
-            let has_executed = process.has_executed || process.state == ProcessState::Executed;
-            // A program that has announced itself is another one, if it has left.
-            process.is_process(pid, start) && !has_executed && !process.is_brief()
-        };
-        let mut present = all.iter().filter(|(_, process)| is_present(process));
+        let mut present = all
+            .iter()
+            .filter(|(_, process)| is_present(process, pid, start));
         match present.find(|(_, process)| !is_of_another(process)) {
             None => Known::Nothing,
             Some((key, process)) if is_silent(process) => Known::Silent(*key),
             Some(_) => Known::Settled,
         }
     }
+}
+
+/// Whether an entry is about the present program of a process.
+fn is_present(process: &Process, pid: ProcessId, start: ProcessStart) -> bool {
+    let has_executed = process.has_executed || process.state == ProcessState::Executed;
+    // A program that has announced itself is another one, if it has left.
+    process.is_process(pid, start) && !has_executed && !process.is_brief()
+}
+
+fn is_decided(process: &Process) -> bool {
+    let has_recorded = || process.remains.counts().recorded() > 0;
+    let is_unprofiled = || matches!(process.remains, Remains::Unprofiled(_));
+    process.said_hello || process.cannot_record.is_some() || is_unprofiled() || has_recorded()
 }
 
 /// Whether a process below this one has attached the pool that was handed to this one.
@@ -154,6 +169,7 @@ mod tests {
         let table = ProcessTable::default();
         table.add(PoolId::new(1), process(ProcessState::Connected, 3));
         assert!(!table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
+        assert!(table.lists(ProcessId::new(7), START));
         assert_eq!(table.reports().len(), 1);
     }
 

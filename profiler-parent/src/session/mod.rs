@@ -195,8 +195,8 @@ impl Session {
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
     }
 
-    /// Whether the session lists this process: it records or has recorded, was refused, or does not
-    /// record for a known reason. An earlier program of the process does not count.
+    /// Whether the session lists this process: it has connected or recorded, was refused, or does
+    /// not record for a known reason. An earlier program of the process does not count.
     pub fn lists(&self, pid: ProcessId) -> bool {
         self.processes.lists(pid, start_of(pid))
     }
