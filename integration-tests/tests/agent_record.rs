@@ -173,6 +173,21 @@ fn a_short_program_has_a_profile_with_data_or_a_true_message() -> anyhow::Result
 }
 
 #[test]
+fn a_program_with_little_memory_keeps_all_of_it() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &[])?;
+    for limit in ["-v", "-d"] {
+        // In a shell of its own, so that the limit is that of no other process.
+        let script = format!("(ulimit {limit} 2000000; exec \"$0\" 100); exit $?");
+        let recorded = does_the_same(&place, &["sh", "-c", &script, text(&spin)])?;
+        let is_recorded = has_used(&recorded.profile()?, "spin", 1);
+        assert!(!is_recorded, "the agent stays out");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_copied_command_has_its_library() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;

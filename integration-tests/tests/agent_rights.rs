@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use integration_tests::foreign::{Workplace, is_installed};
 use integration_tests::own_process;
 
-use crate::agent_record::text;
+use crate::agent_record::{has_used, text};
 
 /// Changes its rights as its arguments say, and returns 7 if all went as without the profiler.
 ///
-/// The first argument: `now`, or `recorded`, which waits until it is recorded. The second one:
+/// The first argument: `now`, or `recorded`, which waits until it is recorded, and then uses 200 ms
+/// of processor time. The second one:
 /// `keeps` changes the user and then the group with capabilities of this thread alone; `plain`
 /// changes both, and stays recorded; `vfork` does as `keeps` in the child of a `vfork`, and stays
 /// recorded; `namespace` makes a user namespace. A third one lets a forked process do all of it.
@@ -29,6 +30,7 @@ const CHANGES: &str = r#"
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 /* The threads with a name of the profiler that begins like this. */
 static int threads_of_profiler(const char *start) {
@@ -85,6 +87,10 @@ static int change(const char *when, const char *what) {
         if (i == 30000) return 50;
         usleep(1000);
     }
+    if (is_late) {
+        clock_t end = clock() + CLOCKS_PER_SEC / 5;
+        while (clock() < end) {}
+    }
     if (!strcmp(what, "keeps")) result = change_keeping();
     else if (!strcmp(what, "namespace")) result = enter_namespace();
     else {
@@ -130,7 +136,11 @@ fn goes_well(words: &[&str]) -> anyhow::Result<()> {
     let recorded = place.record(&program)?;
     assert_eq!(recorded.output.status.code(), Some(7), "{words:?}");
     if words.first() == Some(&"recorded") {
-        recorded.profile()?.process("changes")?;
+        let is_recorded = has_used(&recorded.profile()?, "changes", 100_000_000);
+        assert!(
+            is_recorded,
+            "what was recorded before the change is kept: {words:?}"
+        );
     }
     Ok(())
 }

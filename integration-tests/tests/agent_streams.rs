@@ -78,7 +78,7 @@ fn a_program_that_reuses_all_numbers_while_it_joins_keeps_its_files() -> anyhow:
     own_process!();
     let place = Workplace::new()?;
     let program = place.compile("reuses", REUSES, &[])?;
-    // At once, they join at different times after their start.
+    // They close their descriptors at different times after their start.
     let script = "for delay in 1 2 3 4 5 6 7 8 9 10 11 12 14 16 18 20 22 25; do
         \"$0\" $delay || [ $? = 7 ] || echo \"$delay: damaged\"
     done";

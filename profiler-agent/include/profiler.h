@@ -19,7 +19,8 @@
  *   bytes, texts after 16 KiB. A name should be constant; variable parts belong into the text.
  * - Nothing is freed by the caller. Labels, counters and groups live as long as the process; up to
  *   4,096 of each can be made.
- * - No function fails. What cannot be recorded is counted, and the profile shows the number.
+ * - No function fails. What cannot be recorded is counted, and the profile shows the number. A
+ *   function that makes a label, a counter or a group may return null, which all functions accept.
  *
  * In a program that contains the profiler for Rust (profiler-child, profiler-parent), that
  * profiler records, and these functions do nothing. In a forked child they do nothing until it
@@ -51,7 +52,8 @@ int mpprof_join(void);
 /* Like mpprof_join, for the session with this address: the value of the environment variable
  * MULTIPROCESS_PROFILER_SESSION in the processes of the session. For a program that was told the
  * address in another way, or has changed its environment, which the function does not read. Null:
- * the environment is read. Cost: usually 1 ms, at most 2 s. */
+ * the environment is read. If the library has joined another session before, nothing changes.
+ * Cost: usually 1 ms, at most 2 s. */
 int mpprof_join_session(const char *address);
 
 /* Stops recording in this process for good and ends the library's threads. What was recorded stays

@@ -65,5 +65,7 @@ pub fn pass_through_fork_handlers() {
 /// Whether this is the process that attached the pool. The gate is checked first for a child in a
 /// new namespace, which may have the same number.
 pub(super) fn is_owner() -> bool {
-    !session_state::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
+    let owner = OWNER.load(Ordering::Relaxed);
+    // A process that does not record makes no system call here, which a filter may forbid.
+    owner != 0 && !session_state::is_forked_child() && owner == sys::running_process()
 }
