@@ -112,7 +112,7 @@ fn is_silent(process: &Process) -> bool {
     !process.said_hello
         && !process.remains.is_taken()
         && process.cannot_record.is_none()
-        && !matches!(process.remains, Remains::Unprofiled(_))
+        && process.remains.has_or_had_data()
 }
 
 #[cfg(test)]
