@@ -22,6 +22,7 @@ use crate::ids::DefinitionId;
 pub use crate::sample_types::{Frame, MAX_FRAMES};
 
 const LABEL: u64 = 1 << 63;
+const LABEL_MASK: u64 = 0xffff_ffff;
 const UNKNOWN: u64 = 1 << 62;
 const MODULE_SHIFT: u32 = 39;
 const RELATIVE_MASK: u64 = (1 << MODULE_SHIFT) - 1;
@@ -48,7 +49,7 @@ impl Frame {
     pub fn decode(word: u64) -> Self {
         let id = |number| DefinitionId::new(u32::try_from(number).unwrap_or(0));
         if word & LABEL != 0 {
-            Self::Label(id(word & 0xffff_ffff))
+            Self::Label(id(word & LABEL_MASK))
         } else if word & UNKNOWN != 0 {
             Self::Unknown(word & (UNKNOWN - 1))
         } else {
@@ -91,14 +92,30 @@ impl<'a> Stack<'a> {
 
     /// Its frames, outermost first.
     pub fn frames(self) -> impl ExactSizeIterator<Item = Frame> + DoubleEndedIterator + 'a {
+        self.raw().map(Frame::decode)
+    }
+
+    /// Its frames as [`Frame::encode`] encodes them, outermost first.
+    pub fn words(self) -> impl ExactSizeIterator<Item = u64> + 'a {
+        let encoded = |word| {
+            let is_label = word & LABEL != 0;
+            // Only a damaged label has other bits.
+            if is_label {
+                word & (LABEL | LABEL_MASK)
+            } else {
+                word
+            }
+        };
+        self.raw().map(encoded)
+    }
+
+    fn raw(self) -> impl ExactSizeIterator<Item = u64> + DoubleEndedIterator + 'a {
         let word = |bytes: &[u8]| {
             bytes
                 .first_chunk::<8>()
                 .map_or(0, |word| u64::from_ne_bytes(*word))
         };
-        self.frames
-            .chunks_exact(8)
-            .map(move |bytes| Frame::decode(word(bytes)))
+        self.frames.chunks_exact(8).map(word)
     }
 
     /// How many frames it has.
@@ -159,6 +176,30 @@ mod tests {
         assert_eq!((len, rest.len()), (40, 24));
         assert!(stack.is_cut());
         assert_eq!(stack.frames().collect::<Vec<_>>(), FRAMES);
+    }
+
+    #[test]
+    fn the_words_of_a_stack_are_its_encoded_frames_also_if_they_are_damaged() {
+        let labels = [LABEL, LABEL | UNKNOWN | 7, LABEL | 7 << 40 | 9];
+        let words = [
+            0,
+            1,
+            u64::MAX,
+            u64::MAX >> 1,
+            UNKNOWN - 1,
+            RELATIVE_MASK + 1,
+        ];
+        let words: Vec<u64> = words.into_iter().chain(labels).collect();
+        let head = [words.len() as u64];
+        let bytes = head
+            .iter()
+            .chain(&words)
+            .flat_map(|word| word.to_ne_bytes());
+        let bytes: Vec<u8> = bytes.collect();
+        let (stack, _) = Stack::split(&bytes).unwrap();
+        let encoded: Vec<_> = stack.frames().map(Frame::encode).collect();
+        assert_eq!(stack.words().collect::<Vec<_>>(), encoded);
+        assert_ne!(encoded, words, "damaged labels have one form");
     }
 
     #[test]

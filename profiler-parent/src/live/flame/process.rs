@@ -325,6 +325,8 @@ impl SampledProcess {
 }
 
 #[cfg(test)]
+pub(super) mod test_pool;
+#[cfg(test)]
 pub(super) mod test_process;
 #[cfg(test)]
 mod tests;

@@ -26,10 +26,13 @@ pub(super) struct RecentSample {
 }
 
 /// The latest samples of one process, in the order in which they were read. Before them are the
-/// samples of older chunks, in the reverse order.
+/// samples of older chunks: each chunk before those that were read earlier, its samples in the
+/// order of their times. With them are the samples of newer chunks that were put off until then.
 #[derive(Debug, Default)]
 pub(super) struct RecentSamples {
     all: VecDeque<RecentSample>,
+    /// The samples of an older chunk that is being read, which has at most some 10,000.
+    older: Vec<RecentSample>,
     left_out: Weight,
     /// The end of the latest sample that was left out.
     left_out_ns: i64,
@@ -41,20 +44,29 @@ impl RecentSamples {
         self.keep_within(MOST_RECENT, sample, now_ns);
     }
 
-    /// Keeps a sample of a chunk that is older than all that were read, unless it is too old. If
-    /// there is no room, it is left out.
+    /// Keeps a sample of a chunk that is older than all that were read, unless it is too old.
+    /// [`Self::end_older`] ends the chunk.
     pub(super) fn keep_older(&mut self, sample: RecentSample, now_ns: i64) {
-        self.keep_older_within(MOST_RECENT, sample, now_ns);
+        if !is_old(&sample, now_ns) {
+            self.older.push(sample);
+        }
     }
 
-    fn keep_older_within(&mut self, most: usize, sample: RecentSample, now_ns: i64) {
-        if is_old(&sample, now_ns) {
-            return;
-        }
-        if self.all.len() >= most {
-            self.leave_out(&sample);
-        } else {
-            self.all.push_front(sample);
+    /// Puts the samples of an older chunk before the others. If there is no room for all of them,
+    /// the oldest are left out.
+    pub(super) fn end_older(&mut self) {
+        self.end_older_within(MOST_RECENT);
+    }
+
+    fn end_older_within(&mut self, most: usize) {
+        let mut older = std::mem::take(&mut self.older);
+        older.sort_by_key(|sample| sample.to_ns);
+        for sample in older.iter().rev() {
+            if self.all.len() < most {
+                self.all.push_front(*sample);
+            } else {
+                self.leave_out(sample);
+            }
         }
     }
 
@@ -139,20 +151,25 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_older_chunks_are_kept_before_the_others_while_there_is_room() {
+    fn samples_of_older_chunks_are_kept_in_order_while_there_is_room_for_the_newest() {
         let mut recent = RecentSamples::default();
-        recent.keep_within(3, sample(5 * SECOND, 10), 5 * SECOND);
-        for at in [3, 4, 2] {
-            recent.keep_older_within(3, sample(at * SECOND, 10), 5 * SECOND);
+        recent.keep_within(5, sample(9 * SECOND, 10), 9 * SECOND);
+        for chunk in [&[6, 7, 8][..], &[-2, 3, 4, 5]] {
+            for at in chunk {
+                recent.keep_older(sample(at * SECOND, 10), 9 * SECOND);
+            }
+            recent.end_older_within(5);
         }
-        recent.keep_older_within(3, sample(-2 * SECOND, 10), 5 * SECOND);
-        let kept = |recent: &RecentSamples| recent.iter().map(|one| one.to_ns).collect::<Vec<_>>();
-        assert_eq!(kept(&recent), [4 * SECOND, 3 * SECOND, 5 * SECOND]);
-        assert_eq!(recent.left_out(), Weight::on(10), "the oldest had no room");
-        recent.keep_within(3, sample(6 * SECOND, 10), 6 * SECOND);
-        assert_eq!(kept(&recent), [3 * SECOND, 5 * SECOND, 6 * SECOND]);
-        recent.forget_old(10 * SECOND);
-        assert_eq!(kept(&recent), [5 * SECOND, 6 * SECOND]);
+        let kept = |recent: &RecentSamples| {
+            let times = recent.iter().map(|one| one.to_ns / SECOND);
+            times.collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&recent), [5, 6, 7, 8, 9]);
+        assert_eq!(recent.left_out(), Weight::on(20), "those of 3 and 4");
+        recent.keep_within(5, sample(10 * SECOND, 10), 10 * SECOND);
+        assert_eq!(kept(&recent), [6, 7, 8, 9, 10], "the oldest has no room");
+        recent.forget_old(13 * SECOND);
+        assert_eq!(kept(&recent), [7, 8, 9, 10], "one is too old");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct TestSample {
 
 impl TestSample {
     /// The bytes of the entry.
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         const KIND: u64 = 3 << 28;
         const TAIL: u64 = 1 << 26;
         const FOREIGN: u64 = 1 << 27;

@@ -80,7 +80,8 @@ pub(super) struct Samples {
     /// Whether the entries that the pools held at the first read are still being read. True until
     /// the first pass has ended.
     pub(super) is_behind: bool,
-    /// When the last finished pass began, in session time; during the first pass, when it began.
+    /// When the last finished regular pass began, in session time; during the first pass, when it
+    /// began. Other passes do not read the processes that have caught up.
     pub(super) read_ns: i64,
     pub(super) stopped: StoppedThreads,
 }
@@ -215,7 +216,7 @@ fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: 
     drop(samples);
     // The lock is free between two budgets.
     in_rounds(turns, |key| store.lock().read(*key, times));
-    store.lock().end_pass(times.now_ns)
+    store.lock().end_pass(times.now_ns, is_regular)
 }
 
 /// Reads all pools once; returns whether the next pass follows at once.
@@ -303,7 +304,7 @@ impl Samples {
     }
 
     /// Returns whether the next pass follows at once.
-    fn end_pass(&mut self, now_ns: i64) -> bool {
+    fn end_pass(&mut self, now_ns: i64, is_regular: bool) -> bool {
         let ended = self.open.take_ended(|process| !process.is_behind());
         self.ended
             .extend(ended.into_iter().filter(|process| process.samples > 0));
@@ -315,7 +316,9 @@ impl Samples {
                 .give_back(process.weights.len(), process.tree.len());
         }
         self.is_behind = self.open.iter().any(|one| !one.catch_up.is_over());
-        self.read_ns = now_ns;
+        if is_regular {
+            self.read_ns = now_ns;
+        }
         self.passes += 1;
         if self.passes.is_multiple_of(TIDY_PASSES) {
             let open = self.open.iter_mut().map(|pool| &mut pool.reader);

@@ -250,7 +250,8 @@ impl ThreadTable {
         &mut self,
         until_ns: i64,
     ) -> impl Iterator<Item = (ThreadNumber, NodeNumber, WaitRange)> {
-        if self.others.len() > MOST_OTHERS / 2 {
+        // A thread whose usage is forgotten would seem to wait since its sample in an older chunk.
+        if !self.awaits_older && self.others.len() > MOST_OTHERS / 2 {
             self.others.retain(|_, usage| usage.is_needed());
         }
         self.usages().filter_map(move |(number, usage)| {

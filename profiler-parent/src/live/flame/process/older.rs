@@ -100,6 +100,7 @@ impl SampledProcess {
                 self.add(number, sample.node, &sample.times, spent, pass);
             }
         }
+        self.recent.end_older();
     }
 
     /// Counts the samples that were put off: there are no older ones.
@@ -107,8 +108,14 @@ impl SampledProcess {
         if !self.threads.awaits_older() {
             return;
         }
+        pass.is_older = true;
         for (number, sample, spent) in self.threads.end_older() {
             self.add(number, sample.node, &sample.times, spent, pass);
         }
+        pass.is_older = false;
+        self.recent.end_older();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
-//! A process for tests, with samples as if they had been read from its pool. Used by the tests of
-//! the process and of answers. Session time and timestamps are equal.
+//! A process for tests, with samples as if they had been read from its pool, or with a pool that a
+//! test has made. Used by the tests of the process and of answers. Session time and timestamps are
+//! equal.
+
+use std::collections::BTreeMap;
 
 use profiler_core::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use profiler_core::internal::entry::stack::Frame;
@@ -9,6 +12,9 @@ use profiler_core::time::{Anchor, ClockKind, MonotonicNs, Timestamp};
 
 use super::super::sample_bytes::TestSample;
 use super::super::store::Samples;
+use super::super::weights::CellWeight;
+use super::super::window::Window;
+use super::test_pool::TestPool;
 use super::*;
 use crate::process_table::{ProcessState, Remains};
 
@@ -36,15 +42,40 @@ pub(in crate::live::flame) fn sample(thread: u64, stack: &[u64], cpu_ns: u64) ->
     }
 }
 
+/// Session time and timestamps are equal.
+pub(in crate::live::flame) fn unchanged() -> TimeConverter {
+    let start = Anchor {
+        ticks: Timestamp::ZERO,
+        monotonic: MonotonicNs(0),
+    };
+    TimeConverter::new(ClockKind::Monotonic, start, start)
+}
+
 impl TestProcess {
     /// A process without samples.
     pub(in crate::live::flame) fn new(key: PoolId) -> Self {
+        // An empty file is no pool, so nothing is read from it.
+        Self::of(key, &Arc::new(OwnFile::from(tempfile::tempfile().unwrap())))
+    }
+
+    /// A process whose pool is read from the oldest to the newest entry.
+    pub(in crate::live::flame) fn oldest_first(pool: &TestPool) -> Self {
+        let mut test = Self::newest_first(pool);
+        test.process.follower = Follower::open(Arc::clone(&pool.file)).ok();
+        test.process.threads = ThreadTable::default();
+        test
+    }
+
+    /// A process whose pool is read as in a session.
+    pub(in crate::live::flame) fn newest_first(pool: &TestPool) -> Self {
+        Self::of(pool.id, &pool.file)
+    }
+
+    fn of(key: PoolId, pool: &Arc<OwnFile>) -> Self {
         let remains = Remains::Expired(EntryCounts::default());
         let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
-        // An empty file is no pool, so nothing is read from it.
-        let pool = Arc::new(OwnFile::from(tempfile::tempfile().unwrap()));
         Self {
-            process: SampledProcess::new(key, &process, &pool),
+            process: SampledProcess::new(key, &process, pool),
             frames: FrameTable::default(),
             room: Room::of(1000, 1000),
             now_ns: 0,
@@ -53,14 +84,10 @@ impl TestProcess {
 
     /// Calls `then` with the process and a pass that keeps the latest samples.
     fn pass<T>(&mut self, then: impl FnOnce(&mut SampledProcess, &mut Pass<'_>) -> T) -> T {
-        let start = Anchor {
-            ticks: Timestamp::ZERO,
-            monotonic: MonotonicNs(0),
-        };
         let mut pass = Pass {
-            converter: TimeConverter::new(ClockKind::Monotonic, start, start),
+            converter: unchanged(),
             now_ns: self.now_ns,
-            budget: 0,
+            budget: 1,
             keeps_recent: true,
             is_older: false,
             frames: &mut self.frames,
@@ -101,6 +128,42 @@ impl TestProcess {
             };
             self.pass(|process, pass| process.take(&one, sample, None, pass));
         });
+    }
+
+    /// Reads the pool, one chunk after the other; returns the number of passes.
+    pub(in crate::live::flame) fn read_all(&mut self) -> usize {
+        let mut passes = 0;
+        while passes == 0 || self.process.is_behind() {
+            self.pass(|process, pass| process.advance(pass));
+            passes += 1;
+            assert!(passes < 1000, "the reading does not end");
+        }
+        passes
+    }
+
+    /// The time of each thread and stack, in a window or in all time.
+    pub(in crate::live::flame) fn sums(
+        &self,
+        window: Window,
+    ) -> BTreeMap<(ThreadId, String), Weight> {
+        let nodes: Vec<_> = self.process.tree.iter().collect();
+        let range = window.now(self.now_ns);
+        let cells = self.process.weights.within(range);
+        let sum = |cell: CellWeight| {
+            let thread = &self.process.threads.all()[cell.thread.0 as usize];
+            let mut stack = String::new();
+            let mut at = cell.node;
+            while let Some((caller, frame)) = nodes.get(at.0 as usize) {
+                for function in self.frames.functions_of(*frame) {
+                    let name = &self.frames.shown(*function).unwrap().name;
+                    stack = format!("{name} {stack}");
+                }
+                at = *caller;
+            }
+            ((thread.tid, stack), cell.weight)
+        };
+        let sums = cells.map(sum).filter(|(_, weight)| !weight.is_zero());
+        sums.collect()
     }
 
     /// Counts unfinished waits.

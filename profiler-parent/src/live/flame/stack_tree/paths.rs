@@ -6,7 +6,7 @@
 
 use profiler_core::ids::{ThreadId, ThreadIndex};
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::entry::stack::{Frame, MAX_FRAMES};
+use profiler_core::internal::entry::stack::MAX_FRAMES;
 use profiler_core::internal::reader::ChunkIdentity;
 
 use super::super::hash::FastMap;
@@ -58,8 +58,7 @@ impl LatestStack {
         }
         self.words.truncate(sample.shared());
         let room = MAX_FRAMES.saturating_sub(self.words.len());
-        let own = sample.own().frames().take(room).map(Frame::encode);
-        self.words.extend(own);
+        self.words.extend(sample.own().words().take(room));
         let kept = sample.shared().min(self.words.len().saturating_sub(1));
         self.callers.truncate(kept);
         if is_cut != self.is_cut {

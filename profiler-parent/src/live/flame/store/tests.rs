@@ -7,6 +7,9 @@ use profiler_core::session::SessionParams;
 
 use super::super::super::query::Query;
 use super::super::answer;
+use super::super::process::test_pool::TestPool;
+use super::super::process::test_process::{sample, unchanged};
+use super::super::sample_bytes::TestSample;
 use super::super::selection::Selection;
 use super::*;
 use crate::process_table::{Process, ProcessState};
@@ -28,6 +31,13 @@ impl Tester {
         }
     }
 
+    /// Adds a process with this pool.
+    fn add(&self, id: PoolId, pool: Arc<OwnFile>) {
+        let remains = Remains::Pool(pool);
+        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
+        self.pools.processes.add(id, process);
+    }
+
     /// Adds a process.
     fn start(&self) -> PoolId {
         let id = pool::new_id().unwrap();
@@ -41,9 +51,7 @@ impl Tester {
             name: String::new(),
         };
         let pool = OwnFile::from(pool::create(&spec).unwrap());
-        let remains = Remains::Pool(Arc::new(pool));
-        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
-        self.pools.processes.add(id, process);
+        self.add(id, Arc::new(pool));
         id
     }
 
@@ -98,6 +106,21 @@ fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomp
 }
 
 #[test]
+fn an_answer_covers_the_time_up_to_the_last_pass_that_read_all_processes() {
+    let tester = Tester::new();
+    tester.start();
+    let mut times = PassTimes::now(&tester.pools, &tester.store);
+    let mut read = |is_regular| {
+        times.now_ns += 1;
+        pass(&tester.pools, &tester.store, times, is_regular);
+        tester.store.lock().read_ns - times.now_ns
+    };
+    assert_eq!(read(true), 0);
+    assert_eq!([read(false), read(false)], [-1, -2]);
+    assert_eq!(read(true), 0);
+}
+
+#[test]
 fn samples_are_whole_when_all_processes_have_been_read() {
     let tester = Tester::new();
     let whole_since_ns = || tester.store.lock().whole_since_ns();
@@ -108,6 +131,54 @@ fn samples_are_whole_when_all_processes_have_been_read() {
     assert_eq!(whole_since_ns(), None, "it has not been read");
     read_once(&tester.pools, &tester.store);
     assert_eq!(whole_since_ns(), Some(i64::MIN));
+}
+
+#[test]
+fn a_window_is_complete_when_it_is_read_although_older_samples_are_not() {
+    const S: u64 = 1_000_000_000;
+    let runs = |at| TestSample {
+        at,
+        ..sample(8, &[1, 2], 1000)
+    };
+    // Chunks of 12 s, each larger than the first budgets. Thread 9 waits from 40 s to 55 s.
+    let chunk = |start: u64| (0..1200).map(move |number| runs(start * S + number * (S / 100)));
+    let mut chunks: Vec<Vec<_>> = (0..5).map(|number| chunk(12 * number).collect()).collect();
+    for (chunk, at_s, waits) in [(3, 40, true), (4, 55, false)] {
+        let at = at_s * S;
+        let edge = TestSample {
+            at,
+            waits,
+            ..sample(9, &[1, 3], 0)
+        };
+        let chunk: &mut Vec<TestSample> = &mut chunks[chunk];
+        chunk.insert(chunk.partition_point(|sample| sample.at < at), edge);
+    }
+    let pool = TestPool::of(&chunks);
+    let tester = Tester::new();
+    tester.add(pool.id, Arc::clone(&pool.file));
+    let times = PassTimes {
+        converter: unchanged(),
+        now_ns: 60 * S.cast_signed(),
+        keeps_recent: false,
+    };
+    let look = |window: &str| {
+        let selection = Selection::parse(&Query::parse(&format!("window={window}&time=all")));
+        let answer = answer::answer(&tester.store.lock(), &selection, None);
+        let answer = serde_json::to_value(answer).unwrap();
+        let is = |key: &str| answer[key].as_bool().unwrap();
+        let [on, off] = ["on_cpu_ns", "off_cpu_ns"].map(|key| answer[key].as_u64().unwrap());
+        ((is("is_window_read"), is("is_behind")), (on, off))
+    };
+    assert_eq!(look("10s").0, (false, true));
+    let has_more = pass(&tester.pools, &tester.store, times, true);
+    let newest = look("10s");
+    assert!(has_more && newest.0 == (true, true), "{newest:?}");
+    assert_eq!(look("start").0, (false, true));
+    let passes = (0..100).take_while(|_| pass(&tester.pools, &tester.store, times, false));
+    assert_eq!(passes.count(), 2);
+    let (is_read, sums) = look("10s");
+    assert_eq!((is_read, sums), ((true, false), newest.1));
+    assert_eq!(look("start"), ((true, false), (5 * 1200 * 1000, 15 * S)));
 }
 
 #[test]

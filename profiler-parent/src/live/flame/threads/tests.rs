@@ -135,6 +135,29 @@ fn what_is_kept_of_other_threads_is_bounded_and_their_waits_are_counted_once() {
 }
 
 #[test]
+fn a_wait_in_an_older_chunk_that_has_ended_in_a_newer_one_does_not_go_on() {
+    let mut table = ThreadTable::newest_first();
+    let tids = (1..=MOST_OTHERS as u64 / 2 + 8).map(ThreadId::new);
+    let runs = SampleTimes {
+        cpu_ns: Some(10),
+        ..idle(1000, false)
+    };
+    for tid in tids.clone() {
+        table.spent(OTHERS, tid, &runs, NODE);
+    }
+    assert_eq!(table.waits(1100).count(), 0);
+    for tid in tids {
+        let mut older = ThreadUsage::default();
+        older.next_or_begin(&idle(100, true), NODE);
+        table.precede(OTHERS, tid, older);
+    }
+    assert_eq!(table.waits(1200).count(), 0, "no thread waits any more");
+    table.end_older();
+    assert_eq!(table.waits(1300).count(), 0);
+    assert_eq!(table.others.len(), 0, "threads that do not wait are kept");
+}
+
+#[test]
 fn rows_of_a_forged_thread_table_take_bounded_memory() {
     let mut table = ThreadTable::default();
     let forged = |round: u64| -> Vec<ThreadInfo> {
