@@ -151,7 +151,7 @@ pub fn git() -> anyhow::Result<Option<Vec<String>>> {
         return Ok(None);
     }
     let script = "set -e; rm -rf r; git init -q r; cd r; git config user.name n; \
-        git config user.email e; export GIT_AUTHOR_DATE=@1 GIT_COMMITTER_DATE=@1; \
+        git config user.email e; export GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z; \
         for i in 1 2 3; do seq $((i * 20000)) >numbers; git add .; git commit -qm $i; done; \
         git gc -q --aggressive --prune=now; git fsck --no-progress; git rev-parse HEAD; \
         git count-objects -v | grep in-pack";

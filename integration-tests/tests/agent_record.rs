@@ -83,9 +83,9 @@ fn every_process_below_a_shell_is_in_one_profile() -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
     let script = "ls / >/dev/null; seq 3 | tr 1 2; cat </dev/null; \"$0\" 400; exit 3";
-    let recorded = does_the_same(&place, &["sh", "-c", script, text(&spin)])?;
+    let recorded = does_the_same(&place, &["bash", "-c", script, text(&spin)])?;
     assert_eq!(recorded.output.status.code(), Some(3));
-    for name in ["sh", "ls", "seq", "tr", "cat", "spin"] {
+    for name in ["bash", "ls", "seq", "tr", "cat", "spin"] {
         assert_eq!(recorded.verdicts(name)?.len(), 1, "{name}");
     }
     Ok(())

@@ -9,6 +9,7 @@
  */
 #include <profiler.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define REQUESTS 100
 
@@ -37,7 +38,9 @@ static void answer(int number, const mpprof_label *label, const mpprof_counter *
     mpprof_interval("answer", start, "in one entry");
 }
 
-int main(void) {
+/* The argument is the number of requests. */
+int main(int count, char **words) {
+    int requests = count > 1 ? atoi(words[1]) : REQUESTS;
     const mpprof_label *label = mpprof_label_new("parse");
     const mpprof_counter *bytes = mpprof_counter_new("Bytes answered", "Bandwidth");
     const mpprof_group *tenant = mpprof_group_new("tenant:acme");
@@ -45,7 +48,7 @@ int main(void) {
 
     mpprof_thread_name("requests");
     mpprof_marker("begin");
-    for (int number = 0; number < REQUESTS; number++) {
+    for (int number = 0; number < requests; number++) {
         mpprof_entered work = mpprof_group_enter(tenant);
         answer(number, label, bytes);
         mpprof_entered wait = mpprof_group_wait(disk);

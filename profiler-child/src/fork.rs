@@ -13,7 +13,7 @@ use std::time::Duration;
 use profiler_core::session::{self, AfterForkError};
 
 use crate::connect::{self, JOIN_WAIT, Status};
-use crate::shutdown;
+use crate::{own_threads, shutdown};
 
 /// The process that has begun anew after a fork; 0 before. In a forked child, the process from
 /// which it was forked.
@@ -98,6 +98,7 @@ pub unsafe fn after_fork_within(patience: Duration) -> Status {
     match unsafe { session::after_fork() } {
         Ok(()) => {
             shutdown::forget_parent();
+            own_threads::forget_parent();
             connect::begin_anew();
         }
         Err(AfterForkError::NotForked) if has_begun_anew() => return Status::AlreadyDone,

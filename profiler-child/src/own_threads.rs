@@ -7,17 +7,24 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use profiler_core::internal::renewable::Renewable;
 use profiler_core::internal::sys::read_text;
 
 /// How the name of each thread of the profiler begins.
 const PREFIX: &str = "profiler-";
 
 /// The control thread: it may not have its name yet.
-static CONTROL: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+static CONTROL: Renewable<Mutex<Option<JoinHandle<()>>>> = Renewable::new(Mutex::new(None));
 
 /// Notes the control thread.
 pub(crate) fn set_control(thread: JoinHandle<()>) {
     *CONTROL.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+}
+
+/// In a forked child that begins anew: forgets the parent's thread. Its handle is not dropped,
+/// because that would detach whichever thread of this process has the same number.
+pub(crate) fn forget_parent() {
+    CONTROL.renew(Mutex::new(None));
 }
 
 /// Whether a thread of the profiler exists; false if the system does not tell it.
