@@ -286,3 +286,15 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
     let missing = joiner.take_process(ProcessStart::new(1)).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
 }
+
+#[test]
+fn a_connection_is_silent_while_it_is_open_and_nothing_is_queued() {
+    let listener = SessionListener::new().unwrap();
+    let announced = announce(&address(&listener), &announcement(), LONG).unwrap();
+    let joiner = next(&listener);
+    assert!(!joiner.is_silent(), "the announcement is queued");
+    received(&joiner).unwrap();
+    assert!(joiner.is_silent());
+    drop(announced);
+    assert!(!joiner.is_silent());
+}
