@@ -74,7 +74,7 @@ class Library:
     def __init__(self, dll: Any, path: Optional[str], generation: int = 0) -> None:
         """Describes the functions of `dll`. Raises `AttributeError` if a function is missing."""
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(dll, "profiler_" + name)
+            function = getattr(dll, "mpprof_" + name)
             function.restype = result
             function.argtypes = arguments
             setattr(self, name, function)

@@ -22,7 +22,8 @@ impl Admission {
         let pid = joiner.pid()?;
         let key = pool::new_id().ok()?;
         joiner.find_process(request.start);
-        let image = image_of(pid, request.start);
+        // In this order: if the connection is open, the image is not that of a later program.
+        let image = image_of(pid, request.start).filter(|_| joiner.is_silent());
         let announced = Announced::new(key, &request, image);
         let life = BriefLife {
             began_ns: request.began_ns,
