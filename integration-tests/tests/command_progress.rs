@@ -245,9 +245,14 @@ fn a_program_has_the_lines_of_its_terminal_for_itself_unless_asked() -> anyhow::
     }
     let (_, asked, ..) = running.last().context("none")?;
     ensure!(until(|| asked.so_far().contains(LINE)), "no line");
+    // A terminal's text ends when all processes have ended, which may have inherited it.
+    let mut terminals = Vec::new();
     for (words, terminal, mut child, mut program, _directory) in running {
         writeln!(program, "exit 0")?;
         ensure!(child.wait()?.success(), "it failed");
+        terminals.push((words, terminal));
+    }
+    for (words, terminal) in terminals {
         let text = terminal.text()?;
         assert_eq!(
             text.contains(LINE),

@@ -292,7 +292,6 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn a_wait_for_an_answer_ends_when_another_thread_gives_up() {
     static GIVES_UP: AtomicBool = AtomicBool::new(false);
     let listener = SessionListener::new().unwrap();
@@ -366,7 +365,9 @@ fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_pr
     let joined = process.join().unwrap().unwrap();
     assert_ne!(joined.channel.number(), Some(number));
     assert_eq!(theirs.metadata().unwrap().len(), 4, "it is still open");
-=======
+}
+
+#[test]
 fn a_connection_is_silent_while_it_is_open_and_nothing_is_queued() {
     let listener = SessionListener::new().unwrap();
     let announced = announce(&address(&listener), &announcement(), LONG).unwrap();
@@ -376,5 +377,4 @@ fn a_connection_is_silent_while_it_is_open_and_nothing_is_queued() {
     assert!(joiner.is_silent());
     drop(announced);
     assert!(!joiner.is_silent());
->>>>>>> 8bdb79fefe93c46e2e3fb4a1b6cf751c12661f8c
 }
