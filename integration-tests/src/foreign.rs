@@ -153,10 +153,15 @@ impl Workplace {
         // A slow machine may need longer than the default.
         command.env("PROFILER_JOIN_WAIT_MS", "10000");
         change(&mut command);
-        Ok(Recorded {
-            output: command.output()?,
+        Ok(self.recorded(command.output()?))
+    }
+
+    /// The results of a command that has written the profile `out.json` here, in the Gecko format.
+    pub fn recorded(&self, output: Output) -> Recorded {
+        Recorded {
+            output,
             directory: self.path().to_owned(),
-        })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use integration_tests::foreign::{Recorded, Workplace};
 use integration_tests::installed::{found_or_skip, skip};
-use integration_tests::{own_process, programs};
+use integration_tests::{own_process, programs, tools};
 
 use crate::agent_record::does_the_same;
 
@@ -169,24 +169,33 @@ fn postgres_serves_the_same_transactions() -> anyhow::Result<()> {
         return skip("postgres", "no /usr/lib/postgresql");
     }
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755))?;
-    // The server refuses to run as root.
+    // The server refuses to run as root. A session records the processes of its own user, so the
+    // command runs as the server's user, too.
     let script = format!(
-        "set -e; rm -rf d; mkdir d; s=; \
-         if [ $(id -u) = 0 ]; then chown postgres d; \
-         s='setpriv --reuid postgres --regid postgres --clear-groups'; fi; \
-         cd d; b={programs}; d=$PWD; $s $b/initdb -D db -A trust -U u >/dev/null; \
-         $s $b/pg_ctl -D db -o \"-k $d -c listen_addresses=\" -l log -w start >/dev/null; \
-         $s $b/pgbench -h $d -U u -i -q postgres >/dev/null 2>&1; \
-         $s $b/pgbench -h $d -U u -c 4 -t 100 postgres 2>/dev/null | grep -E 'processed|failed'; \
-         $s $b/pg_ctl -D db -m fast -w stop >/dev/null; grep -c -i panic log || true"
+        "set -e; rm -rf d; mkdir d; cd d; b={programs}; d=$PWD; \
+         $b/initdb -D db -A trust -U u >/dev/null; \
+         $b/pg_ctl -D db -o \"-k $d -c listen_addresses=\" -l log -w start >/dev/null; \
+         $b/pgbench -h $d -U u -i -q postgres >/dev/null 2>&1; \
+         $b/pgbench -h $d -U u -c 4 -t 100 postgres 2>/dev/null | grep -E 'processed|failed'; \
+         $b/pg_ctl -D db -m fast -w stop >/dev/null; grep -c -i panic log || true"
     );
-    let program = ["sh", "-c", &script];
+    fs::copy(tools::profiler()?, place.path().join("profiler"))?;
+    let to_user = "if [ $(id -u) != 0 ]; then exec \"$@\"; fi; chown postgres .; \
+        exec setpriv --reuid postgres --regid postgres --clear-groups env HOME=. \"$@\"";
+    let program = ["sh", "-c", to_user, "sh", "sh", "-c", &script];
     let alone = place.run(&program)?;
     assert!(alone.status.success(), "{alone:?}");
-    // The server's user reads the agent, too, if it is where the command places it for root.
-    let recorded = place.record_by(&[], &program, |command| {
-        command.env_remove("XDG_CACHE_HOME");
-    })?;
+    let record = [
+        "./profiler",
+        "record",
+        "-o",
+        "out.json",
+        "--format",
+        "gecko",
+        "--",
+    ];
+    let program = [&program[..4], &record, &program[4..]].concat();
+    let recorded = place.recorded(place.run(&program)?);
     assert_eq!(recorded.error_of_program(), "");
     assert_eq!(recorded.output.stdout, alone.stdout);
     assert!(recorded.output.status.success(), "{}", recorded.said());

@@ -114,6 +114,8 @@ fn a_process_that_closes_its_connection_and_runs_on_is_listed_once_with_the_reas
     let session = session::start(|builder| builder)?;
     let mut helper = JoinedHelper::start(&session, CHILD, "announce")?;
     let pid = helper.pid();
+    // The session looks at the program when it receives the announcement.
+    assert!(until(|| !joined::reports_of(&session, pid).is_empty()));
     helper.ask("leave-announced")?;
     let why = "it closed its connection before it asked for memory";
     let reports = || joined::reports_of(&session, pid);

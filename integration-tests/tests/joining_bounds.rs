@@ -13,6 +13,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::session::{self, TestSession};
 use ipc_protocol::environment::SessionAddress;
+use profiler_core::internal::sys::spawn_quiet;
 use profiler_parent::ProcessState;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -142,7 +143,7 @@ fn one_thread_closes_all_sockets_that_are_slow_to_close() -> anyhow::Result<()> 
         attach(&session, &slow)?;
         receivers.push(receiver);
         // Slow here and not in the session if the session was faster.
-        closed.push(std::thread::spawn(move || drop(slow)));
+        closed.push(spawn_quiet("closes", move || drop(slow))?);
         Ok(())
     };
     // From now on the session's thread closes the first one.
