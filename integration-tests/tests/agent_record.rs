@@ -197,6 +197,7 @@ fn a_copied_command_has_its_library() -> anyhow::Result<()> {
     let output = Command::new(&copied)
         .args(["record", "-o", "copied.json", "--"])
         .arg(&spin)
+        .arg("400")
         .current_dir(place.path())
         .env("XDG_CACHE_HOME", place.path().join("cache"))
         .output()?;
