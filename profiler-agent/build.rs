@@ -2,6 +2,7 @@
 //!
 //! - Its name (`soname`) has no version, so a program that is linked with it and into which it is
 //!   preloaded has it once.
+//! - Its functions call each other, and not functions of the same name in the program.
 //! - It is never unloaded, because its threads and its signal handler run until the process ends.
 //! - It does not need `libgcc_s.so.1`, which slim containers lack: the unwinder of the standard
 //!   library comes from the static `libgcc_eh.a`. If the compiler has no such file, the library
@@ -19,6 +20,7 @@ fn main() {
         return;
     }
     link_with("-Wl,-soname,libprofiler_agent.so");
+    link_with("-Wl,-Bsymbolic-functions");
     link_with("-Wl,-z,nodelete");
     if target("ENV") == "gnu"
         && let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from)

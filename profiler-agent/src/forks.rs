@@ -1,10 +1,9 @@
 //! Forked children that execute no other program: workers of servers, processes of a pool.
 //!
 //! The recorder of the parent process cannot continue in a forked child: its threads and its memory
-//! are not there. So the child loads another copy of the agent, from a file of its own, whose
-//! statics and thread-locals are new; it joins the session like a program that begins. `forks/N`
-//! beside the library contains the copy for the N-th generation; without such a file, forked
-//! children are not recorded.
+//! are not there. So the child loads another copy of the agent, from a file of its own (`copies`),
+//! whose statics and thread-locals are new; it joins the session like a program that begins. Without
+//! such a file, forked children are not recorded.
 //!
 //! ```text
 //! fork ─▶ handler in the child: starts a thread ─▶ waits PAUSE ─▶ dlopen(next copy) ─▶
@@ -14,22 +13,30 @@
 //!
 //! Only children of programs that have one thread of their own load a copy. After a fork in a
 //! program with several threads, only async-signal-safe functions are allowed in the child, because
-//! other threads may have held locks. Invariants: the handlers read and write atomics, and call
-//! `stat`, `pthread_sigmask` and `pthread_create`; they allocate nothing themselves; a failure
-//! leaves the child unrecorded. The thread does not read the environment, which the program may
-//! change at the same time: it passes the address of the session on.
+//! other threads may have held locks. For the same reason, a fork during the load of a copy waits
+//! for the load, for a limited time (`fork_gate`), and each process tries to load one copy only.
+//!
+//! Invariants: the handlers read and write atomics, and call `stat`, `nanosleep`, `pthread_sigmask`
+//! and `pthread_create`; `errno` stays; a failure leaves the child unrecorded. They allocate
+//! nothing: other handlers, which may come later, free the locks of an allocator. The new thread
+//! has the stack, with its thread-locals, of one of the profiler's threads that the child does not
+//! have: the C library keeps these, and takes one of the right size. The thread does not read the
+//! environment, which the program may change at the same time: it passes the address of the session
+//! on.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use profiler_core::internal::sys::own_thread_count;
+use profiler_core::internal::sys::{own_thread_count, quiet_stack_bytes};
 use profiler_core::session;
+
+use crate::copies;
+use crate::fork_gate::ForkGate;
+use crate::guard::keep_errno;
 
 /// How long a forked child waits before it loads a copy: most children execute another program
 /// before.
@@ -38,23 +45,23 @@ static PAUSE: libc::timespec = libc::timespec {
     tv_nsec: 10_000_000,
 };
 
-const FILE_NAME: &str = "libprofiler_agent.so";
-/// The directory of the copies, beside the library.
-const COPIES: &str = "forks";
-
-/// The path of the next copy; null if there is none, or if this copy follows forks no longer.
-static NEXT_COPY: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// The address of the session; null if it is not known.
 static ADDRESS: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Whether forked children are to join.
 static FOLLOWS: AtomicBool = AtomicBool::new(false);
-/// Whether the program had one thread when the latest fork began.
+/// Whether this process has begun to record, or a process from which it was forked.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// Whether the latest fork is to be followed, and the program had one thread when it began.
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
 /// The profiler's threads when the program begins: some of them may not be in the profiler's list
-/// yet when the program forks at once.
+/// yet when the program forks at once. 0 once the list has contained that many.
 static OURS_AT_START: AtomicUsize = AtomicUsize::new(0);
 /// The threads in this process that wait or load a copy: at most 1.
 static LOADERS: AtomicUsize = AtomicUsize::new(0);
+/// The size of the stack of the thread that loads a copy.
+static STACK_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Forks pass it; it is closed while a copy is loaded.
+static GATE: ForkGate = ForkGate::new();
 
 /// Lets forked children join the session at `address`. Called once, when this process records or
 /// will record. `ours` is the number of the profiler's threads when the program begins; 0 if it has
@@ -62,17 +69,14 @@ static LOADERS: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn follow(ours: usize, address: Option<CString>) {
     OURS_AT_START.store(ours, Ordering::Relaxed);
     let Some(address) = address else { return };
-    let Some(path) = own_path().and_then(|path| next_copy(&path)) else {
+    if !copies::find_next() {
         return;
-    };
-    let Ok(path) = CString::new(path.into_os_string().into_vec()) else {
-        return;
-    };
+    }
+    STACK_BYTES.store(quiet_stack_bytes(), Ordering::Relaxed);
     ADDRESS.store(address.into_raw(), Ordering::Release);
-    NEXT_COPY.store(path.into_raw(), Ordering::Release);
     FOLLOWS.store(true, Ordering::Release);
     // SAFETY: the handlers are static functions of a library that is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
 
 /// Lets no forked child join from now on: this process does not record after all.
@@ -80,49 +84,44 @@ pub(crate) fn follow_no_longer() {
     FOLLOWS.store(false, Ordering::Release);
 }
 
-/// The file from which this library was loaded.
-fn own_path() -> Option<PathBuf> {
-    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
-    let own = follow as *const () as *const c_void;
-    // SAFETY: the loader writes into a local of that type.
-    let found = unsafe { libc::dladdr(own, about.as_mut_ptr()) };
-    // SAFETY: zeros are valid, and so is what the loader has written.
-    let name = unsafe { about.assume_init() }.dli_fname;
-    if found == 0 || name.is_null() {
-        return None;
-    }
-    // SAFETY: a name of the loader, which stays as long as the library.
-    let name = unsafe { CStr::from_ptr(name) };
-    let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
-    path.canonicalize().ok()
+/// Lets forked children join only while the session runs: this process records now.
+pub(crate) fn follow_while_recording() {
+    HAS_BEGUN.store(true, Ordering::Release);
 }
 
-/// The copy that the children of a process with the library `own` load, if there is one.
-fn next_copy(own: &Path) -> Option<PathBuf> {
-    let directory = own.parent()?;
-    let number: Option<u32> = directory
-        .file_name()
-        .and_then(|name| name.to_str()?.parse().ok());
-    let is_copy = directory.parent().and_then(Path::file_name) == Some(COPIES.as_ref());
-    let copies = match number.filter(|_| is_copy) {
-        Some(number) => directory
-            .parent()?
-            .join((number.checked_add(1)?).to_string()),
-        None => directory.join(COPIES).join("1"),
-    };
-    Some(copies.join(FILE_NAME)).filter(|copy| copy.exists())
+/// Whether a forked child is to join.
+fn is_followed() -> bool {
+    FOLLOWS.load(Ordering::Acquire)
+        && copies::has_next()
+        // A forked child that has no copy yet knows what was true at its fork.
+        && (!HAS_BEGUN.load(Ordering::Acquire) || session::is_forked() || session::is_active())
+}
+
+/// The number of the profiler's threads, at least.
+fn own_threads() -> usize {
+    if session::is_forked() {
+        return LOADERS.load(Ordering::Relaxed); // the profiler's list is that of the parent
+    }
+    let listed = own_thread_count();
+    let at_start = OURS_AT_START.load(Ordering::Relaxed);
+    if listed >= at_start {
+        OURS_AT_START.store(0, Ordering::Relaxed);
+    }
+    listed.max(at_start)
 }
 
 /// Notes whether the program has one thread. Called in the forking process.
 extern "C" fn before_fork() {
-    let ours = if session::is_forked() {
-        LOADERS.load(Ordering::Relaxed) // the list of the profiler's threads is the parent's
-    } else {
-        own_thread_count().max(OURS_AT_START.load(Ordering::Relaxed))
-    };
-    let is_followed = FOLLOWS.load(Ordering::Acquire);
-    let is_alone = is_followed && threads() <= ours.saturating_add(1);
-    IS_ALONE.store(is_alone, Ordering::Relaxed);
+    keep_errno(|| {
+        let is_apart = GATE.enter();
+        let is_alone = is_followed() && threads() <= own_threads().saturating_add(1);
+        IS_ALONE.store(is_apart && is_alone, Ordering::Relaxed);
+    });
+}
+
+/// Called in the forking process when the fork is over.
+extern "C" fn in_parent() {
+    GATE.leave();
 }
 
 /// The number of the profiler's threads, while the program has not begun and so has one thread.
@@ -144,28 +143,53 @@ fn threads() -> usize {
     usize::try_from(links).map_or(usize::MAX, |links| links.saturating_sub(2))
 }
 
-/// Starts the thread that loads the next copy. Called in the forked child.
+/// Starts the thread that loads the next copy. Called in the forked child. A child that does not
+/// load a copy does not let its own children load one.
 extern "C" fn in_child() {
+    GATE.forget();
     LOADERS.store(0, Ordering::Relaxed);
-    if !NEXT_COPY.load(Ordering::Acquire).is_null() && IS_ALONE.load(Ordering::Relaxed) {
-        with_signals_blocked(start_loader);
+    if IS_ALONE.load(Ordering::Relaxed) {
+        keep_errno(|| with_signals_blocked(start_loader));
+    } else {
+        FOLLOWS.store(false, Ordering::Relaxed);
     }
 }
 
 fn start_loader() {
     LOADERS.store(1, Ordering::Relaxed);
-    let mut thread = MaybeUninit::<libc::pthread_t>::zeroed();
-    // SAFETY: the function is static, its argument is not used, and the number of the thread is
-    // written into a local of that type.
-    let failed =
-        unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), load, ptr::null_mut()) };
-    if failed != 0 {
-        return LOADERS.store(0, Ordering::Relaxed);
+    if !start_thread(load) {
+        LOADERS.store(0, Ordering::Relaxed);
     }
-    // SAFETY: the call above has written the number.
-    let thread = unsafe { thread.assume_init() };
-    // SAFETY: a thread that nobody joins.
-    unsafe { libc::pthread_detach(thread) };
+}
+
+/// Starts a thread that nobody joins, with a stack of [`STACK_BYTES`]. Returns whether it did.
+fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::zeroed();
+    // SAFETY: initialises a local.
+    if unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    let bytes = STACK_BYTES.load(Ordering::Relaxed);
+    // SAFETY: initialised above. A size that the system refuses leaves its usual one.
+    unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), bytes) };
+    // SAFETY: initialised above.
+    unsafe {
+        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
+    }
+    let mut thread = MaybeUninit::<libc::pthread_t>::zeroed();
+    // SAFETY: the function is static, its argument is not used, the attributes are initialised, and
+    // the number of the thread is written into a local of that type.
+    let failed = unsafe {
+        libc::pthread_create(
+            thread.as_mut_ptr(),
+            attributes.as_ptr(),
+            body,
+            ptr::null_mut(),
+        )
+    };
+    // SAFETY: initialised above, and not used after this.
+    unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
+    failed == 0
 }
 
 /// Runs `body` with all signals blocked, so that a new thread handles none of the program's.
@@ -185,16 +209,27 @@ fn with_signals_blocked(body: impl FnOnce()) {
 extern "C" fn load(_: *mut c_void) -> *mut c_void {
     // SAFETY: reads a static value. An early end of the pause is harmless.
     unsafe { libc::nanosleep(&raw const PAUSE, ptr::null_mut()) };
-    let path = NEXT_COPY.load(Ordering::Acquire);
-    // SAFETY: the path of a file, which ends with a zero and is never freed. Its functions that run
-    // now are those of this library.
-    let copy = unsafe { libc::dlopen(path, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let copy = load_apart();
     if !copy.is_null() {
-        NEXT_COPY.store(ptr::null_mut(), Ordering::Release);
         join_in(copy);
     }
     LOADERS.store(0, Ordering::Relaxed);
     ptr::null_mut()
+}
+
+/// Loads the next copy while no fork is in progress. Null if it does not.
+fn load_apart() -> *mut c_void {
+    if !GATE.close() {
+        return ptr::null_mut();
+    }
+    // From here on, no child of this process loads the same copy.
+    let copy = copies::take_next().map_or(ptr::null_mut(), |path| {
+        // SAFETY: the path ends with a zero. The functions of the copy that run now are those of
+        // this library.
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
+    });
+    GATE.open();
+    copy
 }
 
 /// Lets a copy join. Not while it is being loaded: joining waits for new threads, and a thread may
@@ -217,20 +252,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_generation_has_its_copy_while_there_are_files() {
-        let place = std::env::temp_dir().join(format!("agent-forks-{}", std::process::id()));
-        let library = |directory: &str| place.join(directory).join(FILE_NAME);
-        for directory in ["", "forks/1", "forks/2"] {
-            std::fs::create_dir_all(place.join(directory)).unwrap();
-            std::fs::write(library(directory), "").unwrap();
-        }
-        assert_eq!(next_copy(&library("")), Some(library("forks/1")));
-        assert_eq!(next_copy(&library("forks/1")), Some(library("forks/2")));
-        assert_eq!(next_copy(&library("forks/2")), None);
-        std::fs::remove_dir_all(&place).unwrap();
-    }
-
-    #[test]
     fn the_threads_of_this_process_are_counted() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::Builder::new().spawn(move || ended.recv());
@@ -240,7 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn this_program_has_a_path() {
-        assert!(own_path().is_some_and(|path| path.is_absolute()));
+    fn the_profilers_threads_of_the_start_count_until_they_are_listed() {
+        OURS_AT_START.store(usize::MAX, Ordering::Relaxed);
+        assert_eq!(own_threads(), usize::MAX);
+        OURS_AT_START.store(0, Ordering::Relaxed);
+        assert!(own_threads() < usize::MAX);
     }
 }

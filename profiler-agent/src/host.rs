@@ -25,6 +25,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The profiler needs up to a dozen descriptors. A program with a limit below this one may have
 /// counted its own.
 const FEW_DESCRIPTORS: libc::rlim_t = 64;
+/// The profiler takes addresses for its pool, which is a little longer than the session's limit
+/// (128 MiB by default), and 64 MiB for each of its threads that allocates.
+const LITTLE_ADDRESS_SPACE: libc::rlim_t = 4 << 30;
+/// The profiler takes about 4 MiB of memory that this limit counts: stacks and heaps.
+const LITTLE_DATA: libc::rlim_t = 64 << 20;
 
 /// Functions of the run-time libraries of sanitizers. They replace the allocator and watch all
 /// memory, so they would report the profiler's memory and threads.
@@ -111,17 +116,29 @@ fn own_base() -> u64 {
 pub(crate) fn forbids() -> bool {
     is_privileged()
         || has_few_descriptors()
+        || has_little_memory()
         || is_instrumented()
         || recorder_note::is_in_another_file()
 }
 
 /// Whether the process may have so few descriptors that it may lack those of the profiler.
 fn has_few_descriptors() -> bool {
+    is_limited_below(libc::RLIMIT_NOFILE, FEW_DESCRIPTORS)
+}
+
+/// Whether the process may have so little memory that it may lack that of the profiler.
+fn has_little_memory() -> bool {
+    is_limited_below(libc::RLIMIT_AS, LITTLE_ADDRESS_SPACE)
+        || is_limited_below(libc::RLIMIT_DATA, LITTLE_DATA)
+}
+
+/// Whether this limit of the process is below `least`.
+fn is_limited_below(resource: libc::__rlimit_resource_t, least: libc::rlim_t) -> bool {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
     // SAFETY: the system writes into a local of that type.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };
+    let failed = unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
     // SAFETY: a call that did not fail has written it.
-    failed == 0 && unsafe { limit.assume_init() }.rlim_cur < FEW_DESCRIPTORS
+    failed == 0 && unsafe { limit.assume_init() }.rlim_cur < least
 }
 
 /// Whether the process has more rights than its parent process, which has written the environment.
@@ -148,10 +165,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_limit_is_compared_and_no_limit_is_none() {
+        assert!(is_limited_below(libc::RLIMIT_NOFILE, libc::RLIM_INFINITY));
+        assert!(!is_limited_below(libc::RLIMIT_NOFILE, 1));
+    }
+
+    #[test]
     fn a_usual_program_may_be_profiled() {
         assert!(!is_privileged());
         assert!(!is_instrumented());
         assert!(!has_few_descriptors());
+        assert!(!has_little_memory());
         assert!(is_loaded_at_start());
         // SAFETY: as above.
         assert!(unsafe { libc::dlerror() }.is_null());

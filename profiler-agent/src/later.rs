@@ -17,7 +17,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
-use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -137,7 +136,9 @@ fn is_wanted_within(pause: Duration) -> bool {
 /// `start`: it might be ended for those of the profiler.
 fn record(announced: Announced, start: Usage) {
     let is_allowed = Usage::now().filter == start.filter;
-    if !is_allowed || !matches!(announced.join(PATIENCE), Status::Recording) {
+    if is_allowed && matches!(announced.join(PATIENCE), Status::Recording) {
+        forks::follow_while_recording();
+    } else {
         forks::follow_no_longer();
     }
 }
@@ -153,17 +154,18 @@ impl Drop for Decided {
     }
 }
 
-/// Whether this process may record later. Costs one relaxed load.
+/// Whether this process may record later. Costs one relaxed load if not.
 #[inline]
 pub(crate) fn is_pending() -> bool {
-    IS_PENDING.load(Ordering::Relaxed)
+    // No handler of forks is called for a child of the bare system call.
+    IS_PENDING.load(Ordering::Relaxed) && !session::is_forked()
 }
 
 /// Whether this process records, for the functions for C. If that is not decided yet, waits for a
 /// limited time, and only once.
 #[inline]
 pub(crate) fn is_recording() -> bool {
-    session::is_active() || (is_pending() && catch_unwind(settle).unwrap_or(false))
+    session::is_active() || (is_pending() && settle())
 }
 
 /// Makes the thread ask for memory now, and waits until it is decided whether this process records.

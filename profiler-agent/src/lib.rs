@@ -22,7 +22,8 @@
 //!   agent does nothing.
 //! - It stays out of programs with an address, memory or thread sanitizer, and of programs with
 //!   more rights than their parent process.
-//! - It prints nothing, and it catches its own panics. Its descriptors are closed by `exec`.
+//! - It prints nothing, and it catches its own panics (`guard`). The functions that the program and
+//!   the system call keep `errno`. Its descriptors are closed by `exec`.
 //! - It exports only the functions of the header.
 //!
 //! The library unwinds at a panic, unlike the design's first draft, which aborted: a panic on a
@@ -41,7 +42,10 @@
 )]
 
 pub mod c_api;
+mod copies;
+mod fork_gate;
 mod forks;
+mod guard;
 mod handles;
 mod host;
 mod later;

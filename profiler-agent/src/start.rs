@@ -9,11 +9,13 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
-use std::panic::{catch_unwind, set_hook};
+use std::panic::set_hook;
+use std::sync::Once;
 use std::time::Duration;
 
 use profiler_child::{Announcement, Status};
 
+use crate::guard::guarded;
 use crate::{forks, host, later};
 
 /// How long a thread waits for the session on which nothing of the program waits.
@@ -26,7 +28,7 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     // Nothing here panics. If it did, the program would run without the profiler.
-    let _ = catch_unwind(begin);
+    guarded((), begin);
 }
 
 fn begin() {
@@ -39,6 +41,7 @@ fn begin() {
     match profiler_child::announce(patience) {
         Announcement::Decided(Status::Recording) => {
             forks::follow(forks::own_threads_at_start(), address);
+            forks::follow_while_recording();
         }
         // The session lists a process that it refuses. There is nobody else to tell.
         Announcement::Decided(_) => {}
@@ -47,37 +50,33 @@ fn begin() {
 }
 
 /// Joins the session whose address is in the environment, if there is one and the agent is allowed
-/// to; waits until it is decided, if [`start`] has begun to join. Never panics.
+/// to; waits until it is decided, if [`start`] has begun to join.
 pub(crate) fn join() {
-    let _ = catch_unwind(|| {
-        if later::is_pending() {
-            later::settle();
-        } else if host::is_profiled() && may_record() {
-            let status = profiler_child::init_within(host::join_wait());
-            follow_if_recording(&status, host::session_address);
-        }
-    });
+    if later::is_pending() {
+        later::settle();
+    } else if host::is_profiled() && may_record() {
+        let status = profiler_child::init_within(host::join_wait());
+        follow_if_recording(&status, host::session_address);
+    }
 }
 
-/// Joins the session at this address, if the agent is allowed to. Reads no environment. Never
-/// panics.
+/// Joins the session at this address, if the agent is allowed to. Reads no environment.
 pub(crate) fn join_at(address: &str) {
-    let _ = catch_unwind(|| {
-        if later::is_pending() {
-            later::settle();
-        } else if may_record() {
-            let status = profiler_child::init_at(address, PATIENCE);
-            follow_if_recording(&status, || CString::new(address).ok());
-        }
-    });
+    if later::is_pending() {
+        later::settle();
+    } else if may_record() {
+        let status = profiler_child::init_at(address, PATIENCE);
+        follow_if_recording(&status, || CString::new(address).ok());
+    }
 }
 
 /// Whether the agent is allowed in this process. From now on a panic of the profiler prints
 /// nothing: the hook is that of this library's copy of the standard library, not of the program's.
 fn may_record() -> bool {
+    static IS_SILENT: Once = Once::new();
     let may_record = !host::forbids();
     if may_record {
-        set_hook(Box::new(|_| {}));
+        IS_SILENT.call_once(|| set_hook(Box::new(|_| {})));
     }
     may_record
 }
@@ -85,5 +84,6 @@ fn may_record() -> bool {
 fn follow_if_recording(status: &Status, address: impl FnOnce() -> Option<CString>) {
     if matches!(status, Status::Recording) {
         forks::follow(0, address());
+        forks::follow_while_recording();
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 
 use profiler_core::counter::Counter;
 
+use crate::guard::guarded;
 use crate::handles::Handles;
 use crate::{later, text};
 
@@ -29,18 +30,20 @@ pub unsafe extern "C" fn profiler_counter_new(
     name: *const c_char,
     category: *const c_char,
 ) -> *const profiler_counter {
-    later::is_recording(); // what the counter is used for is then recorded from the beginning
-    // SAFETY: the caller's condition.
-    let name = unsafe { text::name(name) };
-    // SAFETY: the caller's condition.
-    let category = unsafe { text::name(category) }.unwrap_or_default();
-    let make = |name: &'static str| {
-        let category: &'static str = Box::leak(Box::<str>::from(category));
-        Counter::new(name, category, "")
-    };
-    let counter = name.and_then(|name| COUNTERS.get_or_make(&name, make));
-    counter.map_or(std::ptr::null(), |counter| {
-        std::ptr::from_ref(counter).cast()
+    guarded(std::ptr::null(), || {
+        later::is_recording(); // what the counter is used for is then recorded from the beginning
+        // SAFETY: the caller's condition.
+        let name = unsafe { text::name(name) };
+        // SAFETY: the caller's condition.
+        let category = unsafe { text::name(category) }.unwrap_or_default();
+        let make = |name: &'static str| {
+            let category: &'static str = Box::leak(Box::<str>::from(category));
+            Counter::new(name, category, "")
+        };
+        let counter = name.and_then(|name| COUNTERS.get_or_make(&name, make));
+        counter.map_or(std::ptr::null(), |counter| {
+            std::ptr::from_ref(counter).cast()
+        })
     })
 }
 
@@ -50,10 +53,12 @@ pub unsafe extern "C" fn profiler_counter_new(
 /// `counter` is null, or was returned by [`profiler_counter_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_counter_add(counter: *const profiler_counter, delta: i64) {
-    // SAFETY: the caller's condition.
-    if let Some(counter) = unsafe { known(counter) } {
-        counter.add(delta);
-    }
+    guarded((), || {
+        // SAFETY: the caller's condition.
+        if let Some(counter) = unsafe { known(counter) } {
+            counter.add(delta);
+        }
+    })
 }
 
 /// Sets a counter.
@@ -62,10 +67,12 @@ pub unsafe extern "C" fn profiler_counter_add(counter: *const profiler_counter, 
 /// As [`profiler_counter_add`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_counter_set(counter: *const profiler_counter, value: i64) {
-    // SAFETY: the caller's condition.
-    if let Some(counter) = unsafe { known(counter) } {
-        counter.set(value);
-    }
+    guarded((), || {
+        // SAFETY: the caller's condition.
+        if let Some(counter) = unsafe { known(counter) } {
+            counter.set(value);
+        }
+    })
 }
 
 /// # Safety

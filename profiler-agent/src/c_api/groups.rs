@@ -6,6 +6,7 @@ use std::ffi::c_char;
 
 use profiler_core::groups::{Entered, Group, blocking};
 
+use crate::guard::guarded;
 use crate::handles::Handles;
 use crate::{later, text};
 
@@ -43,11 +44,13 @@ impl From<Entered> for profiler_entered {
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_group_new(name: *const c_char) -> *const profiler_group {
-    later::is_recording(); // what the group is used for is then recorded from the beginning
-    // SAFETY: the caller's condition.
-    let name = unsafe { text::name(name) };
-    let group = name.and_then(|name| GROUPS.get_or_make(&name, Group::named));
-    group.map_or(std::ptr::null(), |group| std::ptr::from_ref(group).cast())
+    guarded(std::ptr::null(), || {
+        later::is_recording(); // what the group is used for is then recorded from the beginning
+        // SAFETY: the caller's condition.
+        let name = unsafe { text::name(name) };
+        let group = name.and_then(|name| GROUPS.get_or_make(&name, Group::named));
+        group.map_or(std::ptr::null(), |group| std::ptr::from_ref(group).cast())
+    })
 }
 
 /// The calling thread works for this group until it calls [`profiler_group_leave`].
@@ -56,9 +59,11 @@ pub unsafe extern "C" fn profiler_group_new(name: *const c_char) -> *const profi
 /// `group` is null, or was returned by [`profiler_group_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_group_enter(group: *const profiler_group) -> profiler_entered {
-    // SAFETY: the caller's condition.
-    let group = unsafe { known(group) };
-    group.map_or_else(profiler_entered::default, |group| group.enter().into())
+    guarded(profiler_entered::default(), || {
+        // SAFETY: the caller's condition.
+        let group = unsafe { known(group) };
+        group.map_or_else(profiler_entered::default, |group| group.enter().into())
+    })
 }
 
 /// The calling thread waits for this group until it calls [`profiler_group_leave`]: the time is
@@ -68,15 +73,19 @@ pub unsafe extern "C" fn profiler_group_enter(group: *const profiler_group) -> p
 /// As [`profiler_group_enter`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_group_wait(group: *const profiler_group) -> profiler_entered {
-    // SAFETY: the caller's condition.
-    let group = unsafe { known(group) };
-    group.map_or_else(profiler_entered::default, |group| blocking(group).into())
+    guarded(profiler_entered::default(), || {
+        // SAFETY: the caller's condition.
+        let group = unsafe { known(group) };
+        group.map_or_else(profiler_entered::default, |group| blocking(group).into())
+    })
 }
 
 /// Ends what [`profiler_group_enter`] or [`profiler_group_wait`] has begun, on the same thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_group_leave(entered: profiler_entered) {
-    drop(Entered::from_raw(entered.words));
+    guarded((), || {
+        drop(Entered::from_raw(entered.words));
+    })
 }
 
 /// # Safety

@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_void};
 use profiler_core::label::{Label, LabelScope};
 use profiler_core::marker::category::OTHER;
 
+use crate::guard::guarded;
 use crate::handles::Handles;
 use crate::{later, text};
 
@@ -27,11 +28,13 @@ pub struct profiler_label {
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_label_new(name: *const c_char) -> *const profiler_label {
-    later::is_recording(); // what the label is used for is then recorded from the beginning
-    // SAFETY: the caller's condition.
-    let name = unsafe { text::name(name) };
-    let label = name.and_then(|name| LABELS.get_or_make(&name, |name| Label::new(name, "", 0)));
-    label.map_or(std::ptr::null(), |label| std::ptr::from_ref(label).cast())
+    guarded(std::ptr::null(), || {
+        later::is_recording(); // what the label is used for is then recorded from the beginning
+        // SAFETY: the caller's condition.
+        let name = unsafe { text::name(name) };
+        let label = name.and_then(|name| LABELS.get_or_make(&name, |name| Label::new(name, "", 0)));
+        label.map_or(std::ptr::null(), |label| std::ptr::from_ref(label).cast())
+    })
 }
 
 /// Opens a label on the calling thread. `frame` is an address in the stack frame of the function
@@ -44,16 +47,20 @@ pub unsafe extern "C" fn profiler_label_push(
     label: *const profiler_label,
     frame: *const c_void,
 ) -> u32 {
-    let label = label.cast::<Label>();
-    // SAFETY: null, or a label that lives as long as the process.
-    let label: Option<&'static Label> = unsafe { label.as_ref() };
-    label.map_or(u32::MAX, |label| {
-        LabelScope::open_at(label, &OTHER, frame.addr() as u64)
+    guarded(u32::MAX, || {
+        let label = label.cast::<Label>();
+        // SAFETY: null, or a label that lives as long as the process.
+        let label: Option<&'static Label> = unsafe { label.as_ref() };
+        label.map_or(u32::MAX, |label| {
+            LabelScope::open_at(label, &OTHER, frame.addr() as u64)
+        })
     })
 }
 
 /// Closes a label and all labels that the thread has opened after it.
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_label_pop(label: u32) {
-    LabelScope::close(label);
+    guarded((), || {
+        LabelScope::close(label);
+    })
 }

@@ -12,6 +12,7 @@ use profiler_core::marker::{
 use profiler_core::time::Timestamp;
 use serde::Serialize;
 
+use crate::guard::guarded;
 use crate::later;
 use crate::text::{self, MAX_TEXT_BYTES};
 
@@ -60,8 +61,10 @@ unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) 
 /// `name` is null or a text that ends with a zero. No other thread changes it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_marker(name: *const c_char) {
-    // SAFETY: the caller's condition; a null text is allowed.
-    unsafe { add(name, std::ptr::null(), MarkerOptions::default()) };
+    guarded((), || {
+        // SAFETY: the caller's condition; a null text is allowed.
+        unsafe { add(name, std::ptr::null(), MarkerOptions::default()) };
+    })
 }
 
 /// Records an instant with a text.
@@ -71,8 +74,10 @@ pub unsafe extern "C" fn profiler_marker(name: *const c_char) {
 /// the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_marker_text(name: *const c_char, text: *const c_char) {
-    // SAFETY: the caller's condition.
-    unsafe { add(name, text, MarkerOptions::default()) };
+    guarded((), || {
+        // SAFETY: the caller's condition.
+        unsafe { add(name, text, MarkerOptions::default()) };
+    })
 }
 
 /// Records an instant with a text and the stack of the calling thread.
@@ -81,9 +86,11 @@ pub unsafe extern "C" fn profiler_marker_text(name: *const c_char, text: *const 
 /// As [`profiler_marker_text`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_marker_stack(name: *const c_char, text: *const c_char) {
-    let options = MarkerOptions::default().with_stack(MarkerStack::Full);
-    // SAFETY: the caller's condition.
-    unsafe { add(name, text, options) };
+    guarded((), || {
+        let options = MarkerOptions::default().with_stack(MarkerStack::Full);
+        // SAFETY: the caller's condition.
+        unsafe { add(name, text, options) };
+    })
 }
 
 /// Records an instant with a text and up to 64 numbers.
@@ -97,31 +104,35 @@ pub unsafe extern "C" fn profiler_marker_numbers(
     numbers: *const f64,
     count: usize,
 ) {
-    if !later::is_recording() {
-        return;
-    }
-    // SAFETY: the caller's condition.
-    let Some(name) = (unsafe { text::name(name) }) else {
-        return;
-    };
-    // SAFETY: the caller's condition.
-    let text = unsafe { text::read(text, MAX_TEXT_BYTES) };
-    let payload = Numbers {
-        text: text.as_deref(),
+    guarded((), || {
+        if !later::is_recording() {
+            return;
+        }
         // SAFETY: the caller's condition.
-        numbers: unsafe { text::numbers(numbers, count) },
-    };
-    add_marker(&name, &OTHER, MarkerOptions::default(), &payload);
+        let Some(name) = (unsafe { text::name(name) }) else {
+            return;
+        };
+        // SAFETY: the caller's condition.
+        let text = unsafe { text::read(text, MAX_TEXT_BYTES) };
+        let payload = Numbers {
+            text: text.as_deref(),
+            // SAFETY: the caller's condition.
+            numbers: unsafe { text::numbers(numbers, count) },
+        };
+        add_marker(&name, &OTHER, MarkerOptions::default(), &payload);
+    })
 }
 
 /// Returns the present instant for [`profiler_interval`]; 0 while no session runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_now() -> u64 {
-    if later::is_recording() {
-        Timestamp::now().raw()
-    } else {
-        0
-    }
+    guarded(0, || {
+        if later::is_recording() {
+            Timestamp::now().raw()
+        } else {
+            0
+        }
+    })
 }
 
 /// Records an interval from `start` until now. Does nothing if `start` is 0.
@@ -130,11 +141,13 @@ pub extern "C" fn profiler_now() -> u64 {
 /// As [`profiler_marker_text`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_interval(name: *const c_char, start: u64, text: *const c_char) {
-    if start != 0 {
-        let options = MarkerOptions::interval_until_now_from(Timestamp::from_raw(start));
-        // SAFETY: the caller's condition.
-        unsafe { add(name, text, options) };
-    }
+    guarded((), || {
+        if start != 0 {
+            let options = MarkerOptions::interval_until_now_from(Timestamp::from_raw(start));
+            // SAFETY: the caller's condition.
+            unsafe { add(name, text, options) };
+        }
+    })
 }
 
 /// Records the start of an interval, which [`profiler_end`] with the same name ends.
@@ -143,8 +156,10 @@ pub unsafe extern "C" fn profiler_interval(name: *const c_char, start: u64, text
 /// As [`profiler_marker_text`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_begin(name: *const c_char, text: *const c_char) {
-    // SAFETY: the caller's condition.
-    unsafe { add(name, text, MarkerOptions::interval_start()) };
+    guarded((), || {
+        // SAFETY: the caller's condition.
+        unsafe { add(name, text, MarkerOptions::interval_start()) };
+    })
 }
 
 /// Records the end of an interval.
@@ -153,6 +168,8 @@ pub unsafe extern "C" fn profiler_begin(name: *const c_char, text: *const c_char
 /// As [`profiler_marker`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_end(name: *const c_char) {
-    // SAFETY: the caller's condition; a null text is allowed.
-    unsafe { add(name, std::ptr::null(), MarkerOptions::interval_end()) };
+    guarded((), || {
+        // SAFETY: the caller's condition; a null text is allowed.
+        unsafe { add(name, std::ptr::null(), MarkerOptions::interval_end()) };
+    })
 }

@@ -2,8 +2,8 @@
 //!
 //! They may be called from any thread, at any time after the library is loaded, but not in a signal
 //! handler. Invariants: without a session they do nothing and cost two relaxed loads; while it is
-//! not decided whether the process records, they wait for a limited time ([`crate::later`]); no
-//! function panics; null pointers and texts that are not UTF-8 are accepted, and lengths are
+//! not decided whether the process records, they wait for a limited time ([`crate::later`]); they
+//! keep `errno`, and catch panics (`guard`); null pointers and texts that are not UTF-8 are accepted, and lengths are
 //! bounded (`text`).
 
 mod counters;
@@ -22,6 +22,7 @@ use std::ffi::{c_char, c_int};
 
 use profiler_core::session;
 
+use crate::guard::guarded;
 use crate::text::{self, MAX_TEXT_BYTES};
 use crate::{later, start};
 
@@ -44,8 +45,10 @@ pub extern "C" fn profiler_api_version() -> u32 {
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_join() -> c_int {
-    start::join();
-    profiler_is_recording()
+    guarded(0, || {
+        start::join();
+        is_recording_now()
+    })
 }
 
 /// Like [`profiler_join`], for the session with this address: the value of the environment variable
@@ -57,17 +60,25 @@ pub extern "C" fn profiler_join() -> c_int {
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_join_session(address: *const c_char) -> c_int {
-    // SAFETY: the caller's condition.
-    match unsafe { text::read(address, MAX_TEXT_BYTES) } {
-        Some(address) => start::join_at(&address),
-        None => start::join(),
-    }
-    profiler_is_recording()
+    guarded(0, || {
+        // SAFETY: the caller's condition.
+        match unsafe { text::read(address, MAX_TEXT_BYTES) } {
+            Some(address) => start::join_at(&address),
+            None => start::join(),
+        }
+        is_recording_now()
+    })
 }
 
 /// Returns 1 if this process records now, otherwise 0. Costs two relaxed loads.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn profiler_is_recording() -> c_int {
+    guarded(0, is_recording_now)
+}
+
+/// What [`profiler_is_recording`] returns. In a copy of this library, a call of the exported name
+/// would be a call of the function of the library that the program loaded first.
+fn is_recording_now() -> c_int {
     c_int::from(later::is_recording() && !session::is_paused())
 }

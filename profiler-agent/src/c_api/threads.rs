@@ -6,6 +6,7 @@ use std::ffi::c_char;
 
 use profiler_core::thread;
 
+use crate::guard::guarded;
 use crate::text;
 
 /// Names the calling thread in the profile. Does nothing if `name` is null.
@@ -14,8 +15,10 @@ use crate::text;
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profiler_thread_name(name: *const c_char) {
-    // SAFETY: the caller's condition.
-    if let Some(name) = unsafe { text::name(name) } {
-        thread::register(&name);
-    }
+    guarded((), || {
+        // SAFETY: the caller's condition.
+        if let Some(name) = unsafe { text::name(name) } {
+            thread::register(&name);
+        }
+    })
 }

@@ -39,7 +39,7 @@ pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub use own_threads::own_thread_count;
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
-pub use threads::{run_quiet, spawn_quiet};
+pub use threads::{quiet_stack_bytes, run_quiet, spawn_quiet};
 
 use std::os::fd::AsFd;
 

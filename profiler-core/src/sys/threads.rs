@@ -49,13 +49,13 @@ pub fn spawn_quiet<T: Send + 'static>(
     };
     Builder::new()
         .name(name.to_owned())
-        .stack_size(stack_bytes())
+        .stack_size(quiet_stack_bytes())
         .spawn(body)
 }
 
-/// The size of a stack with [`OWN_BYTES`] in addition to the C library's part. The standard library
-/// takes the larger of the two, not their sum.
-fn stack_bytes() -> usize {
+/// The size of the stack of [`spawn_quiet`]: [`OWN_BYTES`] in addition to the C library's part. The
+/// standard library takes the larger of the two, not their sum.
+pub fn quiet_stack_bytes() -> usize {
     static TAKEN: OnceLock<usize> = OnceLock::new();
     OWN_BYTES.saturating_add(*TAKEN.get_or_init(taken_by_libc))
 }
