@@ -19,6 +19,7 @@
  *   bytes, texts after 16 KiB. A name should be constant; variable parts belong into the text.
  * - Nothing is freed by the caller. Labels, counters and groups live as long as the process; up to
  *   4,096 of each can be made.
+ * - errno stays. profiler_join reads the environment, which no other thread may change meanwhile.
  * - No function fails. What cannot be recorded is counted, and the profile shows the number.
  *
  * In a program that contains the profiler for Rust (profiler-child, profiler-parent), that

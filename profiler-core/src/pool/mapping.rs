@@ -15,8 +15,6 @@ use std::io;
 use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 
-use memmap2::{MmapOptions, MmapRaw};
-
 use super::layout::Extent;
 use crate::sync::AtomicU64;
 use crate::sys;
@@ -73,7 +71,7 @@ impl Words for Mapping {
 /// A mapped pool.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    map: MmapRaw,
+    map: sys::SharedMap,
     /// Whether the memory is a file: touching a page that the file system has no room for kills the
     /// process.
     may_fault: bool,
@@ -86,7 +84,7 @@ impl Mapping {
     /// Errors of `mmap`.
     pub(crate) fn new(file: &File, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let map = MmapOptions::new().len(len).map_raw(file)?;
+        let map = sys::SharedMap::new(file, len)?;
         // SAFETY: the mapping was just made and is owned by `map`.
         unsafe { sys::advise_mapping(map.as_mut_ptr(), len) }?;
         Ok(Self {

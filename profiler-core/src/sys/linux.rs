@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
+pub(crate) use super::shared_map::SharedMap;
 use super::{FileIdentity, OwnFile};
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 

@@ -16,6 +16,8 @@ use portable as imp;
 mod descriptor;
 mod foreign_file;
 pub(crate) mod own_threads;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod shared_map;
 mod thread_end;
 mod threads;
 
@@ -30,10 +32,10 @@ pub(crate) mod native;
 pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
-    ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_id, current_thread_name, file_identity, has_other_threads, may_release_lock,
-    on_fork, populate, process_name, process_start, read_only, release, running_process, stretch,
-    time_namespace, wipe_on_fork,
+    ResidentMemory, SharedMap, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads,
+    cannot_shrink, current_thread_id, current_thread_name, file_identity, has_other_threads,
+    may_release_lock, on_fork, populate, process_name, process_start, read_only, release,
+    running_process, stretch, time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub use own_threads::own_thread_count;

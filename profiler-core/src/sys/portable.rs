@@ -102,6 +102,29 @@ pub fn punch_hole(_file: &impl AsFd, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// A shared mapping of a whole file.
+#[derive(Debug)]
+pub(crate) struct SharedMap(memmap2::MmapRaw);
+
+impl SharedMap {
+    /// Maps the first `len` bytes of `file` for reading and writing.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
+        let map = memmap2::MmapOptions::new().len(len).map_raw(file)?;
+        Ok(Self(map))
+    }
+
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
 /// Does nothing: mappings need no preparation here.
 ///
 /// # Safety
