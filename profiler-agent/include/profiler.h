@@ -6,17 +6,18 @@
  *
  * A process records if it runs below a session of the profiler, for example
  *     profiler record -- ./program
- * The library joins the session when it is loaded with the program; no call is needed. A program
- * that calls no function is recorded some milliseconds after its start. The first function that is
- * called before waits until the program is recorded: usually 1 ms, at most 20 ms. Without a session
+ * If the library is loaded with the program, it joins the session by itself, some milliseconds
+ * after the start of the program. If the program calls a function before, the library joins at
+ * once, and the call waits until the program is recorded: usually 1 ms, at most 20 ms. The
+ * environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to 10,000. Without a session
  * every function returns at once: two loads and two comparisons, about 1 ns. The functions that
  * make a label, a counter or a group then take a lock and allocate, once per name.
  *
  * Rules for all functions:
  * - Any thread may call them, but a signal handler may not.
  * - Null pointers are allowed and mean "nothing".
- * - Texts are UTF-8 and end with a zero. Other bytes are replaced. Names are cut after 1,024
- *   bytes, texts after 16 KiB. A name should be constant; variable parts belong into the text.
+ * - Texts are UTF-8 and end with a zero. Other bytes are replaced. Names are cut after 1,024 bytes,
+ *   texts after 16 KiB. A name should be constant; variable parts belong in the text.
  * - Nothing is freed by the caller. Labels, counters and groups live as long as the process; up to
  *   4,096 of each can be made.
  * - No function fails. What cannot be recorded is counted, and the profile shows the number. A
@@ -38,7 +39,7 @@
 extern "C" {
 #endif
 
-/* The version of this interface. While it stays, functions are only added. */
+/* The version of this interface. Functions may be added without a new version. */
 #define MPPROF_API_VERSION 1
 
 /* The version of the loaded library. */
@@ -50,18 +51,18 @@ uint32_t mpprof_api_version(void);
 int mpprof_join(void);
 
 /* Like mpprof_join, for the session with this address: the value of the environment variable
- * MULTIPROCESS_PROFILER_SESSION in the processes of the session. For a program that was told the
- * address in another way, or has changed its environment, which the function does not read. Null:
- * the environment is read. If the library has joined another session before, nothing changes.
+ * MULTIPROCESS_PROFILER_SESSION in the processes of the session. For a program that gets the
+ * address in another way, or that has changed its environment. The function reads the environment
+ * only if the address is null. If the library has joined another session before, nothing changes.
  * Cost: usually 1 ms, at most 2 s. */
 int mpprof_join_session(const char *address);
 
 /* Stops recording in this process for good and ends the library's threads. What was recorded stays
- * in the profile. Call it before something that the system allows only to processes with one
- * thread, or before a change of the user with capabilities of the calling thread alone. Not needed
- * if the library was loaded with the program: setuid, setgid, seteuid, setegid, setreuid, setregid,
+ * in the profile. Call it before a system call that is allowed only in processes with one thread,
+ * or before a change of the user with capabilities of the calling thread alone. Not needed if the
+ * library was loaded with the program: setuid, setgid, seteuid, setegid, setreuid, setregid,
  * setresuid, setresgid, setgroups, initgroups, unshare and setns are then replaced by functions
- * that do it where necessary. Cost: usually less than 1 ms. */
+ * that call it if necessary. Cost: usually less than 1 ms. */
 void mpprof_leave(void);
 
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.

@@ -1,5 +1,5 @@
 //! The program's `errno`, which the library must not change where the program does not expect it:
-//! before its beginning, around a fork, and in functions that it does not know to be this library's.
+//! before its beginning, around a fork, and in functions that this library replaces.
 
 #![allow(unsafe_code)]
 

@@ -11,8 +11,9 @@
 //! `include/profiler.h` declares ([`c_api`]).
 //!
 //! # What holds
-//! - Without a session, loading the library costs the load itself, the look-up of a dozen functions,
-//!   and a look at the environment. It starts no thread, opens no file and changes nothing.
+//! - Without a session, loading the library costs the load itself, the look-up of a dozen
+//!   functions, and a look at the environment. It starts no thread, opens no file and changes
+//!   nothing.
 //! - With a session, the program's thread connects to the session, sends one packet and starts one
 //!   thread. It waits for no answer, except in the first function for C: usually about a
 //!   millisecond, at most [`profiler_child::JOIN_WAIT`].
@@ -28,9 +29,8 @@
 //!   concern all threads ([`replaced`]): its threads are not in the way of a program that changes
 //!   its user or its namespaces. It leaves the process before, if that is necessary ([`leaving`]).
 //!
-//! The library unwinds at a panic, unlike the design's first draft, which aborted: a panic on a
-//! thread of the profiler then ends that thread, and not the program. The unwinder is linked
-//! statically (`build.rs`).
+//! The library unwinds at a panic and does not abort: a panic on a thread of the profiler ends that
+//! thread, and not the program. The unwinder is linked statically (`build.rs`).
 
 #![cfg(target_os = "linux")]
 #![cfg_attr(

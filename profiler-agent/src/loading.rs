@@ -131,7 +131,7 @@ fn start_loader() {
     }
     // SAFETY: the call above has written the number.
     let thread = unsafe { thread.assume_init() };
-    // SAFETY: a thread that nobody joins.
+    // SAFETY: a thread that is never joined.
     unsafe { libc::pthread_detach(thread) };
 }
 

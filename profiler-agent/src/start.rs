@@ -47,7 +47,7 @@ fn begin() {
         Announcement::Decided(Status::Recording) => {
             forks::follow(forks::own_threads_at_start(), address);
         }
-        // The session lists a process that it refuses. There is nobody else to tell.
+        // The session lists a process that it refuses, so the error needs no other report.
         Announcement::Decided(_) => {}
         Announcement::Made(announced) => later::begin(announced, patience, address),
     }

@@ -105,14 +105,14 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 ///
 /// A process that a session has started with `spawn` was handed its memory. Any other process of
 /// the tree joins by itself: it inherits the address of the session
-/// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whoever that is, and asks
+/// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whichever that is, and asks
 /// the session for memory. If the session is over, full, of another version or of another user, or
 /// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
 /// why.
 ///
-/// A process whose memory was handed over spends well under a millisecond of the host's thread
-/// here (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
-/// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if nobody
+/// A process whose memory was handed over spends well under a millisecond of the host's thread here
+/// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
+/// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if no process
 /// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
 /// profiler does everything else. Never panics or prints.
 pub fn init() -> Status {

@@ -1,10 +1,10 @@
 //! Asks the session whose address is in the environment for a pool.
 //!
 //! Called by `connect` and `announce` in a process to which no parent has handed a pool.
-//! Invariants: a call waits for at most the caller's patience, and not at all if nobody listens; it
-//! changes nothing in the process except that, on success, one or two descriptors above the standard
-//! streams exist; only
-//! [`Candidate::of_environment`] reads the environment.
+//! Invariants: a call waits for at most the caller's patience, and not at all if no process listens
+//! at the address; on success, it adds one or two descriptors above the standard streams, and
+//! otherwise changes nothing in the process; only [`Candidate::of_environment`] reads the
+//! environment.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Performance groups for C: stopwatches that add up for whom a process spends its time.
+//! Performance groups for C: the time that a process spends for each plugin, tenant or part.
 
 #![allow(unsafe_code)]
 

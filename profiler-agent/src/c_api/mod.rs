@@ -69,8 +69,8 @@ pub unsafe extern "C" fn mpprof_join_session(address: *const c_char) -> c_int {
 /// Stops recording in this process for good, and ends the library's threads. What was recorded
 /// stays in the profile. Waits for the threads, usually for less than a millisecond.
 ///
-/// The functions that this library replaces ([`crate::replaced`]) call it where it is needed. In a
-/// program that has loaded the library with `dlopen` they are not replaced.
+/// The functions that this library replaces ([`crate::replaced`]) leave in the same way if that is
+/// necessary. In a program that has loaded the library with `dlopen` they are not replaced.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn mpprof_leave() {

@@ -4,7 +4,7 @@
 //! contains the library (`profiler_agent_embed::library!`), because `cargo install` installs
 //! executables only and a copied command has nothing beside it. The first use writes the library to
 //! a directory of the user (`place`). Invariant: only a library that belongs to this user or to
-//! root, and that nobody else can change, is loaded into programs, unless the user names another
+//! root, and that no other user can change, is loaded into programs, unless the user names another
 //! one.
 
 mod install;

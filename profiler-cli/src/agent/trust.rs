@@ -1,7 +1,8 @@
-//! The directories that may hold ours: only this user and root can change them.
+//! The directories that may contain the agent's directory: only this user and root can change them.
 //!
-//! Used for the directory from which programs load the agent: whoever can write to it, or rename a
-//! directory above it, decides what the programs of a recording load. Root lets all users read.
+//! Used for the directory from which programs load the agent: a user who can write to it, or rename
+//! a directory above it, can choose what the programs of a recording load. Root lets all users
+//! read.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -72,7 +73,7 @@ fn check(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory, or checks the one that exists: it belongs to this user, and nobody else can
+/// Makes a directory, or checks the one that exists: it belongs to this user, and no other user can
 /// write to it.
 pub(super) fn make_private(directory: &Path) -> io::Result<()> {
     let made = DirBuilder::new()

@@ -129,9 +129,9 @@ impl Session {
         self.supervisor.spawn(name, command, Trust::Untrusted)
     }
 
-    /// Lets the process that `command` starts join this session, whoever starts it: the command may
-    /// be started without [`Session::spawn`], for example by another library. The processes that it
-    /// starts can join, too, because they inherit the variable. The program calls
+    /// Lets the process that `command` starts join this session, whichever process starts it: the
+    /// command may be started without [`Session::spawn`], for example by another library. The
+    /// processes that it starts can join, too, because they inherit the variable. The program calls
     /// `profiler_child::init()`; other programs run as usual.
     ///
     /// A process that joins is recorded like an untrusted child ([`Session::spawn_untrusted`]),

@@ -1,11 +1,11 @@
 //! The session around this one: that of `profiler record`, or of another program that has started
 //! this one.
 //!
-//! A process has one recorder, so what this session records, the outer session cannot record. It is
-//! told each process, and lists it with the reason. The outer session is found by its address in
-//! the environment, which this process has inherited. Invariants: nothing is sent that is not in a
-//! profile anyway; a caller waits at most [`PATIENCE`], and not again within [`QUIET`]; a session that is
-//! over is not told anything more.
+//! A process has one recorder, so the outer session cannot record what this session records. This
+//! session reports each process to the outer session, which lists it with the reason. The outer
+//! session is found by its address in the environment, which this process has inherited.
+//! Invariants: nothing is sent that is not in a profile anyway; a caller waits at most
+//! [`PATIENCE`], and not again within [`QUIET`]; a session that is over is not told anything more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

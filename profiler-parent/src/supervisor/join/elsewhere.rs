@@ -3,9 +3,8 @@
 //!
 //! Used by the join thread. What identifies such a process is the claim of the other session, which
 //! knows this session's token. Invariants: a process that records here keeps its entry, unless the
-//! system shows that it executes another program; the
-//! processes that are watched are limited ([`Limits`]), and the further ones are listed without
-//! their end.
+//! system shows that it executes another program; the processes that are watched are limited
+//! ([`Limits`]), and the further ones are listed without their end.
 
 use ipc_protocol::message::RecordedElsewhere;
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};

@@ -1,8 +1,9 @@
 //! Looks whether a process maps its pool, on threads of their own. Linux.
 //!
 //! Used when a process joins that seems to record already. Looking at the mappings of a process
-//! waits while the process changes them, and a hostile one makes that take as long as it wishes.
-//! Invariants: the caller does not wait; a limited number of threads looks at the same time.
+//! waits while the process changes them, and a hostile process can make the wait as long as it
+//! wishes. Invariants: the caller does not wait; a limited number of threads looks at the same
+//! time.
 
 use std::sync::Arc;
 

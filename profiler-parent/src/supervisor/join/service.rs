@@ -2,7 +2,7 @@
 //!
 //! The session creates a [`JoinService`] when its address is first needed, and drops it at its end.
 //! Invariants: after that, no process can join, and the files of the address are gone unless the
-//! thread is stuck; nobody waits for a thread that has ended.
+//! thread is stuck; no call waits for a thread that has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

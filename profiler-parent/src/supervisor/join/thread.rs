@@ -3,9 +3,9 @@
 //! The thread waits for no process: a connection that is silent, or whose process waits for memory,
 //! is kept with a deadline. Invariants:
 //!
-//! - A limited number of connections is kept ([`Limits`]). If there are more, the silent one that is
-//!   oldest is closed, so that silent processes cannot keep others out. A process waits for memory
-//!   over one connection. No connection is accepted while many sockets wait to be closed.
+//! - A limited number of connections is kept ([`Limits`]). If there are more, the silent one that
+//!   is oldest is closed, so that silent processes cannot keep others out. A process waits for
+//!   memory over one connection. No connection is accepted while many sockets wait to be closed.
 //! - A packet is received as from an untrusted child; see [`ipc_protocol::transport::joining`].
 //! - The thread leaves half of the descriptors that this process may have to the host; see
 //!   [`Limits`].
@@ -256,7 +256,7 @@ impl JoinThread {
                 pending.stage = Stage::Silent;
                 self.answer(set, number, pending, request);
             }
-            // A report without the token is not heard; nobody waits for an answer. The numbers in the
+            // A report without the token is ignored; a report has no answer. The numbers in the
             // report of a process that has none here are not those of this process.
             (Ok(Some(Opening::RecordedElsewhere(process))), None) => {
                 if process.token == self.token && pending.joiner.pid().is_some() {
