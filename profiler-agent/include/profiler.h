@@ -10,7 +10,7 @@
  * after the start of the program. If the program calls a function before, the library joins at
  * once, and the call waits until the program is recorded: usually 1 ms, at most 20 ms. The
  * environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to 10,000. Without a session
- * every function returns at once: two loads and two comparisons, about 1 ns. The functions that
+ * every function returns at once: two loads and two comparisons, 1 to 5 ns. The functions that
  * make a label, a counter or a group then take a lock and allocate, once per name.
  *
  * Rules for all functions:
@@ -66,15 +66,15 @@ int mpprof_join_session(const char *address);
 void mpprof_leave(void);
 
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.
- * Cost: 1 ns. */
+ * Cost: 1 to 5 ns. */
 int mpprof_is_recording(void);
 
 /* ---- Markers: named events of the calling thread ---- */
 
-/* An instant. Cost: about 30 ns. The first marker of a thread allocates. */
+/* An instant. Cost: 30 to 80 ns. The first marker of a thread allocates. */
 void mpprof_marker(const char *name);
 
-/* An instant with a text. Cost: about 40 ns, and 1 ns for each 16 bytes of the text. */
+/* An instant with a text. Cost: 40 to 100 ns, and 1 ns for each 16 bytes of the text. */
 void mpprof_marker_text(const char *name, const char *text);
 
 /* An instant with a text, which may be null, and `count` numbers, of which 64 are recorded.
@@ -98,7 +98,7 @@ void mpprof_interval(const char *name, uint64_t start, const char *text);
 void mpprof_begin(const char *name, const char *text);
 
 /* The end of the latest interval of this name that the calling thread has begun.
- * Cost: about 30 ns. */
+ * Cost: 30 to 80 ns. */
 void mpprof_end(const char *name);
 
 /* ---- Labels: names on the stack, which samples of the thread show ---- */
@@ -109,11 +109,11 @@ typedef struct mpprof_label mpprof_label;
 const mpprof_label *mpprof_label_new(const char *name);
 
 /* Opens a label. `frame` is the address of a local variable of the calling function; the macro
- * MPPROF_LABEL_PUSH supplies it. Returns a number for mpprof_label_pop. Cost: 2 ns. */
+ * MPPROF_LABEL_PUSH supplies it. Returns a number for mpprof_label_pop. Cost: 2 to 7 ns. */
 uint32_t mpprof_label_push(const mpprof_label *label, const void *frame);
 
 /* Closes a label and all labels that the thread has opened after it. Call it on the thread, and in
- * the function, that has opened the label. Cost: 1 ns. */
+ * the function, that has opened the label. Cost: 1 to 6 ns. */
 void mpprof_label_pop(uint32_t label);
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -145,7 +145,7 @@ typedef struct mpprof_entered {
  * colon is its kind; without a known kind it is a component. Keep the pointer. */
 const mpprof_group *mpprof_group_new(const char *name);
 
-/* The calling thread works for this group until it calls mpprof_group_leave. Cost: about 30 ns
+/* The calling thread works for this group until it calls mpprof_group_leave. Cost: 30 to 50 ns
  * if times are measured (profiler record --groups, or the live page), otherwise about 10 ns. */
 mpprof_entered mpprof_group_enter(const mpprof_group *group);
 
