@@ -4,12 +4,13 @@
 //! Used by most tests. `src/bin/child` describes the commands. A helper is killed when its
 //! [`HelperProcess`] is dropped.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use profiler_parent::{ProcessReport, ProcessState, ProfiledChild, Session};
 
+use crate::dialogue;
 use crate::patience::until;
 
 /// A helper process.
@@ -111,12 +112,7 @@ impl HelperProcess {
     /// # Errors
     /// When the process ends, or answers that the command failed.
     pub fn ask(&mut self, command: &str) -> anyhow::Result<String> {
-        self.tell(command)?;
-        let answer = self.line()?;
-        if let Some(error) = answer.strip_prefix("error ") {
-            bail!("{command}: {error}");
-        }
-        Ok(answer)
+        dialogue::ask(&mut self.child.stdin, &mut self.stdout, command)
     }
 
     /// Sends a command.
@@ -124,8 +120,7 @@ impl HelperProcess {
     /// # Errors
     /// When the process has ended.
     pub fn tell(&mut self, command: &str) -> anyhow::Result<()> {
-        let stdin = self.child.stdin.as_mut().context("no pipe")?;
-        Ok(writeln!(stdin, "{command}")?)
+        dialogue::tell(&mut self.child.stdin, command)
     }
 
     /// Reads one line of output.
@@ -133,11 +128,7 @@ impl HelperProcess {
     /// # Errors
     /// When the process has ended.
     pub fn line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        if self.stdout.read_line(&mut line)? == 0 {
-            bail!("the helper process has ended");
-        }
-        Ok(line.trim_end().to_owned())
+        dialogue::line(&mut self.stdout)
     }
 
     /// Reads the remaining output, until the process ends.

@@ -4,12 +4,13 @@
 //! Used by the tests `joining*`. The helper process is `src/bin/child`; it begins with `join`.
 //! Helpers are killed when their [`JoinedHelper`] is dropped.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufReader;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use profiler_parent::{ProcessReport, ProcessState, Session};
 
+use crate::dialogue;
 use crate::helper_process::command;
 use crate::patience::until;
 use crate::profile::{Process, Profile};
@@ -61,12 +62,7 @@ impl JoinedHelper {
     /// # Errors
     /// When the process ends, or answers that the command failed.
     pub fn ask(&mut self, command: &str) -> anyhow::Result<String> {
-        self.tell(command)?;
-        let answer = self.line()?;
-        if let Some(error) = answer.strip_prefix("error ") {
-            bail!("{command}: {error}");
-        }
-        Ok(answer)
+        dialogue::ask(&mut self.child.stdin, &mut self.stdout, command)
     }
 
     /// Sends a command.
@@ -74,8 +70,7 @@ impl JoinedHelper {
     /// # Errors
     /// When the process has ended.
     pub fn tell(&mut self, command: &str) -> anyhow::Result<()> {
-        let stdin = self.child.stdin.as_mut().context("no pipe")?;
-        Ok(writeln!(stdin, "{command}")?)
+        dialogue::tell(&mut self.child.stdin, command)
     }
 
     /// Reads one line of output.
@@ -83,11 +78,7 @@ impl JoinedHelper {
     /// # Errors
     /// When the process has ended.
     pub fn line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        if self.stdout.read_line(&mut line)? == 0 {
-            bail!("the helper process has ended");
-        }
-        Ok(line.trim_end().to_owned())
+        dialogue::line(&mut self.stdout)
     }
 
     /// Sends a command that ends the process, and waits for the end.
@@ -185,8 +176,8 @@ pub fn has_marked(process: &Process, count: u64) -> anyhow::Result<bool> {
     Ok(numbers.len() == 1 && main.iter().copied().eq(0..count))
 }
 
-/// Checks that the profile has all data of a process that has joined and recorded `marks` markers on
-/// its main thread.
+/// Checks that the profile has all data of a process that has joined and recorded `marks` markers
+/// on its main thread.
 ///
 /// # Errors
 /// When it has not.

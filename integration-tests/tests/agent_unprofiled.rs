@@ -50,7 +50,7 @@ fn a_static_program_is_unharmed_and_named_with_the_reason() -> anyhow::Result<()
     let spin = place.compile("spin", SPIN, &[])?;
     let below = format!("echo text; {} 400; exit 5", text(&spin));
     let recorded = does_the_same(&place, &[text(&runs), &below])?;
-    // The shell may have taken the memory that was handed to the program, and its place in the list.
+    // The shell may have taken the memory that was handed to the program, and its row in the list.
     let verdicts = recorded.verdicts("runs")?;
     let why = "missing: not profiled: it is statically linked";
     assert!(

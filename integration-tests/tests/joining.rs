@@ -1,4 +1,4 @@
-//! Tests of processes that join a session by themselves, whoever starts them.
+//! Tests of processes that join a session by themselves, whichever process starts them.
 //!
 //! They are recorded like children of the session: all their entries are in the profile, their end
 //! is noticed, the memory limit holds, and the session's commands reach them.

@@ -89,10 +89,7 @@ fn the_address_of_a_session_that_is_over_leads_nowhere() -> anyhow::Result<()> {
     let value = value(&session)?;
     session.end();
     let mut helper = with_address(&value, "join")?;
-    assert_eq!(
-        helper.status,
-        "off: nobody listens at the session's address"
-    );
+    assert_eq!(helper.status, "off: no session listens at this address");
     helper.continues()
 }
 
@@ -238,7 +235,7 @@ fn a_packet_of_another_process_than_the_one_that_connected_is_refused() -> anyho
 }
 
 #[test]
-fn connections_that_say_nothing_keep_nobody_out() -> anyhow::Result<()> {
+fn connections_that_say_nothing_keep_no_process_out() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let address = address(&session)?;
@@ -254,7 +251,7 @@ fn connections_that_say_nothing_keep_nobody_out() -> anyhow::Result<()> {
 }
 
 #[test]
-fn connections_that_say_nonsense_keep_nobody_out() -> anyhow::Result<()> {
+fn connections_that_say_nonsense_keep_no_process_out() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let address = address(&session)?;

@@ -230,7 +230,7 @@ fn a_worker_that_is_forked_after_the_session_runs_unprofiled() -> anyhow::Result
     session.end();
     assert_eq!(
         server.ask("in-fork after-fork")?,
-        "ok off: nobody listens at the session's address"
+        "ok off: no session listens at this address"
     );
     assert!(server.end("exit 0")?.success());
     Ok(())

@@ -1,5 +1,5 @@
-//! Tests of the spawners whose processes join a session: shells, job pools, fork servers, runners of
-//! tests, and other libraries. None of them knows the session; the processes inherit its address.
+//! Tests of the spawners whose processes join a session: shells, job pools, fork servers, runners
+//! of tests, and other libraries. None of them knows the session; the processes inherit its address.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -143,7 +143,8 @@ fn the_processes_of_a_test_runner_join() -> anyhow::Result<()> {
     all_join(&session, runner, 4)
 }
 
-/// Joins and records on a thread of the test harness, if a runner has started it. Else does nothing.
+/// Joins and records on a thread of the test harness if a runner has started it; otherwise does
+/// nothing.
 #[test]
 fn is_started_by_the_runner() {
     if std::env::var_os(RUNNER).is_some() {

@@ -5,7 +5,7 @@
 
 use crate::plain::plain;
 use crate::report::{Row, say};
-use crate::tree::{Node, Place, ordered};
+use crate::tree::{Node, TreePosition, ordered};
 
 const HEADS: [&str; 8] = [
     "pid",
@@ -31,7 +31,7 @@ pub(crate) fn print_table(rows: &[Row]) {
 fn lines(rows: &[Row]) -> Vec<String> {
     let places: Vec<(&Row, String)> = ordered(&nodes(rows))
         .into_iter()
-        .filter_map(|Place { index, depth }| {
+        .filter_map(|TreePosition { index, depth }| {
             let row = rows.get(index)?;
             Some((row, indented(&row.name, depth)))
         })

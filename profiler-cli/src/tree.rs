@@ -13,9 +13,9 @@ pub(crate) struct Node {
     pub(crate) parent: Option<u64>,
 }
 
-/// The place of a process in the tree.
+/// The position of a process in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TreePosition {
     /// Its index in the list.
     pub(crate) index: usize,
     /// The number of processes above it that are in the list.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 
 /// Orders the processes of a list: each is followed by those that it started, in the order of the
 /// list. A process whose parent is not in the list is at the top.
-pub(crate) fn ordered(nodes: &[Node]) -> Vec<Place> {
+pub(crate) fn ordered(nodes: &[Node]) -> Vec<TreePosition> {
     let parents = parents_of(nodes);
     let mut children = vec![Vec::new(); nodes.len()];
     for (index, parent) in parents.iter().enumerate() {
@@ -50,13 +50,13 @@ pub(crate) fn ordered(nodes: &[Node]) -> Vec<Place> {
 struct Walk {
     children: Vec<Vec<usize>>,
     is_placed: Vec<bool>,
-    places: Vec<Place>,
+    places: Vec<TreePosition>,
 }
 
 impl Walk {
     /// Places a process and those below it, unless they have places.
     fn place(&mut self, top: usize) {
-        let mut open = vec![Place {
+        let mut open = vec![TreePosition {
             index: top,
             depth: 0,
         }];
@@ -70,7 +70,7 @@ impl Walk {
             self.places.push(place);
             let below = self.children.get(place.index).into_iter().flatten();
             let depth = place.depth + 1;
-            open.extend(below.rev().map(|index| Place {
+            open.extend(below.rev().map(|index| TreePosition {
                 index: *index,
                 depth,
             }));

@@ -2,8 +2,8 @@
 //!
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
 //! session, so the parent can read it at any time, also after the process has died. Invariants:
-//! nothing here waits, because a global allocator may change a counter while the same thread makes
-//! the counter's cell; amounts added before the cell exists are kept in [`PendingSum`] and moved to
+//! nothing here waits for a lock, because a global allocator may change a counter while the same
+//! thread makes the counter's cell; the first change retries a fixed number of times; amounts added before the cell exists are kept in [`PendingSum`] and moved to
 //! the cell once it exists, by the thread that made the cell or by the thread that added them.
 
 use crate::definition_cell::DefinitionCell;
@@ -151,9 +151,9 @@ impl Counter {
 
     #[cold]
     fn register_in(&self, manager: &ChunkManager) -> Option<DefinitionId> {
-        // Never waits: this thread may hold the lock and allocate under it. The first change retries
-        // a fixed number of times, because other threads hold the lock for microseconds and a
-        // counter may change only once.
+        // Never waits: this thread may hold the lock and allocate under it. The first change
+        // retries a fixed number of times, because other threads hold the lock for microseconds
+        // and a counter may change only once.
         let mut state = match self.changes.is_empty() {
             true => spin_then_yield(|| manager.try_lock())?,
             false => manager.try_lock()?,

@@ -55,8 +55,8 @@ pub use listener::{Joiner, SessionListener, refusal_for};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Nobody listens at the address: the session is over.
-    #[error("nobody listens at the session's address")]
+    /// No session listens at the address: it is over.
+    #[error("no session listens at this address")]
     NoSession(#[source] io::Error),
     /// Another user's process listens at the address.
     #[error("the process at the session's address belongs to user {0}")]
@@ -87,7 +87,7 @@ pub struct Joined {
 }
 
 /// In a process that joins: asks the session at `address` for a pool. Waits at most `patience`,
-/// and not at all if nobody listens. Sends the token only to a process of the same user.
+/// and not at all if no session listens. Sends the token only to a process of the same user.
 ///
 /// # Errors
 /// [`JoinError`]; no descriptor is left open then.

@@ -174,7 +174,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     drop(live);
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
-    outcome::report_profile(&report, &name);
+    outcome::report_profile(&report, child.id());
     Ok(exit_code(status))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict};
 
 use crate::plain::plain;
@@ -59,8 +60,9 @@ pub(super) fn report_no_profile(
     }
 }
 
-/// Says where the profile is, and which processes of the program's name did not end regularly.
-pub(super) fn report_profile(report: &CaptureReport, name: &str) {
+/// Says where the profile is, and whether the program, with this process number, did not end
+/// regularly.
+pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
     let path = report.path.display();
     let recorded: u64 = report
         .processes
@@ -79,7 +81,7 @@ pub(super) fn report_profile(report: &CaptureReport, name: &str) {
     for process in report
         .processes
         .iter()
-        .filter(|process| process.name == name)
+        .filter(|process| process.pid == program)
     {
         // A process that ended regularly needs no message, and neither does a short program.
         let why = process.verdict.why();
@@ -88,7 +90,11 @@ pub(super) fn report_profile(report: &CaptureReport, name: &str) {
         }
         let is_orderly = why.is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
-            tell(&format!("profiler: {} is {}", plain(name), process.verdict));
+            tell(&format!(
+                "profiler: {} is {}",
+                plain(&process.name),
+                process.verdict
+            ));
         }
     }
 }

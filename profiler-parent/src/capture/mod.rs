@@ -189,8 +189,8 @@ pub struct CaptureReport {
     /// Size of the file in bytes.
     pub bytes: u64,
     /// All processes of the session, the parent first. Among processes that ended and left no data,
-    /// the latest 1000 are listed, and of those that were too short to be recorded another 1000; last
-    /// rows, such as `N earlier processes`, have the sums of the others.
+    /// the latest 1000 are listed, and another 1000 of those that were too short to be recorded. The
+    /// last rows, such as `N earlier processes`, have the sums of the others.
     pub processes: Vec<CapturedProcess>,
     /// Descriptions of data that found no room in the profile, or is unnamed because of its amount.
     /// The profile's log contains the same texts. The profile has room for about 150,000 different

@@ -6,8 +6,8 @@
 //! one line, `ok…` or `error …`, unless the command ends the process. At the end of the input, the
 //! process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`], [`record`] or
-//! [`joins`], or a command in one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`], [`record`]
+//! or [`joins`], or a command in one of the families.
 
 mod begin;
 mod counts;

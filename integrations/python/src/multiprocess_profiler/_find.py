@@ -6,7 +6,7 @@ A process has one recorder. So the copy that is loaded already, usually by `prof
 first. A forked child needs a copy of its own, because the copy of its parent process records
 nothing in it. `forks/N` beside the library contains the copy for the N-th generation of children,
 and the library itself loads it 10 ms after a fork if the program had one thread. This module loads
-the same file, so the child has one recorder, whoever is first. A child without such a file loads a
+the same file, so the child has one recorder, from the first of the two. A child without such a file loads a
 copy of the library from memory.
 
 The other thread may still be joining. Then this module waits for it, as long as a process waits for

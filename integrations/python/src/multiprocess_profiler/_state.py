@@ -77,7 +77,7 @@ def start() -> None:
             os.register_at_fork(after_in_child=_begin_child)
             _threads.name_new_threads()
     except Exception:
-        api = None  # there is nobody to tell
+        api = None  # the program runs on without the profiler
 
 
 def _begin_child() -> None:

@@ -39,7 +39,7 @@ fn the_kernel_names_the_process_that_connects() {
 }
 
 #[test]
-fn nobody_waits_without_a_listener_or_an_answer() {
+fn a_process_does_not_wait_without_a_listener_or_an_answer() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("socket");
     let none = Asker::connect(&path, &deadline()).unwrap_err();

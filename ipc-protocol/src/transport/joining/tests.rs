@@ -65,6 +65,12 @@ fn received(joiner: &Joiner) -> Result<Opening, TransportError> {
     }
 }
 
+/// Gives a process memory.
+fn welcome(joiner: &Joiner) {
+    let pool = tempfile::tempfile().unwrap();
+    joiner.welcome(&pool, &token()).unwrap();
+}
+
 /// Never set.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 
@@ -119,9 +125,7 @@ fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
     assert!(is_announcement(&joiner));
     let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     assert!(!is_announcement(&joiner));
-    joiner
-        .welcome(&tempfile::tempfile().unwrap(), &token())
-        .unwrap();
+    welcome(&joiner);
     process.join().unwrap().unwrap();
 }
 
@@ -134,9 +138,7 @@ fn a_process_whose_announcement_was_closed_connects_again() {
     let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
     let joiner = next(&listener);
     assert!(!is_announcement(&joiner));
-    joiner
-        .welcome(&tempfile::tempfile().unwrap(), &token())
-        .unwrap();
+    welcome(&joiner);
     process.join().unwrap().unwrap();
 }
 

@@ -234,7 +234,7 @@ fn the_status_of_another_process_is_read_and_not_taken() {
     let mut child = sleeper();
     watch_as_other(&watcher, &child);
     child.kill().unwrap();
-    // Nobody has waited for the process, so the system still shows its status.
+    // No process has waited for it, so the system still shows its status.
     let (key, status) = exits.recv_timeout(PATIENCE).unwrap();
     assert_eq!(key, 1);
     assert_eq!(status.and_then(|status| status.signal()), Some(9));

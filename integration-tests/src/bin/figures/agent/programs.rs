@@ -1,9 +1,9 @@
 //! The time that well-known programs of several processes take below `profiler record`, divided by
 //! the time that they take without it.
 //!
-//! Called by the figures of the agent. A shell measures the program's own time, so the time in which
-//! the command writes the profile is not in it. Each program runs alternately with and without the
-//! command.
+//! Called by the figures of the agent. A shell measures the program's own time, which does not
+//! contain the time in which the command writes the profile. Each program runs alternately with and
+//! without the command.
 
 use std::process::{Command, Stdio};
 

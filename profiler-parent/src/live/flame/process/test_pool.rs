@@ -1,5 +1,5 @@
-//! A pool for tests, with chunks of samples as if a sampler had written them. Used by the tests that
-//! read pools. All chunks are of the recorder in row 1 of the thread table.
+//! A pool for tests, with chunks of samples as a sampler writes them. Used by the tests that read
+//! pools. All chunks are of the recorder in row 1 of the thread table.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
