@@ -2,7 +2,10 @@
 //!
 //! Used by tests that check for leaks, and by figures.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use anyhow::Context;
 
 use crate::patience::until;
 
@@ -48,6 +51,35 @@ impl Possessions {
             && self.descriptors <= before.descriptors
             && self.pools <= before.pools
     }
+}
+
+/// Returns the directory of the descriptors that the profiler of this process uses: those of its
+/// I/O thread, if there is one, otherwise those of the program.
+pub fn profiler_descriptors() -> PathBuf {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let mut tasks = tasks.flatten().map(|task| task.path());
+    let is_io_thread = |task: &PathBuf| {
+        fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "profiler-io")
+    };
+    tasks
+        .find(is_io_thread)
+        .map_or_else(|| "/proc/self/fd".into(), |task| task.join("fd"))
+}
+
+/// Opens the pool of this process for reading and writing.
+///
+/// # Errors
+/// If there is none.
+pub fn pool_file() -> anyhow::Result<File> {
+    let is_pool = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("profiler-pool"))
+    };
+    let mut all = fs::read_dir(profiler_descriptors())?
+        .flatten()
+        .map(|entry| entry.path());
+    let pool = all.find(is_pool);
+    let path = pool.context("this process has no pool")?;
+    Ok(File::options().read(true).write(true).open(path)?)
 }
 
 /// Returns the number of open descriptors of pools: the pool of this process and those of its

@@ -162,19 +162,19 @@ fn the_agent_can_be_left_out() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_program_with_few_descriptors_is_named_with_the_reason() -> anyhow::Result<()> {
+fn a_program_with_few_descriptors_or_little_memory_is_named_with_the_reason() -> anyhow::Result<()>
+{
     own_process!();
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
-    let script = "\"$0\" 400; ulimit -n 12; \"$0\" 1000; exit 4";
-    let recorded = does_the_same(&place, &["sh", "-c", script, text(&spin)])?;
-    assert_eq!(recorded.output.status.code(), Some(4));
-    let why = "missing: not profiled: its limit on open files is too low";
-    let verdicts = recorded.verdicts("spin")?;
-    assert_eq!(verdicts.len(), 2, "{verdicts:?}");
-    assert!(
-        verdicts.iter().any(|verdict| verdict == why),
-        "{verdicts:?}"
-    );
+    for (limit, why) in [("-n 12", "open files"), ("-v 2000000", "memory")] {
+        let script = format!("\"$0\" 400; ulimit {limit}; \"$0\" 1000; exit 4");
+        let recorded = does_the_same(&place, &["sh", "-c", &script, text(&spin)])?;
+        assert_eq!(recorded.output.status.code(), Some(4));
+        let why = format!("missing: not profiled: its limit on {why} is too low");
+        let verdicts = recorded.verdicts("spin")?;
+        assert_eq!(verdicts.len(), 2, "{verdicts:?}");
+        assert!(verdicts.contains(&why), "{verdicts:?}");
+    }
     Ok(())
 }

@@ -114,6 +114,7 @@ fn the_profile_has_tracks_of_groups_if_their_time_is_measured() -> anyhow::Resul
             if measures {
                 recording.until_groups_are_measured()?;
             }
+            recording.ask("mark 1")?; // without an entry there would be no profile
             recording.ask("work-for plugin checker 3 1000")?;
             recording.tell("exit 0")?;
             let ended = recording.end()?;

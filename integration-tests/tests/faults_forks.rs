@@ -3,12 +3,15 @@
 //! A fork records nothing, the child that made it loses nothing, and the parent notices the end of
 //! every child.
 
+use std::process::Command;
+
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
+use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -138,6 +141,29 @@ fn a_grandchild_started_the_usual_way_inherits_nothing_from_the_profiler() -> an
     let (_, profile) = scene.capture()?;
     recorded(&profile, &[(1000, 10)])?;
     scene.end()
+}
+
+#[test]
+fn the_second_program_of_a_spawned_shell_keeps_nothing_of_what_was_handed_to_the_first()
+-> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let said = session.path("said");
+    let script = "echo exit 0 | \"$0\" init >/dev/null; \
+                  printf 'grandchild\\nexit 0\\n' | \"$0\" init >\"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, CHILD]).arg(&said);
+    assert!(session.spawn("sh", command)?.wait()?.success());
+    let said = std::fs::read_to_string(said)?;
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some("Recording"), "it joins by itself");
+    // It passes on what it has, and the kinds of the files are in the answer.
+    let inherited = lines.next().unwrap_or_default();
+    assert!(inherited.starts_with("ok "), "{said}");
+    for kind in ["memfd:", "socket:"] {
+        assert!(!inherited.contains(kind), "{inherited}");
+    }
+    Ok(())
 }
 
 /// Gives a command that leaves a daemon behind.

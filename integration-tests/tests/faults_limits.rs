@@ -62,6 +62,21 @@ fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
     )
 }
 
+/// The profiler has a descriptor table of its own.
+#[test]
+fn a_child_whose_program_has_no_free_descriptor_is_recorded() -> anyhow::Result<()> {
+    own_process!();
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", "without-free-descriptors")?;
+    assert_eq!(helper.status, "Recording");
+    helper.ask("mark 100")?;
+    let (_, profile) = scene.capture()?;
+    assert_eq!(profile.verdict("poor")?, "complete");
+    assert_eq!(profile.process("poor")?.counts()?.delivered, 100);
+    assert!(helper.end("exit 0")?.success());
+    scene.end()
+}
+
 #[test]
 fn a_child_that_runs_out_of_descriptors_is_recovered() -> anyhow::Result<()> {
     own_process!();
@@ -74,7 +89,7 @@ fn a_child_without_threads_runs_without_a_profiler() -> anyhow::Result<()> {
     is_off_and_continues(
         "threads",
         "Resource temporarily unavailable",
-        "recovered: never connected",
+        "missing: never connected",
     )
 }
 

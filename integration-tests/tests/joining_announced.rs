@@ -86,15 +86,23 @@ fn a_process_that_asks_later_is_recorded_and_listed_once() -> anyhow::Result<()>
     Ok(())
 }
 
+/// Also where the profiler has no descriptor table of its own, and so loses its connection.
 #[test]
-fn a_process_whose_descriptors_are_closed_asks_again() -> anyhow::Result<()> {
+fn a_process_whose_descriptors_are_closed_joins_nevertheless() -> anyhow::Result<()> {
     own_process!();
+    closes_all_and_joins("announce", false)?;
+    closes_all_and_joins("announce-in-one-table", true)
+}
+
+fn closes_all_and_joins(beginning: &str, loses_connection: bool) -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
-    let mut helper = JoinedHelper::start(&session, CHILD, "announce")?;
+    let mut helper = JoinedHelper::start(&session, CHILD, beginning)?;
     let place = session.path("files");
     std::fs::create_dir(&place)?;
     helper.ask(&format!("close-all {}", place.display()))?;
-    wait_until_brief(&session, helper.pid());
+    if loses_connection {
+        wait_until_brief(&session, helper.pid());
+    }
     assert_eq!(helper.ask("ask")?, "Recording");
     joined::wait_until_connected(&session, helper.pid())?;
     let reports = joined::reports_of(&session, helper.pid());

@@ -214,7 +214,7 @@ fn the_memory_of_a_process_that_leaves_is_taken_back() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 10)))?;
     let mut left = JoinedHelper::start(&session, CHILD, "leave")?;
     assert_eq!(left.status, "left");
-    let why = "it did not wait for its memory";
+    let why = "it stopped waiting before the session answered";
     assert!(is_listed(&session, left.pid(), why));
     let mut helper = JoinedHelper::start(&session, CHILD, "join")?;
     assert_eq!(helper.status, "Recording");

@@ -1,13 +1,13 @@
 //! The time between the announcement of a program and its recording.
 //!
 //! Most programs of a shell script end within milliseconds. The costs of a recording - its memory,
-//! three threads, the reading of the program's unwinding tables - would be several times those of
-//! such a program. So a thread waits until the program has used [`ENOUGH`] processor time or has
+//! threads, the reading of the program's unwinding tables - would be several times those of such a
+//! program. So a thread waits until the program has used [`ENOUGH`] processor time or has
 //! run for 20 ms, and only then asks for memory and begins to record.
 //!
 //! ```text
 //! program's thread:  load, announcement ──▶ main …            mpprof_marker: waits ─┐
-//! profiler-start:         └─▶ waits 5, 5 and 10 ms ──▶ asks for memory ──▶ records ◀──┘
+//! profiler-io:            └─▶ waits 5, 5 and 10 ms ──▶ asks for memory ──▶ records ◀──┘
 //! ```
 //!
 //! A function for C that needs the recording makes the thread ask at once, and waits for it, so no
@@ -23,7 +23,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profiler_child::{Announced, Status};
-use profiler_core::internal::sys::{process_cpu_ns, spawn_quiet};
+use profiler_core::internal::sys::process_cpu_ns;
 use profiler_core::session;
 
 use crate::errno::keeping_errno;
@@ -69,8 +69,10 @@ fn progress() -> MutexGuard<'static, Progress> {
     PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. Called when the library is loaded, before the program begins. `patience` is
-/// the longest time for which a function for C waits; `address` is that of the session.
+/// Makes the I/O thread wait for the occasion, and then record. Called when the library is loaded,
+/// before the program begins.
+/// `patience` is the longest time for which a function for C waits; `address` is that of the
+/// session.
 pub(crate) fn begin(announced: Announced, patience: Duration, address: Option<CString>) {
     // SAFETY: the handler is a static function of a library that is never unloaded.
     if unsafe { libc::pthread_atfork(None, None, Some(forget)) } != 0 {
@@ -81,12 +83,12 @@ pub(crate) fn begin(announced: Announced, patience: Duration, address: Option<CS
     HAS_THREAD.store(true, Ordering::Release);
     forks::follow(1, address);
     let start = Usage::now();
-    let thread = spawn_quiet("profiler-start", move || {
+    let begun = profiler_child::begin_after_announcement(move || {
         let _decided = Decided;
         wait_for_occasion(start);
         record(announced, start);
     });
-    if thread.is_err() {
+    if begun.is_err() {
         forks::follow_no_longer();
         drop(Decided);
     }
@@ -165,17 +167,26 @@ impl Drop for Decided {
     }
 }
 
-/// Whether this process may record later. Costs one relaxed load.
+/// Whether this process may record later. If not, [`session::is_active`] called afterwards says
+/// whether it records.
 #[inline]
 pub(crate) fn is_pending() -> bool {
-    IS_PENDING.load(Ordering::Relaxed)
+    IS_PENDING.load(Ordering::Acquire)
+}
+
+/// Whether this process does not record, and is not about to. For the functions for C. Costs two
+/// loads.
+#[inline]
+pub(crate) fn is_off() -> bool {
+    !is_pending() && !session::is_active()
 }
 
 /// Whether this process records, for the functions for C. If that is not decided yet, waits for a
 /// limited time, and only once.
 #[inline]
 pub(crate) fn is_recording() -> bool {
-    session::is_active() || (is_pending() && keeping_errno(settled))
+    let is_pending = is_pending();
+    session::is_active() || (is_pending && keeping_errno(settled))
 }
 
 #[cold]
@@ -224,6 +235,8 @@ pub(crate) fn await_end(patience: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::internal::sys::spawn_quiet;
+
     use super::*;
 
     /// One test, because the state is that of the process.

@@ -14,9 +14,9 @@
 //! - Without a session, loading the library costs the load itself, the look-up of a dozen
 //!   functions, and a look at the environment. It starts no thread, opens no file and changes
 //!   nothing.
-//! - With a session, the program's thread connects to the session, sends one packet and starts one
-//!   thread. It waits for no answer, except in the first function for C: usually about a
-//!   millisecond, at most [`profiler_child::JOIN_WAIT`].
+//! - With a session, the program's thread starts one thread, which connects to the session and
+//!   sends one packet. It waits for that, and for no answer, except in the first function for C:
+//!   usually about a millisecond, at most [`profiler_child::JOIN_WAIT`].
 //! - A program that ends before it is recorded costs nothing else, and the profile contains its
 //!   name and for how long it ran.
 //! - One recorder per process: if the program or one of its libraries contains the recorder, the
@@ -24,7 +24,8 @@
 //! - It stays out of programs with an address, memory or thread sanitizer, and of programs with
 //!   more rights than their parent process.
 //! - It prints nothing, and catches panics where it starts, joins and leaves, and on its threads.
-//!   `errno` is 0 when the program begins. Its descriptors are closed by `exec`.
+//!   `errno` is 0 when the program begins. Its descriptors are in a table of its own, which the
+//!   program does not see (since Linux 5.9), and are closed by `exec`.
 //! - It exports the functions of the header, and replaces those functions of the C library that
 //!   concern all threads ([`replaced`]): its threads are not in the way of a program that changes
 //!   its user or its namespaces. It leaves the process before, if that is necessary ([`leaving`]).

@@ -16,6 +16,8 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
+use profiler_core::internal::sys::leave_program_table;
+
 use crate::presence;
 
 /// How long a forked child waits before it loads a copy: most children execute another program
@@ -153,6 +155,9 @@ extern "C" fn load(_: *mut c_void) -> *mut c_void {
     // SAFETY: returns a number.
     LOADER.store(unsafe { libc::gettid() }, Ordering::Release);
     pause();
+    // The program may close all descriptors, and put files under any number, while the loader reads
+    // the copy. An error: the thread stays in the program's table.
+    let _ = leave_program_table(&[]);
     begin_to_load();
     let copy = load_copy();
     IS_LOADING.store(false, Ordering::SeqCst);

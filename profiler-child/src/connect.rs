@@ -1,15 +1,18 @@
 //! The start of the profiler in a child: environment, pool, connection.
 //!
-//! Called by the host through [`init`]. The host's thread reads the environment, takes the pool and
-//! starts recording. The control thread connects, sends `Hello` and serves the parent. A pool is
-//! handed over by a parent that has started this process, or obtained from the session whose
-//! address the process has inherited ([`crate::join`]); from then on the two are the same. A forked
-//! child of a process that has begun can begin anew (`fork`).
+//! Called by the host through [`init`]. The host's thread reads the environment, and waits while
+//! the I/O thread ([`crate::io_thread`]) takes the pool and starts recording. The control thread
+//! connects, sends `Hello` and serves the parent. A pool is handed over by a parent that has
+//! started this process, or obtained from the session whose address the process has inherited
+//! ([`crate::join`]); from then on the two are the same. A forked child of a process that has begun
+//! can begin anew (`fork`).
 //! Invariant: an error at any step leaves the profiler off, or on without a parent, and reaches the
 //! host only through the return value.
 
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,13 +27,13 @@ use ipc_protocol::transport::{ChildEnds, TransportError, inherited};
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::read_header;
-use profiler_core::internal::sys::{OwnFile, spawn_quiet};
+use profiler_core::internal::sys::{DescriptorTable, OwnFile, occupy_low_numbers, spawn_quiet};
 use profiler_core::session::{self, AfterForkError, StartError, StartOptions};
 
 use crate::control::Control;
 use crate::gather::Files;
 use crate::join::Candidate;
-use crate::{own_threads, shutdown};
+use crate::{io_thread, own_threads, shutdown};
 
 /// Whether the parent has ended the channel.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
@@ -114,7 +117,9 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
 /// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if no process
 /// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
-/// profiler does everything else. Never panics or prints.
+/// profiler does everything else. If that thread does not get to run, for example because `init` is
+/// called within a `dlopen` that blocks new threads, the call returns 10 s later, and the process
+/// does not record. Never panics or prints.
 pub fn init() -> Status {
     init_within(JOIN_WAIT)
 }
@@ -197,7 +202,7 @@ fn join_at(address: &str, patience: Duration) -> Result<(), InitError> {
     if session::is_active() {
         return Err(InitError::OwnSession);
     }
-    record_joined(Candidate::of(address, program_name()).ask(patience)?)
+    record_candidate(Candidate::of(address, program_name()), patience)
 }
 
 /// Records for the parent that has handed its resources to this process. Breaks with the outcome if
@@ -241,6 +246,23 @@ fn stay_with_own_session() -> Status {
 
 /// Records for the parent that has handed its resources to this process.
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
+    // Before a thread is started: most processes that inherit the variable by accident end here.
+    parent.check()?;
+    let is_left_open = Arc::new(AtomicBool::new(false));
+    let handed = (parent.clone(), Arc::clone(&is_left_open));
+    let recorded = on_io_thread(&parent.descriptors(), Duration::ZERO, move || {
+        let (parent, is_left_open) = handed;
+        record_handed(parent, &is_left_open)
+    });
+    if is_left_open.load(Ordering::Acquire) {
+        parent.release();
+    }
+    recorded
+}
+
+/// On the I/O thread: takes what the parent has handed over, and records. Sets `is_left_open` when
+/// it has released the inherited descriptors, if those in the program's table are still open.
+fn record_handed(parent: ChildEnvironment, is_left_open: &AtomicBool) -> Result<(), InitError> {
     let pool = parent.pool.open()?;
     let part_file = parent
         .part_file
@@ -248,21 +270,15 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
         .map(InheritedHandle::open)
         .transpose()?;
     let line = Line::from(Endpoint::open(&parent.server)?);
-    let ChildEnvironment {
-        pool: pool_number,
-        part_file: part_file_number,
-        token,
-        server,
-    } = parent;
-    // This process has its own descriptors now. The inherited ones are released, so processes that
+    let token = parent.token.clone();
+    // The profiler has its own descriptors now. The inherited ones are released, so processes that
     // the host starts do not inherit them. If the pool belongs to another process, they are of no
     // use here, either.
     let release = || {
-        let _ = (
-            pool_number.release(),
-            part_file_number.map(InheritedHandle::release),
-            server.release(),
-        );
+        parent.release();
+        occupy_low_numbers();
+        let has_own_table = DescriptorTable::current() == DescriptorTable::Profiler;
+        is_left_open.store(has_own_table, Ordering::Release);
     };
     record(
         pool.into(),
@@ -273,12 +289,33 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     )
 }
 
+/// Runs a step of the beginning, which may itself wait for `patience`, on the I/O thread. Waits for
+/// its result. If it fails, the thread ends.
+pub(crate) fn on_io_thread<T: Send + 'static>(
+    kept: &[RawFd],
+    patience: Duration,
+    step: impl FnOnce() -> Result<T, InitError> + Send + 'static,
+) -> Result<T, InitError> {
+    let done = io_thread::run(kept, patience, step).map_err(InitError::from);
+    let done = done.flatten();
+    match &done {
+        Ok(_) => {}
+        Err(InitError::Thread(error)) if error.kind() == io::ErrorKind::TimedOut => {
+            // The thread does not run, and must not begin to record later.
+            shutdown::has_left().store(true, Ordering::SeqCst);
+            io_thread::end();
+        }
+        Err(_) => io_thread::end_and_wait(),
+    }
+    done
+}
+
 /// Records for the session that the environment names. `false` if it names none.
 fn join_session(patience: Duration) -> Result<bool, InitError> {
     let Some(candidate) = candidate(patience)? else {
         return Ok(false);
     };
-    record_joined(candidate.ask(patience)?)?;
+    record_candidate(candidate, patience)?;
     Ok(true)
 }
 
@@ -294,7 +331,14 @@ pub(crate) fn candidate(patience: Duration) -> Result<Option<Candidate>, InitErr
     Ok(Candidate::of_environment(program_name(), patience)?)
 }
 
-/// Records for the session that this process has joined.
+/// Asks the session for memory, and records for it.
+fn record_candidate(candidate: Candidate, patience: Duration) -> Result<(), InitError> {
+    on_io_thread(&[], patience, move || {
+        record_joined(candidate.ask(patience)?)
+    })
+}
+
+/// On the I/O thread: records for the session that this process has joined.
 pub(crate) fn record_joined(joined: Joined) -> Result<(), InitError> {
     let line = Line::Socket(joined.channel);
     record(joined.pool, None, line, joined.token, || {})

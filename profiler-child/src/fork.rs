@@ -13,7 +13,7 @@ use std::time::Duration;
 use profiler_core::session::{self, AfterForkError};
 
 use crate::connect::{self, JOIN_WAIT, Status};
-use crate::{own_threads, shutdown};
+use crate::{io_thread, own_threads, shutdown};
 
 /// The process that has begun anew after a fork; 0 before. In a forked child, the process from
 /// which it was forked.
@@ -66,8 +66,8 @@ static ANEW: AtomicU32 = AtomicU32::new(0);
 /// # Cost
 /// That of a process that joins: usually about a millisecond, and at most [`JOIN_WAIT`] until the
 /// session answers. The copies that the child has of its parent's state are never freed: some
-/// hundred kilobytes, which the system shares with the parent, and the descriptors of the parent's
-/// profiler, which every forked child inherits. A fork costs nothing more than without this
+/// hundred kilobytes, which the system shares with the parent. Before Linux 5.9, the child also
+/// inherits the descriptors of the parent's profiler. A fork costs nothing more than without this
 /// function.
 ///
 /// # Safety
@@ -99,6 +99,7 @@ pub unsafe fn after_fork_within(patience: Duration) -> Status {
         Ok(()) => {
             shutdown::forget_parent();
             own_threads::forget_parent();
+            io_thread::forget_parent();
             connect::begin_anew();
         }
         Err(AfterForkError::NotForked) if has_begun_anew() => return Status::AlreadyDone,

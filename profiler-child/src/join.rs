@@ -2,7 +2,7 @@
 //!
 //! Called by `connect` and `announce` in a process to which no parent has handed a pool.
 //! Invariants: a call waits for at most the caller's patience, and not at all if no process listens
-//! at the address; on success, it adds one or two descriptors above the standard streams, and
+//! at the address; on success, it adds one or two descriptors to the table of the I/O thread, and
 //! otherwise changes nothing in the process; only [`Candidate::of_environment`] reads the
 //! environment.
 
@@ -15,7 +15,7 @@ use ipc_protocol::transport::joining::{self, Announced, JoinError, Joined};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys;
 
-use crate::shutdown;
+use crate::{io_thread, shutdown};
 
 /// A process that may join a session.
 #[derive(Debug)]
@@ -38,7 +38,10 @@ impl Candidate {
     ) -> Result<Option<Self>, AddressError> {
         match session_address() {
             Ok(address) => Ok(address.map(|address| Self::of(address, name))),
-            Err(error) => Err(report(error, patience)),
+            Err(error) => {
+                report(&error, patience);
+                Err(error)
+            }
         }
     }
 
@@ -104,12 +107,18 @@ fn asks_for(patience: Duration) -> u32 {
 
 /// Tells a session of another version why this process does not join. Whether it learns it does
 /// not matter to this process.
-fn report(error: AddressError, patience: Duration) -> AddressError {
+fn report(error: &AddressError, patience: Duration) {
     if let AddressError::WrongVersion {
         path: Some(path), ..
-    } = &error
+    } = error
     {
-        let _ = joining::report_version(path, patience);
+        let path = path.clone();
+        let reported = io_thread::run(&[], patience, move || {
+            joining::report_version(&path, patience)
+        });
+        match reported {
+            Ok(_) => io_thread::end_and_wait(),
+            Err(_) => io_thread::end(), // it may still run
+        }
     }
-    error
 }

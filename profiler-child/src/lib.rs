@@ -17,6 +17,9 @@
 //! - The parent's requests (start, stop, pause, allowance, gather) are carried out on threads of
 //!   the profiler. The host's threads never touch the channel, and a stopped or dead parent does
 //!   not affect them.
+//! - The threads of the profiler have a descriptor table of their own (since Linux 5.9). So the
+//!   program may close all descriptors and use any number, and no process that it forks inherits a
+//!   descriptor of the profiler.
 //! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
 //! # Your responsibilities
@@ -39,6 +42,7 @@ mod connect;
 mod control;
 mod fork;
 mod gather;
+mod io_thread;
 mod join;
 mod outgoing;
 mod own_threads;
@@ -46,7 +50,7 @@ mod shutdown;
 mod updates;
 
 #[doc(hidden)]
-pub use announce::{Announced, Announcement, announce};
+pub use announce::{Announced, Announcement, announce, begin_after_announcement};
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
 #[doc(hidden)]
 pub use connect::{init_at, session_is_over};

@@ -42,6 +42,10 @@ fn has_named(threads: fs::ReadDir) -> bool {
         .any(|thread| name(thread).starts_with(PREFIX))
 }
 
+/// Held by tests that start threads of the profiler, or look for them.
+#[cfg(test)]
+pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::sync::mpsc;
@@ -52,7 +56,13 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_profiler_is_found_while_it_exists() {
-        assert!(!are_there());
+        let _alone = ALONE_IN_TESTS.lock();
+        let wait_until_none = || {
+            while are_there() {
+                std::thread::yield_now(); // a joined thread may still exist for the system
+            }
+        };
+        wait_until_none();
         let (end, ended) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let thread = spawn_quiet("profiler-test", move || {
@@ -63,8 +73,6 @@ mod tests {
         assert!(are_there());
         drop(end);
         thread.unwrap().join().unwrap();
-        while are_there() {
-            std::thread::yield_now();
-        }
+        wait_until_none();
     }
 }

@@ -16,11 +16,13 @@ use profiler_core::internal::renewable::Renewable;
 use profiler_core::session;
 
 use crate::outgoing::Outgoing;
-use crate::own_threads;
+use crate::{io_thread, own_threads};
 
 static OUTGOING: Renewable<Mutex<Option<Outgoing>>> = Renewable::new(Mutex::new(None));
 /// Whether [`leave`] was called.
 static LEFT: AtomicBool = AtomicBool::new(false);
+/// How long [`shutdown`] waits for the I/O thread.
+const SEND_WAIT: Duration = Duration::from_secs(1);
 /// How long [`leave`] waits between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
 /// Whether [`at_exit`] is registered. A forked child inherits it.
@@ -42,10 +44,13 @@ pub fn shutdown() {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     if let Some(outgoing) = outgoing {
-        outgoing.send(&ToParent::ShutdownProfile { length: 0 });
-        if has_left().load(Ordering::SeqCst) {
-            outgoing.hang_up();
-        }
+        // The channel is dropped there, too.
+        io_thread::run_where_possible(SEND_WAIT, move || {
+            outgoing.send(&ToParent::ShutdownProfile { length: 0 });
+            if has_left().load(Ordering::SeqCst) {
+                outgoing.hang_up();
+            }
+        });
     }
 }
 
@@ -59,6 +64,7 @@ pub fn leave(patience: Duration) -> bool {
     // First: a thread that begins to record, or to serve the parent, then ends itself.
     LEFT.store(true, Ordering::SeqCst);
     shutdown();
+    io_thread::end();
     let pauses = patience.as_micros() / PAUSE.as_micros();
     (0..=pauses).any(|_| {
         let is_alone = !own_threads::are_there();
@@ -83,8 +89,9 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
 }
 
 /// In a forked child that begins anew: forgets the parent's channel, whose lock may be held
-/// forever.
+/// forever, and that the parent has left.
 pub(crate) fn forget_parent() {
+    LEFT.store(false, Ordering::SeqCst);
     OUTGOING.renew(Mutex::new(None));
 }
 

@@ -37,6 +37,23 @@ impl InheritedHandle {
         Ok(Self::Descriptor { number, identity })
     }
 
+    /// The number of an inherited descriptor.
+    pub(super) fn number(&self) -> Option<i32> {
+        match self {
+            Self::Descriptor { number, .. } => Some(*number),
+            Self::Path(_) => None,
+        }
+    }
+
+    /// In the child: whether the number refers to the file.
+    pub(super) fn check(&self) -> Result<(), EnvironmentError> {
+        match self {
+            Self::Descriptor { number, identity } => sys::check_inherited(*number, *identity),
+            Self::Path(_) => Ok(()),
+        }
+        .map_err(EnvironmentError::NotHanded)
+    }
+
     /// In the child: returns the file, under a new descriptor that later processes do not inherit.
     /// The inherited number stays open until [`Self::release`].
     ///

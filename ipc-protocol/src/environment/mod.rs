@@ -119,6 +119,30 @@ impl ChildEnvironment {
         }
     }
 
+    /// In the child: whether this process has the pool. Makes no descriptor.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotHanded`].
+    pub fn check(&self) -> Result<(), EnvironmentError> {
+        self.pool.check()
+    }
+
+    /// In the child: the inherited descriptor numbers.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let pool = self.pool.number();
+        let part_file = self.part_file.as_ref().and_then(InheritedHandle::number);
+        let server = self.server.number();
+        [pool, part_file, server].into_iter().flatten().collect()
+    }
+
+    /// In the child: closes the inherited descriptors in the table of the calling thread, see
+    /// [`InheritedHandle::release`]. Numbers that refer to other files stay open.
+    pub fn release(self) {
+        let _ = self.pool.release();
+        let _ = self.part_file.map(InheritedHandle::release);
+        let _ = self.server.release();
+    }
+
     /// Sets the variable for the child that `command` will start.
     pub fn put_into(&self, command: &mut Command) {
         command.env(VARIABLE, self.to_value());

@@ -15,6 +15,14 @@ pub enum Server {
 }
 
 impl Server {
+    /// The number of an inherited socket.
+    pub(super) fn number(&self) -> Option<i32> {
+        match self {
+            Self::Named(_) => None,
+            Self::Inherited(socket) => socket.number(),
+        }
+    }
+
     /// In the child: closes an inherited number, see [`InheritedHandle::release`].
     ///
     /// # Errors

@@ -66,6 +66,11 @@ pub(crate) fn close_inherited(number: i32, expected: FileIdentity) -> io::Result
     Ok(())
 }
 
+/// Whether the inherited descriptor refers to this file.
+pub(crate) fn check_inherited(number: i32, expected: FileIdentity) -> io::Result<()> {
+    check(number, expected)
+}
+
 fn check(number: RawFd, expected: FileIdentity) -> io::Result<()> {
     if FileIdentity::of_number(number)? == expected {
         Ok(())

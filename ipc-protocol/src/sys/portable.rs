@@ -38,6 +38,11 @@ pub(crate) fn duplicate_inherited(_: i32, _: FileIdentity) -> io::Result<File> {
 }
 
 /// Descriptors are not inherited here.
+pub(crate) fn check_inherited(_: i32, _: FileIdentity) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Descriptors are not inherited here.
 pub(crate) fn close_inherited(_: i32, _: FileIdentity) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

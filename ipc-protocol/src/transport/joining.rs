@@ -23,7 +23,8 @@
 //!
 //! The program runs while its process asks, and may close all descriptors. The asking side checks
 //! before each call that a number is still that of its own file, never takes the numbers of the
-//! standard streams, and connects once more if the program has closed its connection.
+//! standard streams, and connects once more if the program has closed its connection. This matters
+//! where the profiler has no descriptor table of its own (before Linux 5.9).
 //!
 //! A hostile process of the same user can only lose its own connection: nothing here waits for it,
 //! its packets are received as those of an untrusted child, and descriptors in them are never

@@ -39,7 +39,20 @@ impl ProfilerMarker for Numbers<'_> {
 ///
 /// # Safety
 /// As [`mpprof_marker_text`].
-unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) {
+#[inline(always)]
+unsafe fn add(name: *const c_char, text: *const c_char, options: impl FnOnce() -> MarkerOptions) {
+    if !later::is_off() {
+        // SAFETY: the caller's condition.
+        unsafe { add_if_recording(name, text, options()) };
+    }
+}
+
+/// [`add`], apart from it, so that a call costs little while no session runs.
+///
+/// # Safety
+/// As [`mpprof_marker_text`].
+#[inline(never)]
+unsafe fn add_if_recording(name: *const c_char, text: *const c_char, options: MarkerOptions) {
     if !later::is_recording() {
         return;
     }
@@ -61,7 +74,7 @@ unsafe fn add(name: *const c_char, text: *const c_char, options: MarkerOptions) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_marker(name: *const c_char) {
     // SAFETY: the caller's condition; a null text is allowed.
-    unsafe { add(name, std::ptr::null(), MarkerOptions::default()) };
+    unsafe { add(name, std::ptr::null(), MarkerOptions::default) };
 }
 
 /// Records an instant with a text.
@@ -72,7 +85,7 @@ pub unsafe extern "C" fn mpprof_marker(name: *const c_char) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_marker_text(name: *const c_char, text: *const c_char) {
     // SAFETY: the caller's condition.
-    unsafe { add(name, text, MarkerOptions::default()) };
+    unsafe { add(name, text, MarkerOptions::default) };
 }
 
 /// Records an instant with a text and the stack of the calling thread.
@@ -81,7 +94,7 @@ pub unsafe extern "C" fn mpprof_marker_text(name: *const c_char, text: *const c_
 /// As [`mpprof_marker_text`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_marker_stack(name: *const c_char, text: *const c_char) {
-    let options = MarkerOptions::default().with_stack(MarkerStack::Full);
+    let options = || MarkerOptions::default().with_stack(MarkerStack::Full);
     // SAFETY: the caller's condition.
     unsafe { add(name, text, options) };
 }
@@ -131,7 +144,7 @@ pub extern "C" fn mpprof_now() -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_interval(name: *const c_char, start: u64, text: *const c_char) {
     if start != 0 {
-        let options = MarkerOptions::interval_until_now_from(Timestamp::from_raw(start));
+        let options = || MarkerOptions::interval_until_now_from(Timestamp::from_raw(start));
         // SAFETY: the caller's condition.
         unsafe { add(name, text, options) };
     }
@@ -144,7 +157,7 @@ pub unsafe extern "C" fn mpprof_interval(name: *const c_char, start: u64, text: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_begin(name: *const c_char, text: *const c_char) {
     // SAFETY: the caller's condition.
-    unsafe { add(name, text, MarkerOptions::interval_start()) };
+    unsafe { add(name, text, MarkerOptions::interval_start) };
 }
 
 /// Records the end of an interval.
@@ -154,5 +167,5 @@ pub unsafe extern "C" fn mpprof_begin(name: *const c_char, text: *const c_char) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_end(name: *const c_char) {
     // SAFETY: the caller's condition; a null text is allowed.
-    unsafe { add(name, std::ptr::null(), MarkerOptions::interval_end()) };
+    unsafe { add(name, std::ptr::null(), MarkerOptions::interval_end) };
 }

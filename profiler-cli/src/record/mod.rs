@@ -44,9 +44,10 @@ use stop::Stopping;
 ///
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
 /// statically linked, made for another processor or for the C library musl, or built with a
-/// sanitizer; programs with other rights; processes whose environment was cleared; and forked
-/// processes of programs with several threads. If no process records anything, no profile is
-/// written, and the command says why.
+/// sanitizer; programs with other rights; programs that may have fewer than 64 descriptors or less
+/// than 4 GiB of memory; processes whose environment was cleared; and forked processes of programs
+/// with several threads. If no process records anything, no profile is written, and the command
+/// says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as

@@ -30,7 +30,7 @@ use crate::ids::{
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
-use crate::sys::{self, DescriptorLost, OwnFile};
+use crate::sys::{self, OwnFile};
 use crate::time::{LineAnchor, SessionClock, Timestamp};
 use budget::Budget;
 use definitions::{DefineError, Definition, DefinitionWriter};
@@ -249,7 +249,13 @@ impl Pool {
         self.map.may_fault()
     }
 
-    pub(crate) fn file(&self) -> Result<&File, DescriptorLost> {
+    /// The file of the pool, for the calling thread to read.
+    pub(crate) fn reopen(&self) -> io::Result<File> {
+        self.file.reopen()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn file(&self) -> Result<&File, sys::DescriptorLost> {
         self.file.get()
     }
 

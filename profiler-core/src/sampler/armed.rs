@@ -1,6 +1,7 @@
 //! The armed threads: those with a trigger. Each has a place of [`super::armed_places`].
 //!
-//! A thread that joins a session arms itself ([`arm_own`]); the sampler's thread arms all others.
+//! A thread that joins a session arms itself ([`arm_own`]); the sampler's thread arms all others,
+//! and all threads of the program if their triggers take descriptors of the profiler's own table.
 //!
 //! Invariants: a thread takes a trigger out of its place atomically, and then deletes it. So only
 //! one thread deletes it. A trigger is not deleted if a new filter of system calls may not allow
@@ -19,6 +20,7 @@ use crate::ids::ThreadId;
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys::DescriptorTable;
 use crate::sys::native::timer;
 use crate::sys::native::{alternate_stack, signal, tasks};
 
@@ -142,7 +144,7 @@ pub(crate) fn arm_own(thread: ThreadId) {
     if nanos == 0 || source() == SampleSource::Signal {
         return;
     }
-    let may_create = timer_rights::may_create();
+    let may_create = timer_rights::may_create() && may_make_own();
     for armed in taken().filter(|armed| armed.tid() == thread) {
         if alternate_stack::is_small(thread) {
             // The small stack has just been noted. The next signal would end the process, so the
@@ -173,6 +175,11 @@ pub(crate) fn arm_own(thread: ThreadId) {
         return armed.release(); // the session has ended, or the sampler's thread arms it anew
     }
     CHANGES.fetch_add(1, Ordering::Release);
+}
+
+/// Whether the calling thread can make a trigger: a perf event takes a descriptor of the profiler.
+fn may_make_own() -> bool {
+    source() != SampleSource::Sigtrap || DescriptorTable::is_that_of_profiler()
 }
 
 /// Whether a signal to the calling thread is harmless.

@@ -23,7 +23,7 @@ use super::timer_rights;
 use super::trigger::signal_of;
 use crate::ids::ThreadId;
 use crate::params::SampleSource;
-use crate::sys::native::{alternate_stack, signal, tasks};
+use crate::sys::native::{alternate_stack, perf_event, signal, tasks};
 use crate::time::Timestamp;
 
 /// The maximum number of passes between two attempts to arm a thread.
@@ -168,6 +168,9 @@ impl Arming {
                 self.by_itself.remove(&tid);
             }
             armed.release();
+        }
+        if self.source == SampleSource::Sigtrap {
+            perf_event::close_left_over();
         }
     }
 

@@ -37,7 +37,7 @@ use crate::params::{Features, SampleSource};
 use crate::record::{local, session_state};
 use crate::sync::fixed::Ordering;
 use crate::sys;
-use crate::sys::native::{tasks, timer};
+use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
 /// Starts the thread. `None` if the system cannot create one.
@@ -84,6 +84,7 @@ impl Drop for SamplerThread {
         armed::close();
         self.recorder.close();
         armed::release_all();
+        perf_event::close_left_over();
     }
 }
 

@@ -109,7 +109,7 @@ impl Trigger {
 
     /// Whether the program has closed the trigger's descriptor.
     pub(super) fn is_lost(self) -> bool {
-        matches!(self, Self::Event(event) if !perf_event::is_open(event))
+        matches!(self, Self::Event(event) if perf_event::is_lost(event))
     }
 
     /// The trigger as a number, for an atomic; never 0.
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_trigger_survives_its_word() {
         let timer = TimerId::from_word(1).unwrap();
-        let event = PerfEvent::from_word(1 << 61 | 1 << 31).unwrap();
+        let event = PerfEvent::from_word(1 << 60 | 1 << 31).unwrap();
         for trigger in [Trigger::Timer(timer), Trigger::Event(event), Trigger::Asked] {
             assert_eq!(Trigger::from_word(trigger.to_word()), Some(trigger));
         }

@@ -11,7 +11,7 @@ use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
 use crate::record::session_state;
-use crate::sys::{self, OwnFile};
+use crate::sys::OwnFile;
 use crate::time::Timestamp;
 
 /// Takes the pool that a parent made, for the life of this process. Returns the identity of this
@@ -69,11 +69,7 @@ pub fn close_pool() {
 /// When there is no pool, or no descriptor left.
 pub fn pool_file() -> io::Result<File> {
     let file = |runtime: &mut Runtime| match &runtime.manager {
-        Some(manager) => manager
-            .pool()
-            .file()
-            .map_err(io::Error::from)
-            .and_then(sys::read_only),
+        Some(manager) => manager.pool().reopen(),
         None => Err(io::Error::new(
             io::ErrorKind::NotFound,
             "no session has been started",

@@ -6,8 +6,9 @@
 //! long-lived descriptor is therefore kept as an [`OwnDescriptor`], which remembers the file it was
 //! made for. Invariant: a number that refers to another file is neither used nor closed; it is
 //! forgotten, because it belongs to the program now. The check is one system call, `statx`. If the
-//! program closes our descriptor between the check and the use, the use acts on the program's file;
-//! no process can prevent that.
+//! program closes our descriptor between the check and the use, the use acts on the program's file.
+//! Threads with a table of their own exclude that ([`super::leave_program_table`]); a descriptor is
+//! used and closed only in the table in which it was made.
 //!
 //! Files without an inode of their own (`eventfd`, and process descriptors before Linux 6.9) cannot
 //! be distinguished from each other: do not keep those.
@@ -20,6 +21,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use super::descriptor_table::DescriptorTable;
 
 /// The lowest number that is not one of the standard streams.
 const FIRST_FREE: RawFd = 3;
@@ -71,6 +74,8 @@ pub struct OwnDescriptor<T> {
     /// The number, and the file it referred to. `None` if unknown: the value is then used
     /// unchecked.
     known: Option<(RawFd, FileIdentity)>,
+    /// The table in which the number is.
+    table: DescriptorTable,
 }
 
 impl<T: AsRawFd> OwnDescriptor<T> {
@@ -89,6 +94,7 @@ impl<T> OwnDescriptor<T> {
         Self {
             value: ManuallyDrop::new(value),
             known,
+            table: DescriptorTable::current(),
         }
     }
 
@@ -98,11 +104,15 @@ impl<T> OwnDescriptor<T> {
         self.known = self
             .known
             .and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
+        self.table = DescriptorTable::current();
         self
     }
 
-    /// Whether the number still refers to the same file.
+    /// Whether the number still refers to the same file, in the table of the calling thread.
     pub fn is_ours(&self) -> bool {
+        if self.table != DescriptorTable::current() {
+            return false;
+        }
         self.known.is_none_or(|(number, identity)| {
             match FileIdentity::of_number(number) {
                 Ok(now) => now == identity,
@@ -171,6 +181,27 @@ pub fn above_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
 
 /// A file of ours that another thread or a later call uses.
 pub type OwnFile = OwnDescriptor<File>;
+
+impl OwnFile {
+    /// The same file under a new descriptor of the calling thread's table, which cannot write. Any
+    /// thread may call it.
+    ///
+    /// # Errors
+    /// [`DescriptorLost`]; errors of the system, for example without `/proc`.
+    pub fn reopen(&self) -> io::Result<File> {
+        if self.table == DescriptorTable::current() {
+            return super::read_only(self.get()?);
+        }
+        let (number, identity) = self.known.ok_or(DescriptorLost)?;
+        let file = File::open(format!("{}/{number}", self.table.directory()))?;
+        if FileIdentity::of_number(file.as_raw_fd()).is_ok_and(|now| now == identity) {
+            return Ok(file);
+        }
+        // Closing a file of the program could release the locks that the program holds on it.
+        std::mem::forget(file);
+        Err(DescriptorLost.into())
+    }
+}
 
 /// Opens a file for reading, for as long as the process runs.
 pub(crate) fn open_file(path: impl AsRef<Path>) -> io::Result<OwnFile> {

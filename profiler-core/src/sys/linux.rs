@@ -65,7 +65,7 @@ pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
 /// # Errors
 /// Errors of the system, for example without `/proc`.
 pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    File::open(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))
 }
 
 /// Device and inode of the file that has this number. Uses `statx`, which a sandbox around a

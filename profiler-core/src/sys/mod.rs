@@ -14,6 +14,7 @@ mod portable;
 use portable as imp;
 
 mod descriptor;
+mod descriptor_table;
 mod foreign_file;
 pub(crate) mod own_threads;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -33,6 +34,11 @@ pub use descriptor::{
     DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams, read_text,
 };
 pub(crate) use descriptor::{open_file, read_file};
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+pub(crate) use descriptor_table::enter_own_table;
+pub use descriptor_table::{
+    DescriptorTable, end_profiler_table, leave_program_table, occupy_low_numbers,
+};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
@@ -87,6 +93,7 @@ pub(crate) fn forget_alternate_stack() {
 /// about the threads and files of the parent.
 pub(crate) fn forget_parent() {
     own_threads::forget_parent();
+    descriptor_table::forget_parent();
     foreign_file::forget_parent();
     #[cfg(all(
         target_os = "linux",

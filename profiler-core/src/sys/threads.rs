@@ -2,7 +2,7 @@
 //!
 //! All threads of the profiler are made here. Invariant: a signal sent to the host process is
 //! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
-//! interrupt the profiler's own waits.
+//! interrupt the profiler's own waits. The exception is `SIGSYS`, for the I/O thread of a child.
 //!
 //! Each thread has [`OWN_BYTES`] of stack for its own functions. The C library takes static
 //! thread-locals from a thread's stack, and a program may have megabytes of them, so their size is
@@ -16,6 +16,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
+use super::descriptor_table::DescriptorTable;
 use super::own_threads::OwnThread;
 
 /// The stack size that a thread of ours has for its own functions.
@@ -42,9 +43,11 @@ pub fn spawn_quiet<T: Send + 'static>(
     // A new thread inherits the mask of its maker, so the signals are blocked before its first
     // instruction; the maker's own mask is restored at once.
     let _masked = SignalsBlocked::new();
+    let table = DescriptorTable::current();
     let body = move || {
         let _own = OwnThread::enter();
         IS_QUIET.set(true);
+        table.inherit();
         body()
     };
     Builder::new()
@@ -96,9 +99,11 @@ pub fn run_quiet<T: Send>(
     stack: usize,
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<std::thread::Result<T>> {
+    let table = DescriptorTable::current();
     let body = || {
         let _own = OwnThread::enter();
         IS_QUIET.set(true);
+        table.inherit();
         body()
     };
     std::thread::scope(|scope| {

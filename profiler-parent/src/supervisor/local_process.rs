@@ -140,7 +140,8 @@ fn start(
         pool_limit: Some(context.limit.most()),
     };
     session::start(params, options)?;
-    let remains = Remains::Pool(Arc::new(session::pool_file()?.into()));
+    let pool = session::pool_file().inspect_err(|_| session::stop())?;
+    let remains = Remains::Pool(Arc::new(pool.into()));
     let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
     process.in_file = pools.is_some();
     context.processes.add(key, process);

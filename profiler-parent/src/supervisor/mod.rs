@@ -61,7 +61,7 @@ pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 const QUEUE: usize = 4096;
 
 /// Why a process that has asked to join is not profiled if it leaves before it begins to record.
-const NOT_WAITED: &str = "it did not wait for its memory";
+const NOT_WAITED: &str = "it stopped waiting before the session answered";
 
 /// State shared by the supervisor and the code that starts children.
 #[derive(Debug)]

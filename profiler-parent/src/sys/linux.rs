@@ -36,11 +36,12 @@ pub(crate) fn descriptor_limit() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Whether a child is exiting: its files may be closed already, but its exit status is not
-/// available yet, or was taken a moment ago. A child of which only the main thread has ended is not
-/// exiting.
+/// Whether a child is ending: its files may be closed already, but its exit status is not available
+/// yet, or was taken a moment ago. A child of which only the main thread has ended is not ending.
+/// The threads of a process end one by one, and those of the profiler have files of their own, so
+/// some of them may not have begun to exit when the program's files are closed.
 pub(crate) fn is_ending(pid: u32) -> bool {
-    match is_exiting(Path::new(&format!("/proc/{pid}/stat"))) {
+    match ends(Path::new(&format!("/proc/{pid}/stat"))) {
         Some(false) => false,
         Some(true) => {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -48,7 +49,7 @@ pub(crate) fn is_ending(pid: u32) -> bool {
                 .flatten()
                 .flatten();
             let mut stats = tasks.map(|task| task.path().join("stat"));
-            stats.all(|stat| is_exiting(&stat) != Some(false))
+            stats.all(|stat| ends(&stat) != Some(false))
         }
         None => {
             // The process is gone, or `/proc` is not available.
@@ -60,13 +61,18 @@ pub(crate) fn is_ending(pid: u32) -> bool {
     }
 }
 
-/// Whether a thread is exiting, according to its `stat`. `None` if that cannot be read.
-fn is_exiting(stat: &Path) -> Option<bool> {
+/// Whether a thread exits, or will because its process ends, according to its `stat`. `None` if that
+/// cannot be read.
+fn ends(stat: &Path) -> Option<bool> {
     /// `PF_EXITING` of the kernel's `sched.h`, which is set before the thread releases any
     /// resource.
     const EXITING: u64 = 4;
-    let flags = ProcessStat::read(stat)?.number(9)?;
-    Some(flags & EXITING != 0)
+    /// The bit of `SIGKILL` among the signals that are pending for the thread. The kernel sends it
+    /// to all threads of a process that ends, also without this signal.
+    const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+    let stat = ProcessStat::read(stat)?;
+    let (flags, pending) = (stat.number(9)?, stat.number(31).unwrap_or(0));
+    Some(flags & EXITING != 0 || pending & KILLED != 0)
 }
 
 /// Copies an open file to a descriptor above those of the standard streams, so that `Command` does

@@ -39,6 +39,7 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
         "listen" => listen(),
         "leave" => leave(),
         "announce" => Ok(announce()),
+        "announce-in-one-table" => crate::sandbox::refuse_tables().map(|()| announce()),
         "announce-and-exit" => announce_and(|| Ok(())),
         "announce-and-fork" => announce_and(|| fork(stay_until_the_end).map(|_| ())),
         _ => return None,

@@ -13,7 +13,8 @@ use crate::Words;
 type Limit = fn() -> anyhow::Result<()>;
 
 const LIMITS: &[(&str, Limit)] = &[
-    ("descriptors", no_descriptors),
+    ("free-descriptors", no_free_descriptors),
+    ("descriptors", || set(libc::RLIMIT_NOFILE, 4)),
     ("threads", no_threads),
     ("file-size", || set(libc::RLIMIT_FSIZE, 0)),
     ("memory", || {
@@ -59,8 +60,8 @@ fn set(what: libc::__rlimit_resource_t, most: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens files until no descriptor is left.
-fn no_descriptors() -> anyhow::Result<()> {
+/// Opens files until no descriptor is left to this program.
+fn no_free_descriptors() -> anyhow::Result<()> {
     set(libc::RLIMIT_NOFILE, 64)?;
     while let Ok(file) = std::fs::File::open("/dev/null") {
         std::mem::forget(file);

@@ -69,7 +69,13 @@ fn main() -> anyhow::Result<()> {
     if beginning == "inventory" {
         return forks::print_inventory();
     }
-    let others = [limits::begin, part_liar::begin, record::begin, joins::begin];
+    let others = [
+        limits::begin,
+        part_liar::begin,
+        record::begin,
+        joins::begin,
+        sandbox::begin,
+    ];
     let other = others.iter().find_map(|family| family(&beginning));
     let status = other.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;

@@ -5,11 +5,12 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, ensure};
 use profiler_core::internal::reader::read_header;
+
+use integration_tests::own::pool_file;
 
 use crate::Words;
 
@@ -27,22 +28,10 @@ pub(crate) fn obey(name: &str, _: Words<'_>) -> Option<anyhow::Result<String>> {
     })
 }
 
-/// Opens the pool of this process for writing.
-fn pool() -> anyhow::Result<File> {
-    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
-        if std::fs::read_link(entry.path())
-            .is_ok_and(|to| to.to_string_lossy().contains("profiler-pool"))
-        {
-            return Ok(File::options().read(true).write(true).open(entry.path())?);
-        }
-    }
-    anyhow::bail!("no pool")
-}
-
 /// Overwrites random places of all tables without end, with random words and with valid words in
 /// the wrong places.
 pub(crate) fn scribble_forever() -> anyhow::Result<std::convert::Infallible> {
-    let file = pool()?;
+    let file = pool_file()?;
     let layout = read_header(&file)
         .map_err(|error| anyhow::anyhow!("{error}"))?
         .layout;
@@ -95,7 +84,7 @@ impl Random {
 
 /// Removes every page of the pool, including the header.
 fn punch() -> anyhow::Result<String> {
-    let file = pool()?;
+    let file = pool_file()?;
     let length = file.metadata()?.len();
     let how = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, how, 0, length)?;
@@ -104,7 +93,7 @@ fn punch() -> anyhow::Result<String> {
 
 /// Tries to truncate and to extend the pool.
 fn truncate() -> anyhow::Result<String> {
-    let file = pool()?;
+    let file = pool_file()?;
     let length = file.metadata()?.len();
     let results = [0, length - 1, length + 1].map(|length| file.set_len(length).is_ok());
     ensure!(file.metadata()?.len() == length, "its length changed");
@@ -114,7 +103,7 @@ fn truncate() -> anyhow::Result<String> {
 /// Allocates memory for every page of the pool, regardless of the allowance.
 fn fill() -> anyhow::Result<String> {
     use std::os::unix::fs::MetadataExt;
-    let file = pool()?;
+    let file = pool_file()?;
     let length = file.metadata()?.len();
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length)?;
     Ok(format!("ok {}", file.metadata()?.blocks() * 512))

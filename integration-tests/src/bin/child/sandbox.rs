@@ -105,10 +105,30 @@ fn compute(words: Words<'_>) -> anyhow::Result<String> {
     Ok("ok".to_owned())
 }
 
+/// `init-in-one-table`: begins where the system gives no descriptor table to a thread, as before
+/// Linux 5.9. Returns `None` for another name.
+pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
+    (name == "init-in-one-table").then(|| {
+        refuse_tables()?;
+        crate::begin::init()
+    })
+}
+
+/// The system gives no descriptor table to a thread from now on.
+pub(crate) fn refuse_tables() -> anyhow::Result<()> {
+    let refused = &[libc::SYS_close_range];
+    install(filter(&[], refused, libc::SECCOMP_RET_ALLOW)?)
+}
+
 /// Closes the sandbox, which also allows `more`.
 fn close(more: &[i64]) -> anyhow::Result<String> {
-    // The first matching step of a filter decides.
-    let mut program = filter(&[RECORDER, HOST, more].concat(), REFUSED)?;
+    let allowed = [RECORDER, HOST, more].concat();
+    install(filter(&allowed, REFUSED, libc::SECCOMP_RET_KILL_PROCESS)?)?;
+    Ok(format!("ok {}", RECORDER.len()))
+}
+
+/// Filters the system calls of all threads.
+fn install(mut program: Vec<libc::sock_filter>) -> anyhow::Result<()> {
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len())?,
         filter: program.as_mut_ptr(),
@@ -128,12 +148,16 @@ fn close(more: &[i64]) -> anyhow::Result<String> {
     let failed =
         unsafe { libc::syscall(libc::SYS_seccomp, mode, on_all_threads, &raw const filter) };
     ensure!(failed == 0, "seccomp: {}", std::io::Error::last_os_error());
-    Ok(format!("ok {}", RECORDER.len()))
+    Ok(())
 }
 
-/// Returns a filter that allows and refuses these calls by their numbers, and kills the process for
-/// any other call.
-fn filter(allowed: &[i64], refused: &[i64]) -> anyhow::Result<Vec<libc::sock_filter>> {
+/// Returns a filter that allows and refuses these calls by their numbers, and does `otherwise` for
+/// any other call. The first matching step decides.
+fn filter(
+    allowed: &[i64],
+    refused: &[i64],
+    otherwise: u32,
+) -> anyhow::Result<Vec<libc::sock_filter>> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
@@ -155,6 +179,6 @@ fn filter(allowed: &[i64], refused: &[i64]) -> anyhow::Result<Vec<libc::sock_fil
         program.push(step(equals, u32::try_from(*number)?, 1)?);
         program.push(step(answer, action, 0)?);
     }
-    program.push(step(answer, libc::SECCOMP_RET_KILL_PROCESS, 0)?);
+    program.push(step(answer, otherwise, 0)?);
     Ok(program)
 }

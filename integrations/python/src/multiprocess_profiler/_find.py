@@ -150,7 +150,9 @@ def _copy_in_memory(path: str, generation: int) -> Optional[Library]:
     with open(memory, "wb") as copy:
         copy.write(content)
         copy.flush()
-        return open_library(f"/proc/self/fd/{memory}", path, generation)
+        # The loader knows its files by name, and the parent's copy may have had the same number.
+        name = "./" * generation + str(memory)
+        return open_library(f"/proc/self/fd/{name}", path, generation)
 
 
 def is_forked() -> bool:

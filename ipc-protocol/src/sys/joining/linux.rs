@@ -104,7 +104,7 @@ fn address_of(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
     // A descriptor with `O_PATH` does not release locks when it is closed.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(directory, flags, Mode::empty())?;
-    let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    let short = PathBuf::from(format!("/proc/thread-self/fd/{}", directory.as_raw_fd())).join(name);
     Ok((SocketAddrUnix::new(&short)?, Some(directory)))
 }
 

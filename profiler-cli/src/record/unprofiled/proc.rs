@@ -15,6 +15,10 @@ use super::reason::Reason;
 const MAX_BYTES: u64 = 4 << 20;
 /// The agent stays out of processes with a lower limit on descriptors.
 const FEW_DESCRIPTORS: u64 = 64;
+/// The agent stays out of processes with a lower limit on memory, in bytes.
+const LITTLE_MEMORY: u64 = 4 << 30;
+/// The names of these limits in the system's table.
+const LIMITS_OF_MEMORY: [&str; 2] = ["Max address space", "Max data size"];
 /// The run-time libraries of sanitizers.
 const SANITIZERS: [&str; 4] = [
     "/libasan.so",
@@ -130,8 +134,13 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     }
     if maps_sanitizer(pid) {
         Reason::Sanitizer
-    } else if descriptor_limit(pid).is_some_and(|limit| limit < FEW_DESCRIPTORS) {
+    } else if has_less(pid, "Max open files", FEW_DESCRIPTORS) {
         Reason::FewDescriptors
+    } else if LIMITS_OF_MEMORY
+        .iter()
+        .any(|limit| has_less(pid, limit, LITTLE_MEMORY))
+    {
+        Reason::LittleMemory
     } else if program.is_some() && program_of(parent).as_deref() == program {
         Reason::Forked
     } else {
@@ -169,11 +178,16 @@ fn environment_has(pid: u32, name: &str) -> Option<bool> {
     is_known.then(|| variables.any(is_it))
 }
 
-/// How many descriptors a process may have; `None` if it has no limit, or the system does not tell.
-fn descriptor_limit(pid: u32) -> Option<u64> {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    let mut lines = limits.lines();
-    let limit = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+/// Whether a process has a limit of this name that is lower than `least`. False if the system does
+/// not tell.
+fn has_less(pid: u32, name: &str, least: u64) -> bool {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    limit_of(&limits, name).is_some_and(|limit| limit < least)
+}
+
+/// The limit of this name in the system's table of limits; `None` for one that is not limited.
+fn limit_of(limits: &str, name: &str) -> Option<u64> {
+    let limit = limits.lines().find_map(|line| line.strip_prefix(name))?;
     limit.split_ascii_whitespace().next()?.parse().ok()
 }
 
@@ -198,6 +212,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_limit_is_read_from_the_table_of_the_system() {
+        let table = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                     Max data size             unlimited            unlimited            bytes     \n\
+                     Max open files            12                   1048576              files     \n";
+        assert_eq!(limit_of(table, "Max open files"), Some(12));
+        assert_eq!(limit_of(table, "Max data size"), None);
+        assert_eq!(limit_of(table, "Max address space"), None);
+    }
+
+    #[test]
     fn a_child_is_found_with_its_program_and_environment() {
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -215,8 +239,7 @@ mod tests {
         let program = program_of(pid);
         let why = reason(pid, program.as_deref(), own);
         assert_eq!(why, Reason::ClearedEnvironment);
-        assert_eq!(descriptor_limit(pid), descriptor_limit(own));
-        assert!(descriptor_limit(own).is_none_or(|limit| limit > 0));
+        assert!(!has_less(pid, "Max open files", 1));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Stat::of(pid), None);

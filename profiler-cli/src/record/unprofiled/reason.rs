@@ -23,6 +23,8 @@ pub(super) enum Reason {
     Sanitizer,
     /// The agent stays out of it: it may have fewer descriptors than the agent leaves alone.
     FewDescriptors,
+    /// The agent stays out of it: it may have less memory than the agent leaves alone.
+    LittleMemory,
     /// It is a copy of its parent process.
     Forked,
     /// Nothing is known.
@@ -50,6 +52,7 @@ impl fmt::Display for Reason {
             Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
             Self::Sanitizer => "it is built with a sanitizer",
             Self::FewDescriptors => "its limit on open files is too low",
+            Self::LittleMemory => "its limit on memory is too low",
             Self::Forked => "it was forked, and executes no other program",
             Self::Silent => "it has not asked to join",
         })

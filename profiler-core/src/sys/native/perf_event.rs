@@ -7,8 +7,11 @@
 //! takes no sample.
 //!
 //! An event takes a descriptor. Events use at most a quarter of the descriptors that the process
-//! may have, so that enough are left for the program. The descriptors are closed at `exec`, which
-//! also removes the events. A forked child inherits the descriptors and no event.
+//! may have, so that enough are left for the program, or for the profiler's other files. The
+//! descriptors are closed at `exec`, which also removes the events. A forked child inherits the
+//! descriptors and no event. If the profiler has a descriptor table of its own, events are made and
+//! closed by threads of the profiler; what a thread of the program wants to close waits for
+//! [`close_left_over`].
 
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -16,7 +19,7 @@ use std::time::Duration;
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
-use crate::sys::above_streams;
+use crate::sys::{DescriptorTable, above_streams};
 
 /// An event: its descriptor, and a part of the number that the system gave it.
 ///
@@ -27,15 +30,20 @@ pub(crate) struct PerfEvent {
     descriptor: libc::c_int,
     /// The lowest [`NUMBER_BITS`] bits.
     number: u64,
+    table: DescriptorTable,
 }
 
 const NUMBER_BITS: u32 = 28;
-const DESCRIPTOR_BITS: u32 = 33;
+const DESCRIPTOR_BITS: u32 = 32;
+/// The bit of a word that is set for the profiler's table.
+const TABLE_BIT: u32 = NUMBER_BITS + DESCRIPTOR_BITS;
 
 impl PerfEvent {
     /// The event as a number, for an atomic; never 0, and less than 2⁶¹.
     pub(crate) fn to_word(self) -> u64 {
-        (self.number << DESCRIPTOR_BITS) | (u64::from(self.descriptor.cast_unsigned()) + 1)
+        let table = u64::from(self.table == DescriptorTable::Profiler);
+        let descriptor = u64::from(self.descriptor.cast_unsigned()) + 1;
+        table << TABLE_BIT | self.number << DESCRIPTOR_BITS | descriptor
     }
 
     /// The event of a word from [`PerfEvent::to_word`]; `None` for 0.
@@ -43,7 +51,11 @@ impl PerfEvent {
         let descriptor = (word & ((1 << DESCRIPTOR_BITS) - 1)).checked_sub(1)?;
         Some(Self {
             descriptor: u32::try_from(descriptor).ok()?.cast_signed(),
-            number: word >> DESCRIPTOR_BITS,
+            number: (word >> DESCRIPTOR_BITS) & ((1 << NUMBER_BITS) - 1),
+            table: match word >> TABLE_BIT {
+                0 => DescriptorTable::Program,
+                _ => DescriptorTable::Profiler,
+            },
         })
     }
 }
@@ -69,6 +81,9 @@ const FIRST_HARMLESS: (u32, u32) = (6, 1);
 
 /// The number of events that exist.
 static OPEN: AtomicU64 = AtomicU64::new(0);
+/// [`PerfEvent::to_word`] of each event that a thread with another table has given up; 0 in a free
+/// place.
+static LEFT_OVER: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 
 /// Makes a stopped event whose signals carry `word`.
 ///
@@ -117,7 +132,12 @@ fn kept(descriptor: libc::c_int) -> io::Result<libc::c_int> {
 /// that has ended may belong to another process.
 fn checked(descriptor: libc::c_int, tid: libc::pid_t) -> io::Result<PerfEvent> {
     let number = number_of(descriptor).unwrap_or(0);
-    let event = PerfEvent { descriptor, number };
+    let table = DescriptorTable::current();
+    let event = PerfEvent {
+        descriptor,
+        number,
+        table,
+    };
     let pid = std::process::id().cast_signed();
     // SAFETY: sends no signal, only asks whether there is such a thread.
     if unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) } == 0 {
@@ -136,9 +156,16 @@ fn number_of(descriptor: libc::c_int) -> Option<u64> {
     (failed == 0).then_some(number & ((1 << NUMBER_BITS) - 1))
 }
 
-/// Whether the event's descriptor is open, and still the event's.
-pub(crate) fn is_open(event: PerfEvent) -> bool {
-    number_of(event.descriptor) == Some(event.number)
+/// Whether the program has closed the event's descriptor. False if that is not known, because the
+/// descriptor is in another table than that of the calling thread.
+pub(crate) fn is_lost(event: PerfEvent) -> bool {
+    event.table == DescriptorTable::current() && !is_open(event)
+}
+
+/// Whether the event's descriptor is open in the table of the calling thread, and still the
+/// event's.
+fn is_open(event: PerfEvent) -> bool {
+    event.table == DescriptorTable::current() && number_of(event.descriptor) == Some(event.number)
 }
 
 fn attributes(word: u64, interval: Duration) -> Attributes {
@@ -175,8 +202,11 @@ pub(crate) fn set_interval(event: PerfEvent, interval: Duration) {
 }
 
 /// Stops an event and closes its descriptor, unless the program has closed it. Called once for each
-/// event.
+/// event. On a thread with another table, notes the event for [`close_left_over`].
 pub(crate) fn close(event: PerfEvent) {
+    if event.table != DescriptorTable::current() {
+        return leave_over(event);
+    }
     OPEN.fetch_sub(1, Ordering::Relaxed);
     if !is_open(event) {
         return;
@@ -186,6 +216,33 @@ pub(crate) fn close(event: PerfEvent) {
     unsafe { libc::ioctl(event.descriptor, DISABLE, 0) };
     // SAFETY: the descriptor is the event's, and is not used afterwards.
     unsafe { libc::close(event.descriptor) };
+}
+
+/// Notes an event that another thread is to close. If no place is free, the event stays open until
+/// an exec or the end of the process.
+fn leave_over(event: PerfEvent) {
+    let word = event.to_word();
+    let take = |place: &AtomicU64| {
+        let taken = place.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
+        taken.is_ok()
+    };
+    LEFT_OVER.iter().any(take);
+}
+
+/// Closes the events in the table of the calling thread that other threads have given up. Called by
+/// the sampler's thread.
+pub(crate) fn close_left_over() {
+    for place in &LEFT_OVER {
+        let word = place.load(Ordering::Acquire);
+        let event = PerfEvent::from_word(word);
+        let event = event.filter(|event| event.table == DescriptorTable::current());
+        let take = || place.compare_exchange(word, 0, Ordering::Acquire, Ordering::Relaxed);
+        if let Some(event) = event
+            && take().is_ok()
+        {
+            close(event);
+        }
+    }
 }
 
 /// The most events that this process may have at a time.
@@ -234,6 +291,26 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_the_program_gives_up_is_closed_by_a_thread_of_the_profiler() {
+        let own = sys::current_thread_id();
+        if !is_allowed(own) {
+            return println!("no events here: nothing to check");
+        }
+        let event = open(own, 7, Duration::from_secs(3600)).unwrap();
+        let close_elsewhere = move || {
+            sys::enter_own_table(&[]).unwrap();
+            close(event);
+            close_left_over();
+        };
+        let elsewhere = sys::spawn_quiet("elsewhere", close_elsewhere);
+        elsewhere.unwrap().join().unwrap();
+        assert!(is_open(event), "it is not in that table");
+        assert!(!is_lost(event));
+        close_left_over();
+        assert!(!is_open(event));
+    }
+
+    #[test]
     fn a_file_of_the_program_with_the_descriptor_of_an_event_is_not_closed() {
         let own = sys::current_thread_id();
         if !is_allowed(own) {
@@ -259,12 +336,15 @@ mod tests {
 
     #[test]
     fn an_event_survives_its_word() {
-        let event = PerfEvent {
-            descriptor: 1023,
-            number: (1 << NUMBER_BITS) - 1,
-        };
-        assert!(event.to_word() < 1 << 61);
-        assert_eq!(PerfEvent::from_word(event.to_word()), Some(event));
+        for table in [DescriptorTable::Program, DescriptorTable::Profiler] {
+            let event = PerfEvent {
+                descriptor: libc::c_int::MAX,
+                number: (1 << NUMBER_BITS) - 1,
+                table,
+            };
+            assert!(event.to_word() < 1 << 61);
+            assert_eq!(PerfEvent::from_word(event.to_word()), Some(event));
+        }
     }
 
     #[test]
