@@ -1,0 +1,49 @@
+//! One category per crate: the first segment of a call site's target.
+//!
+//! Called when a call site is defined. Categories are made once and live as long as the process;
+//! there are at most [`MOST`], and the targets after them are in the category "Other". The list
+//! only grows and takes no lock, so a forked child may use it at any time.
+
+use std::sync::OnceLock;
+
+use profiler_core::marker::schema::CategoryColor;
+use profiler_core::marker::{Category, category};
+
+/// Most categories.
+const MOST: usize = 256;
+
+static KNOWN: [OnceLock<Category>; MOST] = [const { OnceLock::new() }; MOST];
+
+/// The category of a target such as `hyper::proto`.
+pub(crate) fn category_of(target: &'static str) -> &'static Category {
+    let name = target.split("::").next().unwrap_or(target);
+    KNOWN
+        .iter()
+        .map(|place| place.get_or_init(|| Category::new(name, color_of(name), &[])))
+        .find(|known| known.name() == name)
+        .unwrap_or(&category::OTHER)
+}
+
+/// The same name has the same colour in all processes.
+fn color_of(name: &str) -> CategoryColor {
+    let sum = name
+        .bytes()
+        .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    // The first colour is transparent.
+    let colors = CategoryColor::ALL.get(1..).unwrap_or_default();
+    let index = sum.checked_rem(colors.len()).unwrap_or(0);
+    colors.get(index).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_one_crate_have_one_category() {
+        let hyper = category_of("hyper::proto::h1");
+        assert_eq!(hyper.name(), "hyper");
+        assert!(std::ptr::eq(hyper, category_of("hyper")));
+        assert!(!std::ptr::eq(hyper, category_of("h2")));
+    }
+}
