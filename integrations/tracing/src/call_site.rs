@@ -67,10 +67,7 @@ fn first_place(metadata: &'static Metadata<'static>) -> usize {
 }
 
 #[inline(never)]
-fn find_or_make(
-    metadata: &'static Metadata<'static>,
-    first: usize,
-) -> Option<&'static CallSite> {
+fn find_or_make(metadata: &'static Metadata<'static>, first: usize) -> Option<&'static CallSite> {
     let mut made = None;
     let places = BY_ADDRESS.iter();
     let mut around = places.clone().skip(first).chain(places.take(first));
@@ -116,7 +113,7 @@ fn make(metadata: &'static Metadata<'static>) -> Option<&'static CallSite> {
 
 impl CallSite {
     fn new(number: u64, metadata: &'static Metadata<'static>) -> Self {
-        let name = if is_named_after_line(metadata.name()) && metadata.is_event() {
+        let name = if is_named_after_line(metadata) {
             metadata.target()
         } else {
             metadata.name()

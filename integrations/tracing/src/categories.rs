@@ -26,9 +26,9 @@ pub(crate) fn category_of(target: &'static str) -> &'static Category {
 
 /// The same name has the same colour in all processes.
 fn color_of(name: &str) -> CategoryColor {
-    let sum = name
-        .bytes()
-        .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let sum = name.bytes().fold(0_usize, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(byte.into())
+    });
     // The first colour is transparent.
     let colors = CategoryColor::ALL.get(1..).unwrap_or_default();
     let index = sum.checked_rem(colors.len()).unwrap_or(0);

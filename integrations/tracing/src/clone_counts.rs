@@ -66,7 +66,13 @@ impl CloneCounts {
     #[inline(never)]
     fn remove_counted(&self, number: u64) -> bool {
         let fewer = |word: u64| {
-            is_of(word, number).then(|| if word & MOST_IN_WORD == 1 { 0 } else { word - 1 })
+            is_of(word, number).then(|| {
+                if word & MOST_IN_WORD == 1 {
+                    0
+                } else {
+                    word - 1
+                }
+            })
         };
         let before = self.update(number, fewer);
         if before.is_some_and(|word| word & MOST_IN_WORD == 1) {
@@ -139,7 +145,12 @@ mod tests {
                 })
                 .collect();
             let last = drops.into_iter().filter(|_| true);
-            assert_eq!(last.filter_map(|drop| drop.join().ok()).filter(|is_last| *is_last).count(), 1);
+            assert_eq!(
+                last.filter_map(|drop| drop.join().ok())
+                    .filter(|is_last| *is_last)
+                    .count(),
+                1
+            );
         }
         assert_eq!(counts.used.load(Ordering::Relaxed), 0);
     }

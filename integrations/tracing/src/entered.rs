@@ -79,7 +79,11 @@ impl EnteredStack {
     /// Removes an entry that is not the innermost one. `innermost` is the place of that.
     #[cold]
     fn remove_inner(&self, id: u64, innermost: usize) -> Option<Entered> {
-        let Some(at) = self.entries.iter().take(innermost).rposition(|place| place.get().id == id)
+        let Some(at) = self
+            .entries
+            .iter()
+            .take(innermost)
+            .rposition(|place| place.get().id == id)
         else {
             // It was entered on another thread, or before this thread had a subscriber.
             self.depth.set(innermost.saturating_add(1));
@@ -109,11 +113,18 @@ mod tests {
     use super::*;
 
     fn enter(id: u64) {
-        push(|| Entered { id, ..Entered::NONE });
+        push(|| Entered {
+            id,
+            ..Entered::NONE
+        });
     }
 
     fn own_thread(body: impl FnOnce() + Send + 'static) {
-        std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .spawn(body)
+            .unwrap()
+            .join()
+            .unwrap();
     }
 
     fn innermost_id() -> Option<u64> {

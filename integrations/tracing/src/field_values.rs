@@ -90,7 +90,10 @@ impl<'w, 'a> ValueWriter<'w, 'a> {
         write: impl FnOnce(&mut FieldWriter<'a>) -> Result<(), PayloadError>,
     ) {
         let index = field.index();
-        if self.only.is_some_and(|only| only != index || self.next != only) {
+        if self
+            .only
+            .is_some_and(|only| only != index || self.next != only)
+        {
             return;
         }
         self.is_unordered |= index < self.next;

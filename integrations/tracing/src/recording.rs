@@ -170,4 +170,3 @@ pub(crate) fn event(site: &CallSite, event: &Event<'_>, spans: &impl FindSpan) {
         field_values::write(site, out, |visitor| event.record(visitor))
     });
 }
-

@@ -4,7 +4,7 @@
 //! depend on, because the types of all processes are merged by name and two programs may differ in
 //! one line. Invariants: the fields of a span are its number, its parent and the fields of its
 //! metadata, those of an event are the number of its span and the fields of its metadata, both in
-//! this order; no key appears twice.
+//! this order; no key appears twice; keys consist of letters, digits and underscores.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -41,14 +41,17 @@ pub(crate) fn schema_of(metadata: &Metadata<'static>) -> MarkerSchema {
     schema.static_label_value("Description", description_of(metadata))
 }
 
-/// The name of a call site's markers. `tracing` names an event after its source line, which says
-/// less than its target.
-pub(crate) const fn is_named_after_line(name: &str) -> bool {
-    matches!(name.as_bytes(), [b'e', b'v', b'e', b'n', b't', b' ', ..])
+/// Whether `tracing` has named an event after its source line, which says less than its target.
+pub(crate) fn is_named_after_line(metadata: &Metadata<'static>) -> bool {
+    metadata.is_event() && metadata.name().starts_with("event ")
 }
 
 fn own_keys(metadata: &Metadata<'static>) -> impl Iterator<Item = &'static str> {
-    let of_span = if metadata.is_span() { Some("parent") } else { None };
+    let of_span = if metadata.is_span() {
+        Some("parent")
+    } else {
+        None
+    };
     std::iter::once("span").chain(of_span)
 }
 
@@ -56,9 +59,18 @@ fn own_label(key: &str) -> &'static str {
     if key == "span" { "Span" } else { "Parent span" }
 }
 
-/// The field's name, with underscores behind it if the key is in use.
+/// The key of a field: its name, with an underscore for each character that cannot be part of a
+/// viewer's label, such as the dot in `http.method`, and further ones behind it if the key is in
+/// use.
 fn unused_key(name: &str, used: &[String]) -> String {
-    let mut key = name.to_owned();
+    let plain = |letter: char| {
+        if letter.is_alphanumeric() {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let mut key: String = name.chars().map(plain).collect();
     while used.contains(&key) || RESERVED_KEYS.contains(&key.as_str()) {
         key.push('_');
     }
@@ -67,7 +79,12 @@ fn unused_key(name: &str, used: &[String]) -> String {
 
 fn type_name(metadata: &Metadata<'static>) -> String {
     let mut hasher = DefaultHasher::new();
-    (metadata.target(), metadata.name(), metadata.level().as_str()).hash(&mut hasher);
+    (
+        metadata.target(),
+        metadata.name(),
+        metadata.level().as_str(),
+    )
+        .hash(&mut hasher);
     metadata
         .fields()
         .iter()
@@ -102,5 +119,63 @@ fn description_of(metadata: &Metadata<'static>) -> String {
     match (metadata.file(), metadata.line()) {
         (Some(file), Some(line)) => format!("{level} {target}, {file}:{line}"),
         _ => format!("{level} {target}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::subscriber::with_default;
+    use tracing::{Level, span};
+
+    use super::*;
+
+    fn keys(schema: &MarkerSchema) -> Vec<&str> {
+        schema.fields().map(|field| field.key.as_str()).collect()
+    }
+
+    /// The schema of the call site that makes the span.
+    fn schema(span: impl FnOnce() -> tracing::Span) -> MarkerSchema {
+        let span = with_default(tracing_subscriber::registry(), span);
+        schema_of(span.metadata().expect("the registry wants all spans"))
+    }
+
+    #[test]
+    fn every_key_is_unique_and_can_be_part_of_a_label() {
+        let schema = schema(|| {
+            span!(
+                Level::INFO,
+                "odd",
+                span = 1,
+                r#type = 2,
+                http.method = 3,
+                http_method = 4
+            )
+        });
+        let expected = [
+            "span",
+            "parent",
+            "span_",
+            "type_",
+            "http_method",
+            "http_method_",
+        ];
+        assert_eq!(keys(&schema), expected);
+        assert_eq!(schema.check(), Ok(()));
+        let label = schema.chart_label.as_deref();
+        assert!(label.is_some_and(|label| label.contains("http.method={marker.data.http_method}")));
+    }
+
+    #[test]
+    fn call_sites_that_differ_have_types_that_differ() {
+        let names = [
+            schema(|| span!(Level::INFO, "same", a = 1)).name,
+            schema(|| span!(Level::INFO, "same", b = 1)).name,
+            schema(|| span!(Level::INFO, "same", a = 1)).name,
+        ];
+        assert!(
+            names.iter().all(|name| SpanMark::is_type(name)),
+            "{names:?}"
+        );
+        assert!(names[0] != names[1] && names[0] != names[2]);
     }
 }

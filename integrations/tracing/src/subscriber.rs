@@ -253,8 +253,8 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     }
 
     fn current_span(&self) -> Current {
-        let innermost = entered::innermost().map(|entered| Id::from_u64(entered.id));
-        match innermost.as_ref().and_then(RecordedSpan::of_id) {
+        let innermost = entered::innermost().map(|entered| entered.id);
+        match innermost.and_then(RecordedSpan::from_word) {
             Some(span) => match site_of_span(span) {
                 Some(site) => Current::new(span.id(), site.metadata),
                 None => Current::none(),

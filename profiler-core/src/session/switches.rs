@@ -74,13 +74,19 @@ mod tests {
 
     #[test]
     fn a_function_runs_once_after_each_start_and_each_stop() {
-        let _alone = ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = ALONE_IN_TESTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         assert!(on_switch(count) && on_switch(count));
         for round in 1..=2 {
             start(SessionParams::default(), StartOptions::default()).unwrap();
-            assert!(test_support::patience::until(|| STARTS.load(Ordering::SeqCst) == round));
+            assert!(test_support::patience::until(|| STARTS
+                .load(Ordering::SeqCst)
+                == round));
             stop();
-            assert!(test_support::patience::until(|| STOPS.load(Ordering::SeqCst) == round));
+            assert!(test_support::patience::until(|| STOPS
+                .load(Ordering::SeqCst)
+                == round));
         }
     }
 }

@@ -96,11 +96,7 @@ impl<'a> FieldWriter<'a> {
     ///
     /// # Errors
     /// [`PayloadError::NoRoom`].
-    pub fn display(
-        &mut self,
-        text: fmt::Arguments<'_>,
-        most: usize,
-    ) -> Result<(), PayloadError> {
+    pub fn display(&mut self, text: fmt::Arguments<'_>, most: usize) -> Result<(), PayloadError> {
         let rest = self.0.take_rest();
         let (front, room) = rest
             .split_at_mut_checked(TEXT_FRONT)
@@ -225,7 +221,9 @@ mod tests {
             out.text("text", 10)?;
             out.display(format_args!("{:?}", Some(1)), 10)
         });
-        let read: Vec<_> = PayloadReader::new(bytes.unwrap()).map(Result::unwrap).collect();
+        let read: Vec<_> = PayloadReader::new(bytes.unwrap())
+            .map(Result::unwrap)
+            .collect();
         let expected = [
             FieldValue::U64(300),
             FieldValue::None,
@@ -256,8 +254,10 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters_and_formatting_stops() {
         let mut room = [0; 64];
-        let endless = fmt::from_fn(|f| loop {
-            f.write_str("äb")?;
+        let endless = fmt::from_fn(|f| {
+            loop {
+                f.write_str("äb")?;
+            }
         });
         let bytes = written(&mut room, |out| out.display(format_args!("{endless}"), 4)).unwrap();
         let read: Vec<_> = PayloadReader::new(bytes).map(Result::unwrap).collect();

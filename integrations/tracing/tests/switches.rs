@@ -1,0 +1,101 @@
+//! Whether the profiler is interested in call sites follows the sessions.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use profiler_tracing::around;
+use test_support::own_process;
+use test_support::patience::until;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::{Interest, NoSubscriber, with_default};
+use tracing::{Event, Metadata, Subscriber, info, span};
+
+use crate::support::{RunningSession, named};
+
+/// The number of call sites that `Never` was asked about.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// A subscriber that wants nothing, and panics if it gets anything.
+struct Never;
+
+impl Subscriber for Never {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        ASKED.fetch_add(1, Ordering::SeqCst);
+        Interest::never()
+    }
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::OFF)
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        panic!("a span")
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {
+        panic!("a value")
+    }
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {
+        panic!("a link")
+    }
+    fn event(&self, _: &Event<'_>) {
+        panic!("an event")
+    }
+    fn enter(&self, _: &span::Id) {
+        panic!("an enter")
+    }
+    fn exit(&self, _: &span::Id) {
+        panic!("an exit")
+    }
+}
+
+fn is_info_on() -> bool {
+    tracing::enabled!(tracing::Level::INFO)
+}
+
+#[test]
+fn call_sites_are_of_interest_while_a_session_runs() {
+    own_process!();
+    tracing::subscriber::set_global_default(around(Never)).unwrap();
+    assert!(!is_info_on());
+    assert_eq!(LevelFilter::current(), LevelFilter::OFF);
+    for _ in 0..3 {
+        let session = RunningSession::start();
+        assert!(is_info_on(), "at once after the start");
+        let span = tracing::info_span!("in a session").entered();
+        info!("in it");
+        drop(span);
+        assert!(!named("in a session").is_empty());
+        drop(session);
+        assert!(until(|| !is_info_on()));
+        assert_eq!(LevelFilter::current(), LevelFilter::OFF);
+    }
+}
+
+#[test]
+fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
+    own_process!();
+    with_default(around(NoSubscriber::new()), || {
+        assert!(!is_info_on());
+        let session = RunningSession::start();
+        assert!(is_info_on(), "the profiler's thread has another default");
+        drop(session);
+        assert!(until(|| !is_info_on()));
+    });
+}
+
+#[test]
+fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
+    own_process!();
+    tracing::subscriber::set_global_default(around(Never)).unwrap();
+    let session = RunningSession::start();
+    let open = tracing::info_span!("open").entered();
+    let clone = open.clone();
+    drop(session);
+    let _session = RunningSession::start();
+    drop(open);
+    clone.record("nothing", 1);
+    clone.in_scope(|| ());
+    drop(clone);
+    assert_eq!(named("open").len(), 1, "its end");
+    let _ = ASKED.load(Ordering::SeqCst);
+}
