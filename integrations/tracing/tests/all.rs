@@ -5,6 +5,7 @@
 
 mod debug_values;
 mod inner_subscriber;
+mod killed;
 mod layer;
 mod spans;
 mod support;
