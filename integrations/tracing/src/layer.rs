@@ -126,3 +126,21 @@ impl<S> Filter<S> for WhileRecording {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tracing::info_span;
+    use tracing::subscriber::with_default;
+    use tracing_subscriber::Registry;
+
+    use super::*;
+
+    #[test]
+    fn without_a_session_the_layer_is_never_interested() {
+        let span = with_default(tracing_subscriber::registry(), || info_span!("span"));
+        let metadata = span.metadata().expect("the registry wants all spans");
+        let filter = WhileRecording(RecordingRules::default());
+        let interest = Filter::<Registry>::callsite_enabled(&filter, metadata);
+        assert!(interest.is_never());
+    }
+}

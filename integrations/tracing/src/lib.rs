@@ -35,7 +35,8 @@
 //! The spans and events of more than 8191 call sites, of values whose `Debug` emits events, and of
 //! more than about 32,000 open spans that the inner subscriber wants, too, are dropped. Each is
 //! counted in the profile, like every entry that is dropped. A `Debug` that panics ends its own
-//! value only; in a program that is compiled to abort at a panic, it ends the program.
+//! value only: the panic hook runs, and the panic is caught. In a program that is compiled to abort
+//! at a panic, it ends the program.
 //!
 //! # Limitations
 //! An inner subscriber that does not report in `try_close` that a span is closed leaves its spans

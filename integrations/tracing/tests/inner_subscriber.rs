@@ -74,7 +74,7 @@ fn the_inner_subscriber_writes_the_same_as_without_the_profiler() {
         alone[0]
     );
     assert_eq!(filters.map(|filter| written_with(filter, true)), alone);
-    let _session = RunningSession::start();
+    let _session = RunningSession::before_subscriber();
     for (filter, alone) in filters.iter().zip(&alone) {
         assert_eq!(&written_with(filter, true), alone, "{filter}");
     }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use test_support::own_process;
+use test_support::patience::until;
 use tracing::{debug_span, info, info_span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
@@ -58,7 +59,7 @@ fn the_layer_is_off_without_a_session_and_other_layers_are_not() {
     assert!(!tracing::enabled!(tracing::Level::INFO));
     tracing::warn!("first");
     let session = RunningSession::start();
-    assert!(tracing::enabled!(tracing::Level::INFO));
+    assert!(until(|| tracing::enabled!(tracing::Level::INFO)));
     info!("not written");
     tracing::warn!("second");
     drop(session);

@@ -10,12 +10,22 @@ use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
+use test_support::patience::until;
 
 /// The running session of a test. It stops when this is dropped.
 pub(crate) struct RunningSession;
 
 impl RunningSession {
+    /// Starts the session, after the default subscriber is installed. Waits until `tracing` has
+    /// asked it again: a start waits for this only for a limited time.
     pub(crate) fn start() -> Self {
+        let session = Self::before_subscriber();
+        assert!(until(|| tracing::enabled!(tracing::Level::INFO)));
+        session
+    }
+
+    /// Starts the session, before a subscriber is installed.
+    pub(crate) fn before_subscriber() -> Self {
         session::start(SessionParams::default(), StartOptions::default()).unwrap();
         Self
     }

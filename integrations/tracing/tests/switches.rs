@@ -1,7 +1,5 @@
 //! Whether the profiler is interested in call sites follows the sessions.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use profiler_tracing::around;
 use test_support::own_process;
 use test_support::patience::until;
@@ -11,15 +9,11 @@ use tracing::{Event, Metadata, Subscriber, info, span};
 
 use crate::support::{RunningSession, named};
 
-/// The number of call sites that `Never` was asked about.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
-
 /// A subscriber that wants nothing, and panics if it gets anything.
 struct Never;
 
 impl Subscriber for Never {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
-        ASKED.fetch_add(1, Ordering::SeqCst);
         Interest::never()
     }
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -60,14 +54,14 @@ fn call_sites_are_of_interest_while_a_session_runs() {
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
     for _ in 0..3 {
         let session = RunningSession::start();
-        assert!(is_info_on(), "at once after the start");
+        assert!(until(is_info_on));
         let span = tracing::info_span!("in a session").entered();
         info!("in it");
         drop(span);
         assert!(!named("in a session").is_empty());
         drop(session);
         assert!(until(|| !is_info_on()));
-        assert_eq!(LevelFilter::current(), LevelFilter::OFF);
+        assert!(until(|| LevelFilter::current() == LevelFilter::OFF));
     }
 }
 
@@ -77,7 +71,10 @@ fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
     with_default(around(NoSubscriber::new()), || {
         assert!(!is_info_on());
         let session = RunningSession::start();
-        assert!(is_info_on(), "the profiler's thread has another default");
+        assert!(
+            until(is_info_on),
+            "the profiler's thread has another default"
+        );
         drop(session);
         assert!(until(|| !is_info_on()));
     });
@@ -97,5 +94,4 @@ fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
     clone.in_scope(|| ());
     drop(clone);
     assert_eq!(named("open").len(), 1, "its end");
-    let _ = ASKED.load(Ordering::SeqCst);
 }
