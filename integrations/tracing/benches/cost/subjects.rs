@@ -5,6 +5,7 @@ use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_tracing::{RecordingRules, around};
 use tracing::subscriber::{Interest, NoSubscriber, set_global_default};
 use tracing::{Event, Metadata, Subscriber, span};
+use tracing_chrome::ChromeLayerBuilder;
 use tracing_subscriber::prelude::*;
 
 /// Installs a subject. What it returns must live until the measurement is over.
@@ -17,6 +18,7 @@ pub(crate) const SUBJECTS: &[(&str, Install)] = &[
     ("profiler", profiler),
     ("profiler_polls", profiler_polls),
     ("profiler_layer", profiler_layer),
+    ("peer_chrome", peer_chrome),
 ];
 
 /// The profiler's subscriber without a session.
@@ -45,6 +47,14 @@ fn profiler_layer() -> Box<dyn std::any::Any> {
     let subscriber = tracing_subscriber::registry().with(profiler_tracing::layer());
     set_global_default(subscriber).expect("it is the first");
     start_session()
+}
+
+/// The layer of tracing-chrome, with fields and without a file.
+fn peer_chrome() -> Box<dyn std::any::Any> {
+    let builder = ChromeLayerBuilder::new().writer(std::io::sink());
+    let (layer, guard) = builder.include_args(true).build();
+    set_global_default(tracing_subscriber::registry().with(layer)).expect("it is the first");
+    Box::new(guard)
 }
 
 fn start_session() -> Box<dyn std::any::Any> {
