@@ -2,7 +2,8 @@
 //!
 //! Called by `tracing-subscriber`. The registry's numbers lead to recorded spans through
 //! `InnerSpans`; no extensions are used. A layer that is never interested in a call site turns it
-//! off for all layers, so the layer comes with a filter of its own, which turns off the layer alone.
+//! off for all layers, so the layer comes with a filter of its own, which turns off the layer
+//! alone.
 
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;

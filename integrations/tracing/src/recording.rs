@@ -95,8 +95,8 @@ const NEAR: usize = 64 * 1024;
 const OWN_STACK: usize = 256;
 
 /// An address in the frame of the function that has entered a span. A `Span` on the stack contains
-/// its number, so this is usually the number's address. Otherwise, as in a future on the heap, it is
-/// an address a little above the frames of this crate.
+/// its number, so this is usually the number's address. Otherwise, as in a future on the heap, it
+/// is an address a little above the frames of this crate.
 #[inline(always)]
 fn address_near_caller(id: &span::Id) -> u64 {
     let place = 0_u8;
