@@ -46,21 +46,32 @@ static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(crate) fn site_of(metadata: &'static Metadata<'static>) -> Option<&'static CallSite> {
     let first = first_place(metadata);
-    match deref(BY_ADDRESS.get(first)?.load(Ordering::Acquire)) {
-        Some(site) if ptr::eq(site.metadata, metadata) => Some(site),
+    match loaded(BY_ADDRESS.get(first)?) {
+        Some(site) if is_of(site, metadata) => Some(site),
         _ => find_or_make(metadata, first),
     }
+}
+
+/// The call site of this metadata, if it was made before.
+#[inline]
+pub(crate) fn find_site(metadata: &Metadata<'_>) -> Option<&'static CallSite> {
+    if LAST_NUMBER.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let places = probes(first_place(metadata));
+    let mut sites = places.map_while(|place| loaded(place));
+    sites.find(|site| is_of(site, metadata))
 }
 
 /// The call site of a recorded span; `None` if the span is not recorded.
 #[inline]
 pub(crate) fn site_of_span(span: RecordedSpan) -> Option<&'static CallSite> {
     let number = usize::try_from(span.site()).ok()?;
-    deref(BY_NUMBER.get(number)?.load(Ordering::Acquire))
+    loaded(BY_NUMBER.get(number)?)
 }
 
 /// Fibonacci hashing: the upper bits of the product depend on all bits of the address.
-fn first_place(metadata: &'static Metadata<'static>) -> usize {
+fn first_place(metadata: &Metadata<'_>) -> usize {
     let address = ptr::from_ref(metadata).addr() as u64;
     let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES_BITS);
     usize::try_from(hash).unwrap_or(0)
@@ -69,10 +80,8 @@ fn first_place(metadata: &'static Metadata<'static>) -> usize {
 #[inline(never)]
 fn find_or_make(metadata: &'static Metadata<'static>, first: usize) -> Option<&'static CallSite> {
     let mut made = None;
-    let places = BY_ADDRESS.iter();
-    let mut around = places.clone().skip(first).chain(places.take(first));
-    around.find_map(|place| match deref(place.load(Ordering::Acquire)) {
-        Some(site) => ptr::eq(site.metadata, metadata).then_some(Some(site)),
+    probes(first).find_map(|place| match loaded(place) {
+        Some(site) => is_of(site, metadata).then_some(Some(site)),
         None => match made.or_else(|| make(metadata)) {
             None => Some(None),
             Some(site) => {
@@ -81,6 +90,17 @@ fn find_or_make(metadata: &'static Metadata<'static>, first: usize) -> Option<&'
             }
         },
     })?
+}
+
+/// The places of the table by address, from this one on.
+fn probes(first: usize) -> impl Iterator<Item = &'static AtomicPtr<CallSite>> {
+    let places = BY_ADDRESS.iter();
+    places.clone().skip(first).chain(places.take(first))
+}
+
+/// Whether a call site has this very metadata.
+fn is_of(site: &CallSite, metadata: &Metadata<'_>) -> bool {
+    ptr::from_ref(site.metadata).addr() == ptr::from_ref(metadata).addr()
 }
 
 /// Puts a new call site into a free place. Returns the call site of its metadata, or `None` if
@@ -93,8 +113,8 @@ fn claim(
     match place.compare_exchange(ptr::null_mut(), this, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(Some(site)),
         // The number of the call site that was made in vain stays unused.
-        Err(other) => deref(other)
-            .filter(|other| ptr::eq(other.metadata, site.metadata))
+        Err(_) => loaded(place)
+            .filter(|other| is_of(other, site.metadata))
             .map(Some),
     }
 }
@@ -108,7 +128,7 @@ fn make(metadata: &'static Metadata<'static>) -> Option<&'static CallSite> {
     let site = Box::leak(Box::new(CallSite::new(number, metadata)));
     let place = BY_NUMBER.get(usize::try_from(number).ok()?)?;
     place.store(ptr::from_mut(site), Ordering::Release);
-    deref(place.load(Ordering::Acquire))
+    loaded(place)
 }
 
 impl CallSite {
@@ -130,8 +150,11 @@ impl CallSite {
     }
 }
 
-fn deref(site: *mut CallSite) -> Option<&'static CallSite> {
-    // SAFETY: null, or from `Box::leak` in `make`: initialised before, never freed, and changed
-    // only through its atomics.
+/// The call site in a place of the two tables.
+#[inline]
+fn loaded(place: &AtomicPtr<CallSite>) -> Option<&'static CallSite> {
+    let site = place.load(Ordering::Acquire);
+    // SAFETY: only `claim` and `make` store into the tables. The pointer is null, or from
+    // `Box::leak` in `make`: initialised before, never freed, and changed only through its atomics.
     unsafe { site.as_ref() }
 }

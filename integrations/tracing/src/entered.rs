@@ -2,8 +2,9 @@
 //!
 //! Used by `recording`. Each entry has what leaving its span needs: the label to close, and the
 //! time at which it was entered. Invariants: a thread's entries are its own; at most [`MOST`] are
-//! kept, the outermost, and deeper ones are only counted. The thread-local has no destructor, so it
-//! works at any point of a thread's life.
+//! kept, the outermost, and deeper ones are only counted. If a kept one is left while a deeper one
+//! is not, the last place has no number: it stands for a span that is not kept. The thread-local
+//! has no destructor, so it works at any point of a thread's life.
 
 use std::cell::Cell;
 
@@ -66,45 +67,62 @@ pub(crate) fn push(open: impl FnOnce() -> Entered) {
 pub(crate) fn pop(id: u64) -> Option<Entered> {
     STACK.with(|stack| {
         let depth = stack.depth.get().checked_sub(1)?;
-        stack.depth.set(depth);
-        let innermost = stack.entries.get(depth)?.get();
-        if innermost.id == id {
-            return Some(innermost);
+        let innermost = stack.entries.get(depth).map(Cell::get);
+        if innermost.is_some_and(|innermost| innermost.id == id) {
+            stack.depth.set(depth);
+            return innermost;
         }
         stack.remove_inner(id, depth)
     })
 }
 
 impl EnteredStack {
-    /// Removes an entry that is not the innermost one. `innermost` is the place of that.
+    /// Removes an entry that is not the innermost one, or one that is not kept. `innermost` is the
+    /// place of the innermost one.
     #[cold]
     fn remove_inner(&self, id: u64, innermost: usize) -> Option<Entered> {
-        let Some(at) = self
-            .entries
-            .iter()
-            .take(innermost)
-            .rposition(|place| place.get().id == id)
-        else {
+        let kept = self.entries.get(..innermost.saturating_add(1).min(MOST))?;
+        let find = |id| kept.iter().rposition(|place| place.get().id == id);
+        let removed = match find(id).or_else(|| find(Entered::NONE.id)) {
+            Some(at) => self.remove_kept(at, innermost),
+            None if innermost >= MOST => Entered::NONE,
             // It was entered on another thread, or before this thread had a subscriber.
-            self.depth.set(innermost.saturating_add(1));
-            return None;
+            None => return None,
         };
-        let removed = self.entries.get(at)?.get();
-        for pair in self.entries.get(at..=innermost)?.windows(2) {
+        self.depth.set(innermost);
+        (removed.id == id).then_some(removed)
+    }
+
+    /// Removes the entry in a place. An entry that was not kept takes the last place.
+    fn remove_kept(&self, at: usize, innermost: usize) -> Entered {
+        let removed = self.entries.get(at).map_or(Entered::NONE, Cell::get);
+        for pair in self.entries.get(at..).unwrap_or_default().windows(2) {
             if let [place, next] = pair {
                 place.set(next.get());
             }
         }
-        Some(removed)
+        if innermost >= MOST
+            && let Some(last) = self.entries.last()
+        {
+            last.set(Entered::NONE);
+        }
+        removed
     }
 }
 
-/// The innermost entry.
+/// The innermost entry. `None` if there is none, or if it is not kept.
 #[inline]
 pub(crate) fn innermost() -> Option<Entered> {
+    STACK.with(|stack| Some(stack.entries.get(stack.depth.get().checked_sub(1)?)?.get()))
+}
+
+/// The word of the innermost recorded span that is kept.
+#[inline]
+pub(crate) fn innermost_recorded() -> Option<u64> {
     STACK.with(|stack| {
-        let kept = stack.depth.get().min(MOST);
-        Some(stack.entries.get(kept.checked_sub(1)?)?.get())
+        let kept = stack.entries.get(..stack.depth.get().min(MOST))?;
+        let mut words = kept.iter().rev().map(|place| place.get().span);
+        words.find(|word| *word != 0)
     })
 }
 
@@ -156,11 +174,37 @@ mod tests {
     fn spans_beyond_the_bound_are_counted_and_not_kept() {
         own_thread(|| {
             (1..=40).for_each(enter);
-            assert_eq!(innermost_id(), Some(32));
+            assert_eq!(innermost_id(), None);
             for id in (33..=40).rev() {
                 assert!(pop(id).is_none());
             }
+            assert_eq!(innermost_id(), Some(32));
             assert!(pop(32).is_some());
+        });
+    }
+
+    #[test]
+    fn a_kept_span_that_is_left_below_the_bound_leaves_no_entry() {
+        own_thread(|| {
+            (1..=40).for_each(enter);
+            assert_eq!(pop(20).map(|entered| entered.id), Some(20));
+            assert!((33..=40).rev().all(|id| pop(id).is_none()));
+            assert_eq!(innermost_id(), Some(32));
+            let left = (1..=32).rev().filter_map(pop).count();
+            assert_eq!((left, innermost_id()), (31, None));
+        });
+    }
+
+    #[test]
+    fn the_parent_is_the_innermost_recorded_span() {
+        own_thread(|| {
+            push(|| Entered {
+                id: 1,
+                span: 7,
+                ..Entered::NONE
+            });
+            (2..=40).for_each(enter);
+            assert_eq!(innermost_recorded(), Some(7));
         });
     }
 }

@@ -5,6 +5,10 @@
 //! off for all layers, so the layer comes with a filter of its own, which turns off the layer
 //! alone.
 
+#![allow(unsafe_code)]
+
+use std::any::TypeId;
+
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
@@ -14,7 +18,7 @@ use tracing_subscriber::layer::{Context, Filter, Layer};
 use profiler_core::internal::runtime_site::count_without_site;
 
 use crate::call_site::site_of;
-use crate::dispatches;
+use crate::dispatches::{self, ContainsProfiler};
 use crate::inner_spans::InnerSpans;
 use crate::recording::{self, FindSpan};
 use crate::rules::RecordingRules;
@@ -38,6 +42,7 @@ pub struct WhileRecording(RecordingRules);
 impl RecordingRules {
     /// A layer that records by these rules.
     pub fn layer<S>(self) -> ProfilerLayer<S> {
+        dispatches::ask_again_at_switches();
         let layer = RecordingLayer {
             rules: self,
             spans: InnerSpans::new(),
@@ -103,6 +108,13 @@ impl<S: Subscriber> Layer<S> for RecordingLayer {
         if let Some(span) = self.spans.remove(&id) {
             recording::end(span);
         }
+    }
+
+    unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
+        if id == TypeId::of::<Self>() {
+            return Some(std::ptr::from_ref(self).cast());
+        }
+        ContainsProfiler::downcast(id)
     }
 }
 

@@ -58,6 +58,7 @@ mod clone_counts;
 mod dispatches;
 mod entered;
 mod field_values;
+mod inner_interests;
 mod inner_spans;
 #[cfg(feature = "layer")]
 mod layer;

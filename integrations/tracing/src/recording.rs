@@ -52,9 +52,9 @@ pub(crate) fn begin(
     span
 }
 
-/// The innermost span that the calling thread has entered, if it is recorded.
+/// The innermost recorded span that the calling thread has entered.
 fn entered_span() -> Option<RecordedSpan> {
-    RecordedSpan::from_word(entered::innermost()?.span)
+    RecordedSpan::from_word(entered::innermost_recorded()?)
 }
 
 /// Ends a span, on any thread.

@@ -19,6 +19,7 @@ use tracing_core::{LevelFilter, Metadata};
 pub struct RecordingRules {
     pub(crate) max_level: LevelFilter,
     pub(crate) polls: bool,
+    pub(crate) only_wanted: bool,
 }
 
 impl Default for RecordingRules {
@@ -27,13 +28,15 @@ impl Default for RecordingRules {
         Self {
             max_level: LevelFilter::DEBUG,
             polls: false,
+            only_wanted: false,
         }
     }
 }
 
 impl RecordingRules {
-    /// Records spans and events up to this level. By default up to `DEBUG`. The filters of the
-    /// program's own subscriber do not change what is recorded.
+    /// Records spans and events up to this level. By default up to `DEBUG`. The filters of an inner
+    /// subscriber do not change what is recorded, unless [`only_wanted`](Self::only_wanted) is set.
+    /// The layer gets what the global filters of its registry let through.
     #[must_use]
     pub const fn max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
@@ -46,6 +49,24 @@ impl RecordingRules {
     pub const fn polls(mut self, polls: bool) -> Self {
         self.polls = polls;
         self
+    }
+
+    /// Records only the spans and events that the inner subscriber wants. By default it records
+    /// the others, too. Then a span that the program's filter disables is enabled during a session,
+    /// and the inner subscriber does not know its number: `Span::or_current` returns the span itself,
+    /// and an extension that looks the number up in a registry does not find it. An extension that
+    /// panics in this case, such as `OpenTelemetrySpanExt::set_parent`, needs this rule. The layer
+    /// never sees what no filter lets through, and ignores this rule.
+    #[must_use]
+    pub const fn only_wanted(mut self, only_wanted: bool) -> Self {
+        self.only_wanted = only_wanted;
+        self
+    }
+
+    /// Whether a span or an event that the inner subscriber refuses is recorded now.
+    #[inline]
+    pub(crate) fn record_unwanted(&self, metadata: &Metadata<'_>) -> bool {
+        !self.only_wanted && self.record(metadata)
     }
 
     /// Whether a span or an event is recorded now.

@@ -72,6 +72,11 @@ impl RecordedSpan {
         (self.0 >> SITE_SHIFT) & MAX_SITE
     }
 
+    /// Whether it is recorded.
+    pub(crate) const fn is_recorded(self) -> bool {
+        self.site() != 0
+    }
+
     /// Its own number.
     pub(crate) const fn number(self) -> u64 {
         let low = self.0 & ((1 << LOW_BITS) - 1);

@@ -5,26 +5,28 @@
 //! Otherwise it is a number of `span_id`, and the inner subscriber never sees it.
 //!
 //! Invariants: the inner subscriber gets exactly the calls that it would get without the profiler,
-//! apart from additional questions whether it is interested. An explicit parent that it does not
-//! know is replaced by none, as `tracing` does for a disabled parent.
+//! apart from additional questions about its interest in call sites. `InnerInterests` has its
+//! answers. An explicit parent of a span that it does not know is replaced by none, as `tracing`
+//! does for a disabled parent. The parent of an event cannot be replaced.
 
 #![allow(unsafe_code)]
 
 use std::any::TypeId;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use profiler_core::internal::runtime_site::count_without_site;
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
 
-use crate::call_site::{CallSite, site_of, site_of_span};
+use crate::call_site::{CallSite, find_site, site_of, site_of_span};
 use crate::clone_counts::CloneCounts;
+use crate::dispatches::ContainsProfiler;
+use crate::inner_interests::{InnerInterests, ask_interest, forget_answer};
 use crate::inner_spans::InnerSpans;
 use crate::recording::{self, FindSpan};
 use crate::rules::RecordingRules;
-use crate::span_id::{MAX_SITE, RecordedSpan};
+use crate::span_id::RecordedSpan;
 use crate::{dispatches, entered};
 
 /// Handles of spans that only the profiler wants.
@@ -37,24 +39,18 @@ pub struct ProfilerSubscriber<S> {
     inner: S,
     rules: RecordingRules,
     spans: InnerSpans,
-    /// The inner subscriber's interest in each call site, by the call site's number.
-    interests: Box<[AtomicU8]>,
+    interests: InnerInterests,
 }
-
-/// The inner subscriber has not been asked about a call site.
-const UNKNOWN: u8 = 0;
-const NEVER: u8 = 1;
-const SOMETIMES: u8 = 2;
-const ALWAYS: u8 = 3;
 
 impl RecordingRules {
     /// A subscriber that records by these rules, and passes everything on to `inner`.
     pub fn around<S>(self, inner: S) -> ProfilerSubscriber<S> {
+        dispatches::ask_again_at_switches();
         ProfilerSubscriber {
             inner,
             rules: self,
             spans: InnerSpans::new(),
-            interests: (0..=MAX_SITE).map(|_| AtomicU8::new(UNKNOWN)).collect(),
+            interests: InnerInterests::new(),
         }
     }
 }
@@ -64,22 +60,15 @@ impl<S> ProfilerSubscriber<S> {
     pub const fn inner(&self) -> &S {
         &self.inner
     }
-
-    fn interest_in(&self, site: &CallSite) -> Option<&AtomicU8> {
-        self.interests.get(usize::try_from(site.number).ok()?)
-    }
 }
 
 impl<S: Subscriber> ProfilerSubscriber<S> {
     /// Whether the inner subscriber wants a span or an event.
     #[inline]
     fn inner_wants(&self, site: Option<&CallSite>, metadata: &Metadata<'_>) -> bool {
-        let known = site.and_then(|site| self.interest_in(site));
-        match known.map_or(UNKNOWN, |interest| interest.load(Ordering::Relaxed)) {
-            NEVER => false,
-            ALWAYS => true,
-            _ => self.inner.enabled(metadata),
-        }
+        let site = site.or_else(|| find_site(metadata));
+        self.interests
+            .wants(site, metadata, || self.inner.enabled(metadata))
     }
 
     /// The call site of something that is recorded now. Counts a loss if there is none.
@@ -93,6 +82,16 @@ impl<S: Subscriber> ProfilerSubscriber<S> {
             count_without_site();
         }
         site
+    }
+
+    /// The call site, if the rules let the profiler record what the inner subscriber refuses.
+    #[inline]
+    fn kept<'site>(
+        &self,
+        site: Option<&'site CallSite>,
+        is_wanted: bool,
+    ) -> Option<&'site CallSite> {
+        site.filter(|_| is_wanted || !self.rules.only_wanted)
     }
 
     /// Passes a new span on to the inner subscriber.
@@ -116,7 +115,10 @@ fn is_own(id: &Id) -> bool {
 impl<S> FindSpan for ProfilerSubscriber<S> {
     #[inline]
     fn find(&self, id: &Id) -> Option<RecordedSpan> {
-        RecordedSpan::of_id(id).or_else(|| self.spans.find(id))
+        match RecordedSpan::of_id(id) {
+            Some(span) => span.is_recorded().then_some(span),
+            None => self.spans.find(id),
+        }
     }
 }
 
@@ -127,31 +129,39 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     }
 
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        let inner = self.inner.register_callsite(metadata);
-        if !self.rules.record(metadata) {
+        let inner = ask_interest(&self.inner, metadata);
+        let is_recorded = self.rules.record(metadata);
+        let site = if is_recorded {
+            site_of(metadata)
+        } else {
+            find_site(metadata)
+        };
+        let Some(site) = site else {
             return inner;
+        };
+        self.interests.set(site, &inner);
+        // A subscriber that wants to be asked is asked by `tracing`, as without the profiler.
+        if inner.is_never() && self.rules.record_unwanted(metadata) {
+            Interest::always()
+        } else {
+            inner
         }
-        let Some(interest) = site_of(metadata).and_then(|site| self.interest_in(site)) else {
-            return inner;
-        };
-        let word = match () {
-            () if inner.is_never() => NEVER,
-            () if inner.is_always() => ALWAYS,
-            () => SOMETIMES,
-        };
-        interest.store(word, Ordering::Relaxed);
-        Interest::always()
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // The inner subscriber is always asked: layers with filters remember the answer.
-        let inner = self.inner.enabled(metadata);
-        inner || self.rules.record(metadata)
+        let inner = self.interests.ask(&self.inner, metadata);
+        let is_passed = inner || self.rules.record_unwanted(metadata);
+        if is_passed {
+            self.interests.keep_answer(metadata, inner);
+        } else {
+            forget_answer();
+        }
+        is_passed
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let inner = self.inner.max_level_hint()?;
-        if self.rules.are_applied() {
+        if self.rules.are_applied() && !self.rules.only_wanted {
             Some(inner.max(self.rules.max_level))
         } else {
             Some(inner)
@@ -162,10 +172,11 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let metadata = attributes.metadata();
         let site = self.recorded_site(metadata);
-        let inner = self
-            .inner_wants(site, metadata)
-            .then(|| self.new_inner_span(attributes));
-        let span = site.map(|site| recording::begin(site, attributes, self));
+        let is_wanted = self.inner_wants(site, metadata);
+        let inner = is_wanted.then(|| self.new_inner_span(attributes));
+        let span = self
+            .kept(site, is_wanted)
+            .map(|site| recording::begin(site, attributes, self));
         match (inner, span) {
             (None, span) => span.unwrap_or(RecordedSpan::NOT_RECORDED).id(),
             (Some(id), None) => id,
@@ -197,10 +208,11 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     fn event(&self, event: &Event<'_>) {
         let metadata = event.metadata();
         let site = self.recorded_site(metadata);
-        if let Some(site) = site {
+        let is_wanted = self.inner_wants(site, metadata);
+        if let Some(site) = self.kept(site, is_wanted) {
             recording::event(site, event, self);
         }
-        if self.inner_wants(site, metadata) && self.inner.event_enabled(event) {
+        if is_wanted && self.inner.event_enabled(event) {
             self.inner.event(event);
         }
     }
@@ -225,7 +237,7 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
         let Some(span) = RecordedSpan::of_id(id) else {
             return self.inner.clone_span(id);
         };
-        if span.site() != 0 && !CLONES.add(span.number()) {
+        if span.is_recorded() && !CLONES.add(span.number()) {
             count_without_site();
         }
         id.clone()
@@ -253,13 +265,16 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     }
 
     fn current_span(&self) -> Current {
+        // Only the inner subscriber's spans are known to what finds it by a downcast.
+        let inner = self.inner.current_span();
+        if inner.is_known() {
+            return inner;
+        }
         let innermost = entered::innermost().map(|entered| entered.id);
-        match innermost.and_then(RecordedSpan::from_word) {
-            Some(span) => match site_of_span(span) {
-                Some(site) => Current::new(span.id(), site.metadata),
-                None => Current::none(),
-            },
-            None => self.inner.current_span(),
+        let span = innermost.and_then(RecordedSpan::from_word);
+        match span.and_then(|span| Some((span, site_of_span(span)?))) {
+            Some((span, site)) => Current::new(span.id(), site.metadata),
+            None => inner,
         }
     }
 
@@ -267,8 +282,10 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
         if id == TypeId::of::<Self>() {
             return Some(std::ptr::from_ref(self).cast());
         }
-        // SAFETY: the caller's promise about the use of the pointer is passed on.
-        unsafe { self.inner.downcast_raw(id) }
+        ContainsProfiler::downcast(id).or_else(|| {
+            // SAFETY: the caller's promise about the use of the pointer is passed on.
+            unsafe { self.inner.downcast_raw(id) }
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! (`own_process!`).
 
 mod debug_values;
+mod host_filters;
 mod inner_subscriber;
 mod killed;
 mod layer;

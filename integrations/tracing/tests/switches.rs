@@ -6,6 +6,7 @@ use test_support::patience::until;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::{Interest, NoSubscriber, with_default};
 use tracing::{Event, Metadata, Subscriber, info, span};
+use tracing_subscriber::prelude::*;
 
 use crate::support::{RunningSession, named};
 
@@ -94,4 +95,64 @@ fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
     clone.in_scope(|| ());
     drop(clone);
     assert_eq!(named("open").len(), 1, "its end");
+}
+
+/// Whether call sites are of interest during a session, and only then.
+fn assert_followed() {
+    assert!(!is_info_on());
+    let session = RunningSession::start();
+    assert!(until(is_info_on));
+    drop(session);
+    assert!(until(|| !is_info_on()));
+}
+
+#[test]
+fn a_subscriber_in_a_box_is_asked_again() {
+    own_process!();
+    let boxed: Box<dyn Subscriber + Send + Sync> = Box::new(around(NoSubscriber::new()));
+    tracing::subscriber::set_global_default(boxed).unwrap();
+    assert_followed();
+}
+
+#[test]
+fn a_subscriber_in_an_arc_is_asked_again() {
+    own_process!();
+    let shared: std::sync::Arc<dyn Subscriber + Send + Sync> =
+        std::sync::Arc::new(around(NoSubscriber::new()));
+    tracing::subscriber::set_global_default(shared).unwrap();
+    assert_followed();
+}
+
+#[test]
+fn a_layer_in_a_boxed_subscriber_is_asked_again() {
+    own_process!();
+    let layered = tracing_subscriber::registry().with(profiler_tracing::layer());
+    let boxed: Box<dyn Subscriber + Send + Sync> = Box::new(layered);
+    tracing::subscriber::set_global_default(boxed).unwrap();
+    let session = RunningSession::start();
+    tracing::info_span!("in a session").in_scope(|| ());
+    assert_eq!(named("in a session").len(), 2);
+    drop(session);
+}
+
+/// A subscriber that wants everything.
+fn wants_all() -> impl Subscriber + Send + Sync {
+    tracing_subscriber::registry()
+}
+
+#[test]
+fn a_switch_leaves_the_programs_own_subscriber_alone() {
+    own_process!();
+    drop(around(NoSubscriber::new()));
+    with_default(around(NoSubscriber::new()), || ());
+    with_default(wants_all(), || {
+        assert!(is_info_on());
+        for _ in 0..3 {
+            let session = RunningSession::before_subscriber();
+            drop(session);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(is_info_on());
+            assert_eq!(LevelFilter::current(), LevelFilter::TRACE);
+        }
+    });
 }

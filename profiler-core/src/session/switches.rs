@@ -2,57 +2,129 @@
 //!
 //! Called by `session` after it has opened or closed the gate. The functions come from the packages
 //! under `integrations/`: some libraries cache whether anything is interested in their events, and
-//! must be told to ask again. That may take locks of the host, so the functions run on a thread of
-//! their own, which ends after them. Invariants: a start waits for them for a limited time, so that
-//! the first events of the host are recorded; a stop does not wait. A thread that never returns
-//! from a function costs only itself.
+//! must be told to ask again. That may take locks of the host and run its code, so the functions
+//! run on a thread of their own.
+//!
+//! Invariants: the functions never run on two threads at the same time, and they run at least once
+//! after the latest start or stop, so what they leave behind is that of the latest. A start waits
+//! for them for a limited time, so that the first events of the host are recorded; a stop does not
+//! wait. A panic ends one call of one function. A function that never returns keeps the others
+//! from running, and each start then waits for the whole time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::renewable::Renewable;
 use crate::sys;
 
 /// Most functions.
 const MOST: usize = 8;
-/// How long a start waits for the functions.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a start looks whether the functions have run.
+const LOOKS: u32 = 500;
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
 
 static SWITCH_HOOKS: [OnceLock<fn()>; MOST] = [const { OnceLock::new() }; MOST];
+static SWITCHES: Renewable<Switches> = Renewable::new(Switches::NONE);
+
+/// The starts and stops of this process, by their number.
+struct Switches {
+    /// The latest one.
+    latest: AtomicU64,
+    /// The latest one after which the functions have run.
+    done: AtomicU64,
+    /// A thread runs the functions, or is about to look whether it has to run them again.
+    is_running: AtomicBool,
+}
+
+impl Switches {
+    const NONE: Self = Self {
+        latest: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        is_running: AtomicBool::new(false),
+    };
+
+    /// Runs the functions until they have run after the latest start or stop.
+    fn run_hooks(&self) {
+        loop {
+            let latest = self.latest.load(Ordering::SeqCst);
+            if self.done.load(Ordering::SeqCst) != latest {
+                call_hooks();
+                self.done.store(latest, Ordering::SeqCst);
+                continue;
+            }
+            self.is_running.store(false, Ordering::SeqCst);
+            // A start or stop in between has seen the flag and has started no thread.
+            let is_latest = self.latest.load(Ordering::SeqCst) == latest;
+            if is_latest || self.is_running.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the functions have run after this start.
+    fn wait_for(&self, number: u64) {
+        for _ in 0..LOOKS {
+            if self.done.load(Ordering::SeqCst) >= number {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
 
 /// Calls `hook` from now on after each start and each end of recording in this process, on a thread
-/// of the profiler. The same function is called once, however often it is added. Returns false if
-/// there are too many functions.
+/// of the profiler. The same function is called once, however often it is added. Two switches in
+/// quick succession may be followed by one call. Returns false if there are too many functions.
 pub fn on_switch(hook: fn()) -> bool {
     SWITCH_HOOKS
         .iter()
         .any(|place| std::ptr::fn_addr_eq(*place.get_or_init(|| hook), hook))
 }
 
-/// Runs the functions after a start.
+/// Runs the functions after a start, and waits for them.
 pub(super) fn after_start() {
-    run(PATIENCE);
+    if let Some(number) = run() {
+        SWITCHES.wait_for(number);
+    }
 }
 
 /// Runs the functions after a stop.
 pub(super) fn after_stop() {
-    run(Duration::ZERO);
+    run();
 }
 
-fn run(patience: Duration) {
+/// In a forked child that begins anew: no thread runs the functions.
+pub(super) fn forget_parent() {
+    SWITCHES.renew(Switches::NONE);
+}
+
+/// Lets a thread run the functions; returns the number of this start or stop.
+fn run() -> Option<u64> {
     if SWITCH_HOOKS.iter().all(|place| place.get().is_none()) {
-        return;
+        return None;
     }
-    let (done, is_done) = sync_channel(1);
-    let body = move || {
-        for hook in SWITCH_HOOKS.iter().filter_map(OnceLock::get) {
-            hook();
+    let switches: &'static Switches = &SWITCHES;
+    let number = switches
+        .latest
+        .fetch_add(1, Ordering::SeqCst)
+        .wrapping_add(1);
+    if !switches.is_running.swap(true, Ordering::SeqCst) {
+        let body = || switches.run_hooks();
+        if sys::spawn_quiet_for_host_code("profiler-switch", body).is_err() {
+            // Without a thread, the libraries ask again at the next start or stop.
+            switches.is_running.store(false, Ordering::SeqCst);
+            return None;
         }
-        let _ = done.send(());
-    };
-    // Without a thread, the libraries ask again at the next start or stop.
-    if sys::spawn_quiet("profiler-switch", body).is_ok() && !patience.is_zero() {
-        let _ = is_done.recv_timeout(patience);
+    }
+    Some(number)
+}
+
+fn call_hooks() {
+    for hook in SWITCH_HOOKS.iter().filter_map(OnceLock::get) {
+        let _ = catch_unwind(AssertUnwindSafe(hook));
     }
 }
 
@@ -88,5 +160,45 @@ mod tests {
                 .load(Ordering::SeqCst)
                 == round));
         }
+    }
+
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MOST_RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static SLOW_CALLS: AtomicUsize = AtomicUsize::new(0);
+    /// Whether a session ran when the latest call ended, plus 1.
+    static LAST_SEEN: AtomicUsize = AtomicUsize::new(0);
+
+    /// Looks at the session first, and is slow in every other call.
+    fn slow() {
+        let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+        MOST_RUNNING.fetch_max(running, Ordering::SeqCst);
+        let seen = usize::from(is_active()) + 1;
+        if SLOW_CALLS.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        LAST_SEEN.store(seen, Ordering::SeqCst);
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn panics() {
+        std::panic::resume_unwind(Box::new("the host's code"));
+    }
+
+    #[test]
+    fn the_functions_have_the_last_word_about_the_latest_switch() {
+        let _alone = ALONE_IN_TESTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(on_switch(panics) && on_switch(slow));
+        for _ in 0..20 {
+            start(SessionParams::default(), StartOptions::default()).unwrap();
+            stop();
+            start(SessionParams::default(), StartOptions::default()).unwrap();
+            let is_quiet = || !SWITCHES.is_running.load(Ordering::SeqCst);
+            assert!(test_support::patience::until(is_quiet));
+            assert_eq!(LAST_SEEN.load(Ordering::SeqCst), 2, "the session runs");
+            stop();
+        }
+        assert_eq!(MOST_RUNNING.load(Ordering::SeqCst), 1);
     }
 }
