@@ -1,8 +1,9 @@
 //! One category per crate: the first segment of a call site's target.
 //!
 //! Called when a call site is defined. Categories are made once and live as long as the process;
-//! there are at most [`MOST`], and the targets after them are in the category "Other". The list
-//! only grows and takes no lock, so a forked child may use it at any time.
+//! there are at most [`MOST`], and the targets after them are in the category "Other". A thread
+//! waits only while another one makes the same category; a child that is forked in this moment
+//! waits forever when it needs this category.
 
 use std::sync::OnceLock;
 

@@ -128,8 +128,8 @@ impl InnerInterests {
     }
 }
 
-/// Asks the inner subscriber for its interest in a call site. It is of none above its largest level:
-/// during a session `tracing` does not refuse such a level on its behalf.
+/// Asks the inner subscriber for its interest in a call site. There is none above its largest
+/// level: during a session `tracing` does not refuse such a level on its behalf.
 pub(crate) fn ask_interest(
     inner: &impl Subscriber,
     metadata: &'static Metadata<'static>,

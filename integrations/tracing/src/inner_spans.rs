@@ -34,11 +34,15 @@ impl InnerSpans {
         (id.into_u64() ^ self.salt).max(1)
     }
 
-    /// Adds a recorded span. Without a place for it, its end will be missing, which is counted.
-    pub(crate) fn insert(&self, id: &span::Id, span: RecordedSpan) {
-        if !SPANS.insert(self.key(id), span) {
+    /// Adds a span that is about to begin. False without a place for it: then it must not begin,
+    /// and its start and its end are counted as lost.
+    pub(crate) fn insert(&self, id: &span::Id, span: RecordedSpan) -> bool {
+        let is_added = SPANS.insert(self.key(id), span);
+        if !is_added {
+            count_without_site();
             count_without_site();
         }
+        is_added
     }
 
     #[inline]
@@ -46,7 +50,8 @@ impl InnerSpans {
         SPANS.find(self.key(id))
     }
 
-    pub(crate) fn remove(&self, id: &span::Id) -> Option<RecordedSpan> {
-        SPANS.remove(self.key(id))
+    /// Removes this span. True if it was there.
+    pub(crate) fn remove(&self, id: &span::Id, span: RecordedSpan) -> bool {
+        SPANS.remove(self.key(id), span)
     }
 }

@@ -66,11 +66,13 @@ impl<S: Subscriber> Layer<S> for RecordingLayer {
         if !self.rules.are_applied() {
             return;
         }
-        match site_of(attributes.metadata()) {
-            Some(site) => self
-                .spans
-                .insert(id, recording::begin(site, attributes, self)),
-            None => count_without_site(),
+        let Some(site) = site_of(attributes.metadata()) else {
+            count_without_site();
+            return;
+        };
+        let span = recording::draw(site);
+        if self.spans.insert(id, span) {
+            recording::begin(span, site, attributes, self);
         }
     }
 
@@ -105,7 +107,9 @@ impl<S: Subscriber> Layer<S> for RecordingLayer {
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
-        if let Some(span) = self.spans.remove(&id) {
+        if let Some(span) = self.find(&id)
+            && self.spans.remove(&id, span)
+        {
             recording::end(span);
         }
     }

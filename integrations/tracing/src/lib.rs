@@ -33,14 +33,32 @@
 //!
 //! # What is lost
 //! The spans and events of more than 8191 call sites, of values whose `Debug` emits events, and of
-//! more than about 32,000 open spans that the inner subscriber wants, too, are dropped. Each is
-//! counted in the profile, like every entry that is dropped. A `Debug` that panics ends its own
+//! more than about two million open spans that the inner subscriber wants, too, are dropped. A span
+//! that is cloned while half a million others have clones stays open. Each is counted in the
+//! profile, like every entry that is dropped. A `Debug` that panics ends its own
 //! value only: the panic hook runs, and the panic is caught. In a program that is compiled to abort
 //! at a panic, it ends the program.
 //!
 //! # Limitations
-//! An inner subscriber that does not report in `try_close` that a span is closed leaves its spans
-//! open. A recursion through more than 32 spans shows the 32 outermost ones in stacks.
+//! - A span that the program's own filter disables is enabled during a session, with a number that
+//!   the inner subscriber does not know. `Span::current` never returns such a span if the inner
+//!   subscriber keeps track of its current span, as a registry does. `Span::or_current` returns it.
+//!   An extension that is called with the span and panics without its number, such as
+//!   `OpenTelemetrySpanExt::set_parent`, needs [`RecordingRules::only_wanted`].
+//! - During a session the `Debug` of values runs that the program's own filter keeps from running,
+//!   with the locks that its caller holds, and sometimes twice.
+//! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
+//!   does not know.
+//! - Numbers of an inner subscriber must not have the bits 34 to 36, 62 and 63 all set: counters,
+//!   pointers and the registry's numbers do not; random numbers may.
+//! - An inner subscriber that does not report in `try_close` that a span is closed leaves its spans
+//!   open. They keep their places, which all subscribers of the process share.
+//! - Only one subscriber or layer of this crate may be in a stack of subscribers.
+//! - A subscriber in a `Box` or an `Arc` follows sessions only if it is the default of all threads.
+//! - Without a session, the layer's filter refuses everything, so that `tracing` asks the registry
+//!   for each event that another layer wants.
+//! - After a stop or a start, a thread of the profiler may drop the last reference to a subscriber.
+//! - A recursion through more than 32 spans shows the 32 outermost ones in stacks.
 
 #![cfg_attr(
     not(test),
@@ -58,6 +76,7 @@ mod clone_counts;
 mod dispatches;
 mod entered;
 mod field_values;
+mod growing;
 mod inner_interests;
 mod inner_spans;
 #[cfg(feature = "layer")]

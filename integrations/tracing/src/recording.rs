@@ -24,22 +24,27 @@ pub(crate) trait FindSpan {
     fn find(&self, id: &span::Id) -> Option<RecordedSpan>;
 }
 
+/// A span that is about to begin.
+#[inline]
+pub(crate) fn draw(site: &CallSite) -> RecordedSpan {
+    RecordedSpan::new(site.number, draw_span_number())
+}
+
 /// Begins a span.
 #[inline]
 pub(crate) fn begin(
+    span: RecordedSpan,
     site: &CallSite,
     attributes: &span::Attributes<'_>,
     spans: &impl FindSpan,
-) -> RecordedSpan {
-    let number = draw_span_number();
-    let span = RecordedSpan::new(site.number, number);
+) {
     let parent = match attributes.parent() {
         Some(id) => spans.find(id),
         None if attributes.is_contextual() => entered_span(),
         None => None,
     };
     site.markers.add(MarkerOptions::interval_start(), |out| {
-        out.u64(number)?;
+        out.u64(span.number())?;
         match parent {
             Some(parent) => out.u64(parent.number())?,
             None => out.none()?,
@@ -49,7 +54,6 @@ pub(crate) fn begin(
     if let (Some(parent), false) = (parent, attributes.is_contextual()) {
         link(Relation::Parent, parent, span);
     }
-    span
 }
 
 /// The innermost recorded span that the calling thread has entered.

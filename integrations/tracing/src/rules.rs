@@ -53,10 +53,10 @@ impl RecordingRules {
 
     /// Records only the spans and events that the inner subscriber wants. By default it records
     /// the others, too. Then a span that the program's filter disables is enabled during a session,
-    /// and the inner subscriber does not know its number: `Span::or_current` returns the span itself,
-    /// and an extension that looks the number up in a registry does not find it. An extension that
-    /// panics in this case, such as `OpenTelemetrySpanExt::set_parent`, needs this rule. The layer
-    /// never sees what no filter lets through, and ignores this rule.
+    /// and the inner subscriber does not know its number: `Span::or_current` returns the span
+    /// itself, and an extension that looks the number up in a registry does not find it. An
+    /// extension that panics in this case, such as `OpenTelemetrySpanExt::set_parent`, needs this
+    /// rule. The layer never sees what no filter lets through, and ignores this rule.
     #[must_use]
     pub const fn only_wanted(mut self, only_wanted: bool) -> Self {
         self.only_wanted = only_wanted;

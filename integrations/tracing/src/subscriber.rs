@@ -7,7 +7,7 @@
 //! Invariants: the inner subscriber gets exactly the calls that it would get without the profiler,
 //! apart from additional questions about its interest in call sites. `InnerInterests` has its
 //! answers. An explicit parent of a span that it does not know is replaced by none, as `tracing`
-//! does for a disabled parent. The parent of an event cannot be replaced.
+//! does for a disabled parent. That of an event cannot be replaced.
 
 #![allow(unsafe_code)]
 
@@ -174,17 +174,15 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
         let site = self.recorded_site(metadata);
         let is_wanted = self.inner_wants(site, metadata);
         let inner = is_wanted.then(|| self.new_inner_span(attributes));
-        let span = self
-            .kept(site, is_wanted)
-            .map(|site| recording::begin(site, attributes, self));
-        match (inner, span) {
-            (None, span) => span.unwrap_or(RecordedSpan::NOT_RECORDED).id(),
-            (Some(id), None) => id,
-            (Some(id), Some(span)) => {
-                self.spans.insert(&id, span);
-                id
-            }
+        let site = self.kept(site, is_wanted);
+        let span = site.map_or(RecordedSpan::NOT_RECORDED, recording::draw);
+        let id = inner.clone().unwrap_or_else(|| span.id());
+        if let Some(site) = site
+            && (inner.is_none() || self.spans.insert(&id, span))
+        {
+            recording::begin(span, site, attributes, self);
         }
+        id
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
@@ -257,8 +255,13 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
             }
             return is_last;
         }
+        // The inner subscriber may give the number to another span as soon as this one is closed.
+        let span = self.spans.find(&id);
         let is_closed = self.inner.try_close(id.clone());
-        if is_closed && let Some(span) = self.spans.remove(&id) {
+        if is_closed
+            && let Some(span) = span
+            && self.spans.remove(&id, span)
+        {
             recording::end(span);
         }
         is_closed
@@ -270,8 +273,7 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
         if inner.is_known() {
             return inner;
         }
-        let innermost = entered::innermost().map(|entered| entered.id);
-        let span = innermost.and_then(RecordedSpan::from_word);
+        let span = entered::innermost().and_then(|span| RecordedSpan::from_word(span.id));
         match span.and_then(|span| Some((span, site_of_span(span)?))) {
             Some((span, site)) => Current::new(span.id(), site.metadata),
             None => inner,
@@ -293,7 +295,6 @@ impl<S: fmt::Debug> fmt::Debug for ProfilerSubscriber<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProfilerSubscriber")
             .field("inner", &self.inner)
-            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }

@@ -74,8 +74,8 @@ fn spawn<T: Send + 'static>(
         .spawn(body)
 }
 
-/// The size of a stack with this many bytes in addition to the C library's part. The standard library
-/// takes the larger of the two, not their sum.
+/// The size of a stack with this many bytes in addition to the C library's part. The standard
+/// library takes the larger of the two, not their sum.
 fn with_libc_part(bytes: usize) -> usize {
     static TAKEN: OnceLock<usize> = OnceLock::new();
     bytes.saturating_add(*TAKEN.get_or_init(taken_by_libc))
