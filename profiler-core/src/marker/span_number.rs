@@ -69,6 +69,20 @@ pub(super) fn here() -> Option<ThreadId> {
     (tid != 0).then(|| ThreadId::new(tid))
 }
 
+/// In a forked child that begins anew: the calling thread draws a block of its own, and the threads
+/// of the parent are forgotten.
+pub(crate) fn forget_parent() {
+    forget_block();
+    for place in &BLOCK_THREADS {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Lets the calling thread draw a new block next.
+fn forget_block() {
+    THREAD.set((0, 0, 0));
+}
+
 /// Draws a number for a span.
 #[inline]
 pub fn draw_span_number() -> u64 {
@@ -139,6 +153,17 @@ mod tests {
         };
         let (own, tid) = on_a_thread(draw_of_two_blocks);
         assert_eq!(own.map(other_thread_of), [Some(tid); 2]);
+    }
+
+    #[test]
+    fn a_forked_child_draws_numbers_of_its_own() {
+        on_a_thread(|| {
+            let before = draw_span_number();
+            forget_block();
+            let after = draw_span_number();
+            assert_ne!(block_of(before), block_of(after));
+            assert_eq!(here(), Some(sys::current_thread_id()));
+        });
     }
 
     #[test]
