@@ -53,7 +53,9 @@
 //!   pointers and the registry's numbers do not; random numbers may.
 //! - An inner subscriber that does not report in `try_close` that a span is closed leaves its spans
 //!   open. They keep their places, which all subscribers of the process share.
-//! - Only one subscriber or layer of this crate may be in a stack of subscribers.
+//! - Only one subscriber or layer of this crate may be in a stack of subscribers. Layers go inside
+//!   of [`around`], not around it: its subscriber is no registry.
+//! - A bridge for the crate `log` that is installed during a session keeps the session's level.
 //! - A subscriber in a `Box` or an `Arc` follows sessions only if it is the default of all threads.
 //! - Without a session, the layer's filter refuses everything, so that `tracing` asks the registry
 //!   for each event that another layer wants.

@@ -128,3 +128,15 @@ fn a_future_that_is_polled_on_two_threads_is_one_span() {
     let phases: Vec<_> = named("task").iter().map(|seen| seen.phase).collect();
     assert_eq!(phases, [Phase::Start, Phase::End]);
 }
+
+#[test]
+fn more_open_spans_than_a_table_has_places_are_all_recorded() {
+    own_process!();
+    let inner = tracing_subscriber::registry();
+    tracing::subscriber::set_global_default(around(inner)).unwrap();
+    let _session = RunningSession::start();
+    let open: Vec<_> = (0..50_000).map(|_| info_span!("many")).collect();
+    drop(open);
+    assert_eq!(named("many").len() as u64 + dropped(), 100_000);
+    assert_eq!(dropped(), 0);
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use profiler_tracing::RecordingRules;
 use test_support::own_process;
 use test_support::patience::until;
 use tracing::{debug_span, info, info_span};
@@ -66,4 +67,33 @@ fn the_layer_is_off_without_a_session_and_other_layers_are_not() {
     tracing::warn!("third");
     let text = written.text();
     assert_eq!(text.lines().count(), 3, "{text}");
+}
+
+#[test]
+fn polls_of_the_layer_are_intervals_if_the_rules_say_so() {
+    own_process!();
+    let layer = RecordingRules::default().polls(true).layer();
+    tracing_subscriber::registry().with(layer).init();
+    let _session = RunningSession::start();
+    let span = info_span!("future");
+    (0..2).for_each(|_| span.in_scope(|| ()));
+    drop(span);
+    let phases: Vec<_> = named("future").iter().map(|seen| seen.phase).collect();
+    let expected = [Phase::Start, Phase::Interval, Phase::Interval, Phase::End];
+    assert_eq!(phases, expected);
+}
+
+#[test]
+fn a_span_of_the_layer_that_is_open_at_a_stop_ends_in_the_next_session() {
+    own_process!();
+    install();
+    let session = RunningSession::start();
+    let open = info_span!("open", late = tracing::field::Empty).entered();
+    drop(session);
+    tracing::warn!("between");
+    let _session = RunningSession::start();
+    let inner = info_span!("inner").entered();
+    drop((inner, open));
+    assert_eq!(named("open").len(), 1, "its end");
+    assert_eq!(named("inner").len(), 2);
 }

@@ -7,7 +7,7 @@ use test_support::own_process;
 use tracing::subscriber::NoSubscriber;
 use tracing::{Span, debug_span, info, info_span, trace_span};
 
-use crate::support::{Phase, RunningSession, Value, dropped, markers, named, on_a_thread};
+use crate::support::{Phase, RunningSession, Seen, Value, dropped, markers, named, on_a_thread};
 use profiler_tracing::{RecordingRules, around};
 
 /// Starts a session with a subscriber that records, and whose inner subscriber wants nothing.
@@ -64,7 +64,8 @@ fn numbers_and_booleans_keep_their_types() {
         large = 1_u128 << 100,
         "typed"
     );
-    let seen = markers().pop().unwrap();
+    let is_typed = |seen: &Seen| seen.field("message") == Some("typed".into());
+    let seen = markers().into_iter().find(is_typed).unwrap();
     let expected = [
         ("message", "typed".into()),
         ("unsigned", Value::U64(1)),
@@ -237,4 +238,34 @@ fn every_span_of_many_threads_is_recorded_or_counted() {
     });
     let seen = u64::try_from(named("one").len()).unwrap();
     assert_eq!(seen + dropped(), 2 * 4 * SPANS);
+}
+
+#[test]
+fn a_recursion_deeper_than_the_bound_leaves_no_span_behind() {
+    own_process!();
+    let _session = start();
+    let mut all: Vec<_> = (0..40_u64)
+        .map(|id| info_span!("level", id).entered())
+        .collect();
+    info!("deep");
+    let outer = all.remove(5);
+    drop(outer);
+    while let Some(innermost) = all.pop() {
+        drop(innermost);
+    }
+    info!("outside");
+    assert!(Span::current().is_none());
+    let levels = named("level");
+    let events: Vec<_> = markers()
+        .into_iter()
+        .filter(|seen| seen.field("message").is_some())
+        .collect();
+    assert_eq!(levels.len(), 2 * 40);
+    assert_eq!(
+        events[0].number(),
+        levels[31].number(),
+        "the innermost kept"
+    );
+    assert_eq!(events[1].field("span"), None);
+    assert_eq!(dropped(), 0);
 }
