@@ -3,7 +3,7 @@
 //!
 //! The profiler of a child has a descriptor table of its own, so nothing changes. Where the system
 //! gives it none, the child continues to record into its pool, which the parent reads, and its
-//! files are neither used nor closed. `closed_descriptors_parent` tests a parent that does the same.
+//! files are neither used nor closed. `closed_descriptors_parent` tests a parent that does this.
 
 use anyhow::ensure;
 use integration_tests::helper_process::HelperProcess;

@@ -27,6 +27,24 @@ fn is_off_and_continues(limit: &str, why: &str, verdict: &str) -> anyhow::Result
     scene.end()
 }
 
+/// A limit that exists before `init` and does not keep the profiler off: all entries are delivered,
+/// and the child continues.
+fn records(limit: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", &format!("without-{limit}"))?;
+    assert_eq!(helper.status, "Recording");
+    helper.ask("hold 2 500")?;
+    let (_, profile) = scene.capture()?;
+    let found = profile.verdict("poor")?;
+    assert!(found.starts_with(verdict), "{found}");
+    assert_eq!(profile.process("poor")?.counts()?.delivered, 1000);
+    assert!(
+        helper.end("exit 0")?.success(),
+        "the child's program is harmed"
+    );
+    scene.end()
+}
+
 /// A limit that is set after the first entries: all entries before and after it are delivered.
 fn is_recovered(limit: &str, verdict: &str) -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
@@ -66,15 +84,7 @@ fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
 #[test]
 fn a_child_whose_program_has_no_free_descriptor_is_recorded() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Fixture::set(CHILD, |builder| builder)?;
-    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", "without-free-descriptors")?;
-    assert_eq!(helper.status, "Recording");
-    helper.ask("mark 100")?;
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("poor")?, "complete");
-    assert_eq!(profile.process("poor")?.counts()?.delivered, 100);
-    assert!(helper.end("exit 0")?.success());
-    scene.end()
+    records("free-descriptors", "complete")
 }
 
 #[test]
@@ -105,19 +115,8 @@ fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_may_write_no_file_still_records() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Fixture::set(CHILD, |builder| builder)?;
-    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", "without-file-size")?;
-    assert_eq!(helper.status, "Recording");
-    helper.ask("hold 2 500")?;
-    let (_, profile) = scene.capture()?;
-    let verdict = profile.verdict("poor")?;
-    assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
-    assert_eq!(profile.process("poor")?.counts()?.delivered, 1000);
-    assert!(
-        helper.end("exit 0")?.success(),
-        "it was ended, probably by SIGXFSZ"
-    );
-    scene.end()
+    // The program would have been ended by SIGXFSZ.
+    records("file-size", "recovered: refused: ")
 }
 
 #[test]

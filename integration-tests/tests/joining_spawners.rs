@@ -1,5 +1,6 @@
 //! Tests of the spawners whose processes join a session: shells, job pools, fork servers, runners
-//! of tests, and other libraries. None of them knows the session; the processes inherit its address.
+//! of tests, and other libraries. None of them knows the session; the processes inherit its
+//! address.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

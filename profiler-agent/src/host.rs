@@ -22,8 +22,9 @@ const WAIT_VARIABLE: &str = "PROFILER_JOIN_WAIT_MS";
 /// The longest time that the variable can set.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// The profiler needs up to a dozen descriptors in addition to the low numbers that it occupies in its
-/// own table. Where it has none, a program with a limit below this one may have counted its own.
+/// The profiler needs up to a dozen descriptors, in addition to the low numbers that it occupies in
+/// its own table. Where it has none, a program with a limit below this one may have counted its
+/// own.
 const FEW_DESCRIPTORS: libc::rlim_t = 64;
 
 /// The profiler's addresses are the memory limit of its session, and about 70 MiB for each of its

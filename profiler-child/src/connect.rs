@@ -81,8 +81,8 @@ pub enum InitError {
     /// This build does not support the pool's header.
     #[error("what the parent handed over is not a pool: {0}")]
     NotAPool(String),
-    /// The system refused a thread for the profiler.
-    #[error("cannot start the control thread: {0}")]
+    /// The system refused a thread for the profiler, or did not let it run in time.
+    #[error("no thread of the profiler runs: {0}")]
     Thread(#[from] io::Error),
 }
 
@@ -113,7 +113,7 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
 /// why.
 ///
-/// A process whose memory was handed over spends well under a millisecond of the host's thread here
+/// A process whose memory was handed over spends about a millisecond of the host's thread here
 /// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
 /// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if no process
 /// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the

@@ -52,9 +52,9 @@ enum IfAbsent<'a> {
     Refuse,
 }
 
-static CURRENT: Renewable<Mutex<Option<IoThread>>> = Renewable::new(Mutex::new(None));
-/// The process that uses [`CURRENT`]; 0 before its first use.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+static IO_THREAD: Renewable<Mutex<Option<IoThread>>> = Renewable::new(Mutex::new(None));
+/// The process that uses [`IO_THREAD`]; 0 before its first use.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a thread of the program waits for a thread of the profiler that does not run, for
 /// example because `init` was called within a `dlopen` that blocks new threads.
@@ -121,19 +121,19 @@ pub(crate) fn end_and_wait() {
 
 /// In a forked child that begins anew: forgets the parent's thread.
 pub(crate) fn forget_parent() {
-    CURRENT.renew(Mutex::new(None));
-    OWNER.store(std::process::id(), Ordering::Release);
+    IO_THREAD.renew(Mutex::new(None));
+    PROCESS.store(std::process::id(), Ordering::Release);
 }
 
 /// The thread of this process. In a forked child, which does not have the parent's thread, and in
 /// which the parent's lock may be held forever, the value is a new one.
 fn current() -> MutexGuard<'static, Option<IoThread>> {
     let own = std::process::id();
-    let before = OWNER.swap(own, Ordering::AcqRel);
+    let before = PROCESS.swap(own, Ordering::AcqRel);
     if before != own && before != 0 {
         forget_parent();
     }
-    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+    IO_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_or<T: Send + 'static>(

@@ -3,8 +3,9 @@
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
 //! session, so the parent can read it at any time, also after the process has died. Invariants:
 //! nothing here waits for a lock, because a global allocator may change a counter while the same
-//! thread makes the counter's cell; the first change retries a fixed number of times; amounts added before the cell exists are kept in [`PendingSum`] and moved to
-//! the cell once it exists, by the thread that made the cell or by the thread that added them.
+//! thread makes the counter's cell; the first change retries a fixed number of times; amounts added
+//! before the cell exists are kept in [`PendingSum`] and moved to the cell once it exists, by the
+//! thread that made the cell or by the thread that added them.
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};

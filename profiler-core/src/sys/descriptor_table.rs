@@ -6,8 +6,8 @@
 //! it starts:
 //!
 //! ```text
-//! program's threads ──▶ table of the program:  0 1 2 3 4 …      /proc/PID/fd; fork and exec copy it
-//! profiler-io       ──▶ table of the profiler: 0 … 63 (empty), 64 … pool, socket, perf events
+//! program's threads ──▶ table of the program:  0 1 2 3 4 …     /proc/PID/fd; fork and exec copy it
+//! profiler-io       ──▶ table of the profiler: 0 … 15 (empty), 16 … pool, socket, perf events
 //!   └─ profiler-control, profiler-chunks, profiler-stacks        /proc/PID/task/TID/fd
 //! ```
 //!
@@ -41,25 +41,26 @@ pub enum DescriptorTable {
 }
 
 thread_local! {
-    static CURRENT: Cell<DescriptorTable> = const { Cell::new(DescriptorTable::Program) };
+    static TABLE_OF_THREAD: Cell<DescriptorTable> = const { Cell::new(DescriptorTable::Program) };
 }
 
 /// The number of the thread that has made the profiler's table; 0 if the profiler has none.
-static OWNER: AtomicU64 = AtomicU64::new(0);
+static TABLE_MAKER: AtomicU64 = AtomicU64::new(0);
 
-/// The numbers of the new table that are occupied, unless the process may have few descriptors.
-const OCCUPIED: RawFd = 64;
+/// The numbers of the new table that are occupied, unless the process may have few descriptors. Each
+/// costs a system call, and files that a program keeps open for its own diagnosis have low numbers.
+const OCCUPIED: RawFd = 16;
 
 impl DescriptorTable {
     /// The table of the calling thread.
     pub fn current() -> Self {
-        CURRENT.get()
+        TABLE_OF_THREAD.get()
     }
 
     /// Whether the calling thread can use the descriptors of the profiler. False on threads of the
     /// program if the profiler has a table of its own.
     pub fn is_that_of_profiler() -> bool {
-        OWNER.load(Ordering::Acquire) == 0 || Self::current() == Self::Profiler
+        TABLE_MAKER.load(Ordering::Acquire) == 0 || Self::current() == Self::Profiler
     }
 
     /// The directory with links to the open files of this table.
@@ -69,7 +70,7 @@ impl DescriptorTable {
         } else {
             let thread = match self {
                 Self::Program => u64::from(std::process::id()),
-                Self::Profiler => OWNER.load(Ordering::Acquire),
+                Self::Profiler => TABLE_MAKER.load(Ordering::Acquire),
             };
             format!("/proc/self/task/{thread}/fd")
         }
@@ -77,7 +78,7 @@ impl DescriptorTable {
 
     /// Notes the table of the calling thread, which a thread with this table has started.
     pub(super) fn inherit(self) {
-        CURRENT.set(self);
+        TABLE_OF_THREAD.set(self);
     }
 }
 
@@ -95,7 +96,7 @@ pub fn leave_program_table(kept: &[RawFd]) -> io::Result<()> {
         return Ok(());
     }
     enter_own_table(kept)?;
-    OWNER.store(super::current_thread_id().get(), Ordering::Release);
+    TABLE_MAKER.store(super::current_thread_id().get(), Ordering::Release);
     Ok(())
 }
 
@@ -104,7 +105,7 @@ pub fn leave_program_table(kept: &[RawFd]) -> io::Result<()> {
 pub fn end_profiler_table() {
     let own = super::current_thread_id().get();
     // Another thread may have made the next table.
-    let _ = OWNER.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = TABLE_MAKER.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// [`leave_program_table`] for one thread, of which other threads need not know.
@@ -117,7 +118,7 @@ pub(crate) fn enter_own_table(kept: &[RawFd]) -> io::Result<()> {
 
 /// In a forked child that begins anew: the profiler has no table there.
 pub(super) fn forget_parent() {
-    OWNER.store(0, Ordering::Release);
+    TABLE_MAKER.store(0, Ordering::Release);
     DescriptorTable::Program.inherit();
 }
 
@@ -134,7 +135,8 @@ fn separate(kept: &[RawFd]) -> io::Result<()> {
     let mut first = 0;
     for number in kept {
         if let Some(last) = number.checked_sub(1).filter(|last| first <= *last) {
-            close_range(first, last, 0)?;
+            // Without a flag, the call fails only for an invalid range.
+            let _ = close_range(first, last, 0);
         }
         first = number.saturating_add(1);
     }
@@ -158,8 +160,8 @@ fn separate(_: &[RawFd]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Opens an empty file under each free number below 64, or below half of the numbers that the
-/// process may use. Called again after kept descriptors have been closed. Does nothing in the
+/// Opens an empty file under each free number below [`OCCUPIED`], or below half of the numbers that
+/// the process may use. Called again after kept descriptors have been closed. Does nothing in the
 /// program's table.
 pub fn occupy_low_numbers() {
     if DescriptorTable::current() == DescriptorTable::Program {
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
     use crate::sys::{FileIdentity, OwnDescriptor, spawn_quiet};
 
-    /// The numbers from 64 to 999 that are open on the calling thread.
+    /// The numbers from [`OCCUPIED`] to 999 that are open on the calling thread.
     fn open_numbers() -> Vec<RawFd> {
         let is_open = |number: &RawFd| FileIdentity::of_number(*number).is_ok();
         (OCCUPIED..1000).filter(is_open).collect()

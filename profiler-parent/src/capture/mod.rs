@@ -188,9 +188,10 @@ pub struct CaptureReport {
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// All processes of the session, the parent first. Among processes that ended and left no data,
-    /// the latest 1000 are listed, and another 1000 of those that were too short to be recorded. The
-    /// last rows, such as `N earlier processes`, have the sums of the others.
+    /// All processes of the session, the parent first. Of the processes that ended and left no
+    /// data, the latest 1000 are listed. Of the processes that were too short to be recorded, the
+    /// latest 1000 are listed, too. The last rows, such as `N earlier processes`, have the sums of
+    /// the others.
     pub processes: Vec<CapturedProcess>,
     /// Descriptions of data that found no room in the profile, or is unnamed because of its amount.
     /// The profile's log contains the same texts. The profile has room for about 150,000 different

@@ -32,9 +32,9 @@ enum Known {
 }
 
 impl ProcessTable {
-    /// Lists a process as not profiled. `key` is for its entry; `start` is when it started, if that is
-    /// known. Returns `false` and changes nothing if the process records, or if another
-    /// reason is known.
+    /// Lists a process as not profiled. `key` is for its entry; `start` is when it started, if that
+    /// is known. Returns `false` and changes nothing if the process records, or if another reason
+    /// is known.
     pub(crate) fn list_unprofiled(
         &self,
         key: PoolId,
@@ -65,9 +65,9 @@ impl ProcessTable {
     }
 
     /// Whether a process is listed: it has connected or recorded, was refused, or does not record
-    /// for a known reason. An earlier program of the process does not count. Memory that is attached
-    /// by a process that has not connected does not count either: the process may execute another
-    /// program by now. `start` is when the process started, if that is known.
+    /// for a known reason. An earlier program of the process does not count. Memory that is
+    /// attached by a process that has not connected does not count either: the process may execute
+    /// another program by now. `start` is when the process started, if that is known.
     pub(crate) fn lists(&self, pid: ProcessId, start: ProcessStart) -> bool {
         let all = self.lock();
         let mut present = all

@@ -61,8 +61,8 @@ pub(crate) fn is_ending(pid: u32) -> bool {
     }
 }
 
-/// Whether a thread exits, or will because its process ends, according to its `stat`. `None` if that
-/// cannot be read.
+/// Whether a thread exits, or will exit because its process ends, according to its `stat`. `None`
+/// if that cannot be read.
 fn ends(stat: &Path) -> Option<bool> {
     /// `PF_EXITING` of the kernel's `sched.h`, which is set before the thread releases any
     /// resource.
