@@ -18,7 +18,8 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
+    "integrations/tracing",
     "profiler-agent",
     "profiler-core",
     "profiler-child",

@@ -296,6 +296,7 @@ pub(crate) fn on_io_thread<T: Send + 'static>(
     patience: Duration,
     step: impl FnOnce() -> Result<T, InitError> + Send + 'static,
 ) -> Result<T, InitError> {
+    session::expect_switches_by_profiler();
     let done = io_thread::run(kept, patience, step).map_err(InitError::from);
     let done = done.flatten();
     match &done {

@@ -6,6 +6,8 @@
 //! [`crate::marker::category`].
 
 #[cfg(feature = "engine")]
+pub(crate) mod by_target;
+#[cfg(feature = "engine")]
 mod define;
 
 use crate::definition_cell::DefinitionCell;

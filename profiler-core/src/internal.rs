@@ -1,5 +1,5 @@
 //! The items for other crates of the profiler: `profiler-parent`, `profiler-child`, `ipc-protocol`,
-//! and the tests, benchmarks and fuzz targets of the workspace.
+//! the packages under `integrations/`, and the tests, benchmarks and fuzz targets of the workspace.
 //!
 //! Not for applications; hidden in the documentation. Invariant: an item that applications need has
 //! a path outside of this module.
@@ -69,6 +69,20 @@ pub mod renewable {
     //! See `renewable` in the sources: statics that a forked child replaces.
 
     pub use crate::renewable::*;
+}
+
+pub mod runtime_site {
+    //! See `marker::runtime_site` in the sources: call sites that are made at run time.
+
+    pub use crate::category::by_target::category_of_target;
+    pub use crate::marker::payload::FieldWriter;
+    pub use crate::marker::runtime_site::*;
+}
+
+pub mod span_number {
+    //! See `marker::span_number` in the sources: the numbers of spans.
+
+    pub use crate::marker::span_number::*;
 }
 
 pub mod sys {

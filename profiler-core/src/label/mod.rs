@@ -150,6 +150,7 @@ impl LabelScope {
     /// is in the stack frame of the function that the label belongs to. Returns a number for
     /// [`Self::close`]. Costs as much as [`Self::new`].
     #[doc(hidden)]
+    #[inline]
     pub fn open_at(label: &'static Label, category: &'static Category, address: u64) -> u32 {
         if !session_state::is_active() {
             return NONE;
@@ -164,6 +165,7 @@ impl LabelScope {
     /// Closes the label for which [`Self::open_at`] has returned this number on this thread, and
     /// all labels inside it. Any number is harmless.
     #[doc(hidden)]
+    #[inline]
     pub fn close(outside: u32) {
         if outside != NONE {
             registry::leave(outside);

@@ -17,9 +17,11 @@ pub mod schema {
 }
 
 mod record;
+pub(crate) mod runtime_site;
 mod scope;
 mod site;
 mod span;
+pub(crate) mod span_number;
 mod stack;
 mod timing;
 

@@ -27,8 +27,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use self::field_writer::FieldWriter;
 pub use self::read::{FieldValue, ListIter, PayloadReader};
 
+mod field_writer;
 mod fields;
 mod read;
 mod value;

@@ -233,8 +233,8 @@ impl Drop for CountOnDrop<'_> {
 /// A call site's number, and the tag of its pool.
 #[derive(Clone, Copy)]
 pub(super) struct Site {
-    number: DefinitionId,
-    tag: u64,
+    pub(super) number: DefinitionId,
+    pub(super) tag: u64,
 }
 
 impl Site {
@@ -296,6 +296,8 @@ fn front_of(timing: Timing, thread: Option<ThreadId>, has_tail: bool) -> Front {
     }
 }
 
+/// Adds an entry with a name and a payload that `encode` writes.
+#[inline]
 pub(super) fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
     F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,

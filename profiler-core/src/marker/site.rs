@@ -12,6 +12,7 @@ use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::{Definition, SiteDefinition};
+use crate::schema::MarkerSchema;
 
 /// The static behind a macro call. Not for direct use.
 #[derive(Debug)]
@@ -70,7 +71,16 @@ pub(super) fn define_type<M: ProfilerMarker>(
 ) -> Result<DefinitionId, DropReason> {
     let keys = field_keys(payload).map_err(|_| DropReason::Unencodable)?;
     let keys = keys.into_iter().map(str::to_owned).collect();
-    let schema = codec::encode(&M::schema()).map_err(|_| DropReason::NoDefinitions)?;
+    define_schema(manager, &M::schema(), keys)
+}
+
+/// Defines a payload type from its schema and the keys of its fields.
+pub(super) fn define_schema(
+    manager: &ChunkManager,
+    schema: &MarkerSchema,
+    keys: Vec<String>,
+) -> Result<DefinitionId, DropReason> {
+    let schema = codec::encode(schema).map_err(|_| DropReason::NoDefinitions)?;
     let marker_type = Definition::MarkerType { schema, keys };
     manager
         .pool()

@@ -4,65 +4,18 @@
 //! start and an end with the same number. So an observer sees it while it is open, the profile of a
 //! killed process contains its open spans, and spans of the same name are not confused. It may end
 //! on another thread: the end then belongs to the thread on which it began. Made by
-//! [`crate::span!`].
-//!
-//! Invariant: numbers are unique in a process and drawn in blocks per thread, so drawing one needs
-//! no contended store.
-
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! [`crate::span!`]. The numbers come from `span_number`.
 
 use serde::Serialize;
 
 use super::record::add_marker;
 use super::site::MarkerSite;
+use super::span_number::{draw, here};
 use super::{MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
 use crate::record::session_state;
 use crate::schema::{Format, MarkerField, MarkerSchema};
-use crate::sys;
-
-/// The count of numbers that a thread draws at once.
-const BLOCK: u64 = 4096;
-/// The first number that no thread has drawn.
-static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
-
-thread_local! {
-    /// The thread's number (0 before it is known), its next span, and the end of its block.
-    static THREAD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
-}
-
-/// Draws a number for a span, and returns it with the calling thread.
-#[inline]
-fn draw() -> (u64, ThreadId) {
-    THREAD
-        .try_with(|thread| {
-            let (mut tid, mut next, mut end) = thread.get();
-            if next == end {
-                next = NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed);
-                end = next.wrapping_add(BLOCK);
-                tid = sys::current_thread_id().get();
-            }
-            thread.set((tid, next.wrapping_add(1), end));
-            (next, ThreadId::new(tid))
-        })
-        .unwrap_or_else(|_| {
-            (
-                NEXT_BLOCK.fetch_add(1, Ordering::Relaxed),
-                sys::current_thread_id(),
-            )
-        })
-}
-
-/// The calling thread, if it has drawn a number.
-fn here() -> Option<ThreadId> {
-    THREAD
-        .try_with(|thread| thread.get().0)
-        .ok()
-        .filter(|tid| *tid != 0)
-        .map(ThreadId::new)
-}
 
 /// Start or end of a span.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -73,6 +26,18 @@ pub struct SpanMark<'a> {
     pub name: Option<&'a str>,
     /// The group of everything that its thread records while it is open; only in the start.
     pub group: Option<&'a str>,
+}
+
+impl SpanMark<'_> {
+    /// The beginning of the names of types whose markers are numbered like these and have further
+    /// fields.
+    pub const TYPE_PREFIX: &'static str = "Span ";
+
+    /// Whether markers of this type are the starts and ends of numbered spans. The number is the
+    /// field `span`.
+    pub fn is_type(type_name: &str) -> bool {
+        type_name == Self::TYPE_NAME || type_name.starts_with(Self::TYPE_PREFIX)
+    }
 }
 
 impl ProfilerMarker for SpanMark<'_> {
@@ -223,25 +188,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_is_drawn_twice_on_several_threads() {
-        let many = || (0..3 * BLOCK).map(|_| draw().0).collect::<Vec<_>>();
-        let threads: Vec<_> = (0..4)
-            .map(|_| std::thread::Builder::new().spawn(many).unwrap())
-            .collect();
-        let mut all: Vec<u64> = threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect();
-        let drawn = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), drawn);
-        assert!(!all.contains(&0));
-    }
-
-    #[test]
     fn a_span_may_end_on_another_thread() {
         fn is_send<T: Send>() {}
         is_send::<MarkerSpan>();
+    }
+
+    #[test]
+    fn only_the_types_of_spans_are_types_of_spans() {
+        assert!(SpanMark::is_type("Span") && SpanMark::is_type("Span request"));
+        assert!(!SpanMark::is_type("SpanDetail") && !SpanMark::is_type("Text"));
     }
 }

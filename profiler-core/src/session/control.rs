@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Runtime, StartError, exit, with_runtime};
+use super::{Runtime, StartError, exit, switches, with_runtime};
 use crate::ids::{ByteLimit, ProcessKey};
 use crate::manager::Listener;
 use crate::params::SessionParams;
@@ -61,6 +61,7 @@ pub fn close_pool() {
             manager.pool().set_header(at::LIFE, Life::Closed as u64);
         }
     });
+    switches::after_stop();
 }
 
 /// A handle to the file of this process's pool, for reading only.

@@ -15,8 +15,9 @@
 
 use std::sync::Mutex;
 
-use super::{RUNTIME, exit};
+use super::{RUNTIME, exit, switches};
 use crate::label::registry;
+use crate::marker::span_number;
 use crate::record::{local, session_state};
 use crate::{sampler, sys};
 
@@ -69,6 +70,8 @@ fn forget_parent() {
     sys::forget_parent();
     sampler::forget_parent();
     registry::forget_parent();
+    span_number::forget_parent();
+    switches::forget_parent();
     local::forget_parent();
     RUNTIME.renew(Mutex::new(None));
 }

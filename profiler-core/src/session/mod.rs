@@ -9,6 +9,7 @@ mod control;
 mod exit;
 mod fork;
 mod pauses;
+mod switches;
 
 pub use crate::params::{Features, OverheadBudget, SampleSource, SessionParams};
 #[doc(inline)]
@@ -22,6 +23,8 @@ pub use control::{
 pub use exit::{close_at_exit, pass_through_fork_handlers};
 #[doc(hidden)]
 pub use fork::{AfterForkError, after_fork};
+#[doc(hidden)]
+pub use switches::{expect_switches_by_profiler, on_switch};
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -362,6 +365,7 @@ impl Runtime {
             sampler,
             paused: false,
         });
+        switches::after_start();
         Ok(())
     }
 
@@ -422,6 +426,7 @@ impl Runtime {
             sampler.stop();
         }
         session_state::set(0);
+        switches::after_stop();
         crate::alloc::end_session();
         let ended = local::set_current(None);
         running.maintenance.stop();

@@ -52,6 +52,7 @@ pub use own_threads::own_thread_count;
 pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
+pub(crate) use threads::spawn_quiet_for_host_code;
 pub use threads::{run_quiet, spawn_quiet};
 
 use std::os::fd::AsFd;

@@ -22,6 +22,8 @@ use super::own_threads::OwnThread;
 /// The stack size that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
+/// The stack size of a thread that runs code of the host: the standard library's.
+const HOST_CODE_BYTES: usize = 2 * 1024 * 1024;
 
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
@@ -40,6 +42,25 @@ pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    spawn(name, OWN_BYTES, body)
+}
+
+/// Starts a quiet thread with as much stack as threads of the host have.
+///
+/// # Errors
+/// When the system has no thread left.
+pub(crate) fn spawn_quiet_for_host_code(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn(name, HOST_CODE_BYTES, body)
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    stack_bytes: usize,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     // A new thread inherits the mask of its maker, so the signals are blocked before its first
     // instruction; the maker's own mask is restored at once.
     let _masked = SignalsBlocked::new();
@@ -52,15 +73,15 @@ pub fn spawn_quiet<T: Send + 'static>(
     };
     Builder::new()
         .name(name.to_owned())
-        .stack_size(stack_bytes())
+        .stack_size(with_libc_part(stack_bytes))
         .spawn(body)
 }
 
-/// The size of a stack with [`OWN_BYTES`] in addition to the C library's part. The standard library
-/// takes the larger of the two, not their sum.
-fn stack_bytes() -> usize {
+/// The size of a stack with this many bytes in addition to the C library's part. The standard
+/// library takes the larger of the two, not their sum.
+fn with_libc_part(bytes: usize) -> usize {
     static TAKEN: OnceLock<usize> = OnceLock::new();
-    OWN_BYTES.saturating_add(*TAKEN.get_or_init(taken_by_libc))
+    bytes.saturating_add(*TAKEN.get_or_init(taken_by_libc))
 }
 
 /// The bytes of a new thread's stack that the C library takes for the thread's control block and

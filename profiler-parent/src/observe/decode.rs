@@ -139,7 +139,7 @@ impl Role {
     fn of(type_name: &str) -> Self {
         match type_name {
             Text::TYPE_NAME => Self::Text,
-            SpanMark::TYPE_NAME => Self::Span,
+            name if SpanMark::is_type(name) => Self::Span,
             SpanDetail::TYPE_NAME => Self::Detail,
             _ => Self::Plain,
         }

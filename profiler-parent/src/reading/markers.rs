@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-use profiler_core::marker::{ProfilerMarker, SpanMark};
+use profiler_core::marker::SpanMark;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -54,7 +54,7 @@ struct SpanFields<'m> {
 /// The number of a span in a payload of it.
 fn span(data: &str) -> Option<u64> {
     let fields: SpanFields<'_> = serde_json::from_str(data).ok()?;
-    (fields.kind == SpanMark::TYPE_NAME).then_some(fields.span)
+    SpanMark::is_type(&fields.kind).then_some(fields.span)
 }
 
 /// A marker with its name.

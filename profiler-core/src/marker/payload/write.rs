@@ -32,6 +32,16 @@ impl<'a> PayloadWriter<'a> {
         self.room.saturating_sub(self.rest.len())
     }
 
+    /// Takes the free part of the room, for a value that is written into it directly.
+    pub(super) fn take_rest(&mut self) -> &'a mut [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// Returns what [`Self::take_rest`] has taken, with `used` bytes of it written.
+    pub(super) fn put_back(&mut self, rest: &'a mut [u8], used: usize) {
+        self.rest = rest.get_mut(used..).unwrap_or_default();
+    }
+
     /// Writes a value: its tag and its body.
     #[inline]
     pub(super) fn put<T: Serialize>(&mut self, tag: Tag, body: T) -> Result<(), PayloadError> {

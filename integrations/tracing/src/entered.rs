@@ -1,0 +1,210 @@
+//! The spans that the calling thread has entered, innermost last.
+//!
+//! Used by `recording`. Each entry has what leaving its span needs: the label to close, and the
+//! time at which it was entered. Invariants: a thread's entries are its own; at most [`MOST`] are
+//! kept, the outermost, and deeper ones are only counted. If a kept one is left while a deeper one
+//! is not, the last place has no number: it stands for a span that is not kept. The thread-local
+//! has no destructor, so it works at any point of a thread's life.
+
+use std::cell::Cell;
+
+use profiler_core::time::Timestamp;
+
+/// Most spans that are kept. They take 1 KiB of each thread that enters a span.
+const MOST: usize = 32;
+
+/// An entered span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    /// The number that `tracing` knows it by.
+    pub(crate) id: u64,
+    /// The word of the recorded span; 0 if it is not recorded.
+    pub(crate) span: u64,
+    /// When it was entered, if polls are recorded.
+    pub(crate) since: Timestamp,
+    /// The label that was opened, for closing.
+    pub(crate) label: u32,
+}
+
+impl Entered {
+    const NONE: Self = Self {
+        id: 0,
+        span: 0,
+        since: Timestamp::ZERO,
+        label: u32::MAX,
+    };
+}
+
+struct EnteredStack {
+    depth: Cell<usize>,
+    entries: [Cell<Entered>; MOST],
+}
+
+thread_local! {
+    static STACK: EnteredStack = const {
+        EnteredStack {
+            depth: Cell::new(0),
+            entries: [const { Cell::new(Entered::NONE) }; MOST],
+        }
+    };
+}
+
+/// Adds a span that the thread has entered. `open` makes the entry if there is room for it.
+#[inline]
+pub(crate) fn push(open: impl FnOnce() -> Entered) {
+    STACK.with(|stack| {
+        let depth = stack.depth.get();
+        if let Some(place) = stack.entries.get(depth) {
+            place.set(open());
+        }
+        stack.depth.set(depth.saturating_add(1));
+    });
+}
+
+/// Removes the innermost entry of the span with this number, and returns it. `None` if it is not
+/// kept.
+#[inline]
+pub(crate) fn pop(id: u64) -> Option<Entered> {
+    STACK.with(|stack| {
+        let depth = stack.depth.get().checked_sub(1)?;
+        let innermost = stack.entries.get(depth).map(Cell::get);
+        if innermost.is_some_and(|innermost| innermost.id == id) {
+            stack.depth.set(depth);
+            return innermost;
+        }
+        stack.remove_inner(id, depth)
+    })
+}
+
+impl EnteredStack {
+    /// Removes an entry that is not the innermost one, or one that is not kept. `innermost` is the
+    /// place of the innermost one.
+    #[cold]
+    fn remove_inner(&self, id: u64, innermost: usize) -> Option<Entered> {
+        let kept = self.entries.get(..innermost.saturating_add(1).min(MOST))?;
+        let find = |id| kept.iter().rposition(|place| place.get().id == id);
+        let removed = match find(id).or_else(|| find(Entered::NONE.id)) {
+            Some(at) => self.remove_kept(at, innermost),
+            None if innermost >= MOST => Entered::NONE,
+            // It was entered on another thread, or before this thread had a subscriber.
+            None => return None,
+        };
+        self.depth.set(innermost);
+        (removed.id == id).then_some(removed)
+    }
+
+    /// Removes the entry in a place. An entry that was not kept takes the last place.
+    fn remove_kept(&self, at: usize, innermost: usize) -> Entered {
+        let removed = self.entries.get(at).map_or(Entered::NONE, Cell::get);
+        for pair in self.entries.get(at..).unwrap_or_default().windows(2) {
+            if let [place, next] = pair {
+                place.set(next.get());
+            }
+        }
+        if innermost >= MOST
+            && let Some(last) = self.entries.last()
+        {
+            last.set(Entered::NONE);
+        }
+        removed
+    }
+}
+
+/// The innermost entry. `None` if there is none, or if it is not kept.
+#[inline]
+pub(crate) fn innermost() -> Option<Entered> {
+    STACK.with(|stack| Some(stack.entries.get(stack.depth.get().checked_sub(1)?)?.get()))
+}
+
+/// The word of the innermost recorded span that is kept.
+#[inline]
+pub(crate) fn innermost_recorded() -> Option<u64> {
+    STACK.with(|stack| {
+        let kept = stack.entries.get(..stack.depth.get().min(MOST))?;
+        let mut words = kept.iter().rev().map(|place| place.get().span);
+        words.find(|word| *word != 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(id: u64) {
+        push(|| Entered {
+            id,
+            ..Entered::NONE
+        });
+    }
+
+    fn own_thread(body: impl FnOnce() + Send + 'static) {
+        std::thread::Builder::new()
+            .spawn(body)
+            .unwrap()
+            .join()
+            .unwrap();
+    }
+
+    fn innermost_id() -> Option<u64> {
+        innermost().map(|entered| entered.id)
+    }
+
+    #[test]
+    fn spans_may_be_left_in_any_order() {
+        own_thread(|| {
+            (1..=4).for_each(enter);
+            assert_eq!(pop(2).map(|entered| entered.id), Some(2));
+            assert_eq!(innermost_id(), Some(4));
+            assert_eq!([4, 3, 1].map(|id| pop(id).is_some()), [true; 3]);
+            assert_eq!(innermost_id(), None);
+        });
+    }
+
+    #[test]
+    fn a_span_that_was_not_entered_changes_nothing() {
+        own_thread(|| {
+            assert!(pop(9).is_none());
+            enter(1);
+            assert!(pop(9).is_none());
+            assert_eq!(innermost_id(), Some(1));
+        });
+    }
+
+    #[test]
+    fn spans_beyond_the_bound_are_counted_and_not_kept() {
+        own_thread(|| {
+            (1..=40).for_each(enter);
+            assert_eq!(innermost_id(), None);
+            for id in (33..=40).rev() {
+                assert!(pop(id).is_none());
+            }
+            assert_eq!(innermost_id(), Some(32));
+            assert!(pop(32).is_some());
+        });
+    }
+
+    #[test]
+    fn a_kept_span_that_is_left_below_the_bound_leaves_no_entry() {
+        own_thread(|| {
+            (1..=40).for_each(enter);
+            assert_eq!(pop(20).map(|entered| entered.id), Some(20));
+            assert!((33..=40).rev().all(|id| pop(id).is_none()));
+            assert_eq!(innermost_id(), Some(32));
+            let left = (1..=32).rev().filter_map(pop).count();
+            assert_eq!((left, innermost_id()), (31, None));
+        });
+    }
+
+    #[test]
+    fn the_parent_is_the_innermost_recorded_span() {
+        own_thread(|| {
+            push(|| Entered {
+                id: 1,
+                span: 7,
+                ..Entered::NONE
+            });
+            (2..=40).for_each(enter);
+            assert_eq!(innermost_recorded(), Some(7));
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! The spans and events of the crate `tracing`, in the profiles of the profiler.
+//!
+//! Called by applications, which install the subscriber of this crate around their own, or add its
+//! layer to their registry. The profiler's sessions are those of `profiler-parent` and
+//! `profiler-child`; this crate starts none.
+//!
+//! ```
+//! use tracing_subscriber::fmt;
+//!
+//! let subscriber = profiler_tracing::around(fmt().finish());
+//! tracing::subscriber::set_global_default(subscriber)?;
+//! # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
+//! ```
+//!
+//! # What is recorded
+//! - A span is an interval from its creation to the drop of its last handle, on any thread. Its
+//!   start is recorded with its fields at once, so a span that is open when its process is killed
+//!   is in the profile.
+//! - While a thread is inside a span, samples of the thread show the span as a frame.
+//! - With [`RecordingRules::polls`], each time a thread enters and leaves a span is an interval.
+//! - An event is a marker, with the number of its span.
+//! - Values that are recorded later are a marker of their own, with the number of the span.
+//! - An explicit parent, and `follows_from`, are two markers that a flow connects.
+//!
+//! Numbers and booleans keep their types. Other values are texts of at most 1 KiB; longer ones end
+//! with "…".
+//!
+//! # Costs
+//! While no session runs, the profiler is interested in nothing: a call site that the program's own
+//! subscriber does not want costs one load. When a session starts or stops, a thread of the
+//! profiler makes `tracing` ask all subscribers again. While a session runs, a span costs about as
+//! much as its two entries, unless the inner subscriber wants it, too.
+//!
+//! # What is lost
+//! The spans and events of more than 8191 call sites, of values whose `Debug` emits events, and of
+//! more than about two million open spans that the inner subscriber wants, too, are dropped. A span
+//! that is cloned while half a million others have clones stays open. Each is counted in the
+//! profile, like every entry that is dropped. A `Debug` that panics ends its own
+//! value only: the panic hook runs, and the panic is caught. In a program that is compiled to abort
+//! at a panic, it ends the program.
+//!
+//! # Limitations
+//! - A span that the program's own filter disables is enabled during a session, with a number that
+//!   the inner subscriber does not know. `Span::current` never returns such a span if the inner
+//!   subscriber keeps track of its current span, as a registry does. `Span::or_current` returns it.
+//!   An extension that is called with the span and panics without its number, such as
+//!   `OpenTelemetrySpanExt::set_parent`, needs [`RecordingRules::only_wanted`].
+//! - During a session the `Debug` of values runs that the program's own filter keeps from running,
+//!   with the locks that its caller holds, and sometimes twice.
+//! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
+//!   does not know.
+//! - Numbers of an inner subscriber must not have the bits 34 to 36, 62 and 63 all set: counters,
+//!   pointers and the registry's numbers do not; random numbers may.
+//! - An inner subscriber that does not report in `try_close` that a span is closed leaves its spans
+//!   open. They keep their places, which all subscribers of the process share.
+//! - Only one subscriber or layer of this crate may be in a stack of subscribers. Layers go inside
+//!   of [`around`], not around it: its subscriber is no registry.
+//! - A bridge for the crate `log` that is installed during a session keeps the session's level.
+//! - A subscriber in a `Box` or an `Arc` follows sessions only if it is the default of all threads.
+//! - Without a session, the layer's filter refuses everything, so that `tracing` asks the registry
+//!   for each event that another layer wants.
+//! - After a stop or a start, a thread of the profiler may drop the last reference to a subscriber.
+//! - A recursion through more than 32 spans shows the 32 outermost ones in stacks.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod call_site;
+mod clone_counts;
+mod dispatches;
+mod entered;
+mod field_values;
+mod growing;
+mod inner_interests;
+mod inner_spans;
+#[cfg(feature = "layer")]
+mod layer;
+mod recording;
+mod rules;
+mod site_schema;
+mod span_id;
+mod span_map;
+mod span_marks;
+mod subscriber;
+
+#[cfg(feature = "layer")]
+pub use layer::{ProfilerLayer, RecordingLayer, WhileRecording};
+pub use rules::RecordingRules;
+pub use subscriber::ProfilerSubscriber;
+
+/// A subscriber that records by the default rules, and passes everything on to `inner`.
+pub fn around<S>(inner: S) -> ProfilerSubscriber<S> {
+    RecordingRules::default().around(inner)
+}
+
+/// A layer that records by the default rules.
+///
+/// ```
+/// use tracing_subscriber::prelude::*;
+///
+/// let subscriber = tracing_subscriber::registry()
+///     .with(tracing_subscriber::fmt::layer())
+///     .with(profiler_tracing::layer());
+/// # drop(subscriber);
+/// ```
+#[cfg(feature = "layer")]
+pub fn layer<S>() -> ProfilerLayer<S> {
+    RecordingRules::default().layer()
+}
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,13 @@
+//! The tests of the crate's public interface, one module per subject.
+//!
+//! A session and the default subscriber belong to a process, so each test runs in a separate one
+//! (`own_process!`).
+
+mod debug_values;
+mod host_filters;
+mod inner_subscriber;
+mod killed;
+mod layer;
+mod spans;
+mod support;
+mod switches;
