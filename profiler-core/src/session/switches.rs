@@ -29,7 +29,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use crate::renewable::Renewable;
-use crate::sys;
+use crate::sys::{self, DescriptorTable};
 
 /// Most functions.
 const MOST: usize = 8;
@@ -68,9 +68,10 @@ impl Switches {
         kept: OnceLock::new(),
     };
 
-    /// Starts the kept thread, once.
+    /// Starts the kept thread, once, if the calling thread has the table of the program.
     fn keep_thread(&'static self) {
-        if self.is_kept.swap(true, Ordering::SeqCst) {
+        let is_possible = DescriptorTable::current() == DescriptorTable::Program;
+        if !is_possible || self.is_kept.swap(true, Ordering::SeqCst) {
             return;
         }
         let body = || {
@@ -204,7 +205,6 @@ mod tests {
 
     use super::super::{ALONE_IN_TESTS, SessionParams, StartOptions, is_active, start, stop};
     use super::*;
-    use crate::sys::DescriptorTable;
 
     static STARTS: AtomicUsize = AtomicUsize::new(0);
     static STOPS: AtomicUsize = AtomicUsize::new(0);

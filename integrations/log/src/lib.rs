@@ -1,0 +1,1 @@
+//! The records of the crate log as markers of the profiler.

@@ -1,0 +1,1 @@
+//! The counters, gauges and histograms of the crate metrics in the profiler.

@@ -1,0 +1,1 @@
+//! Panics as markers of the profiler, and in its verdicts on processes.

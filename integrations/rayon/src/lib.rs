@@ -1,0 +1,1 @@
+//! The workers and jobs of rayon in the profiler.

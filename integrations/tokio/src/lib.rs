@@ -1,0 +1,1 @@
+//! The runtime and the tasks of tokio in the profiler.
