@@ -7,12 +7,14 @@ use std::hint::black_box;
 use std::thread::Builder;
 
 use profiler_parent::Session;
+use profiler_tracing::RecordingRules;
 use tracing::{debug, info_span, instrument, warn};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> anyhow::Result<()> {
     let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new("warn"));
-    tracing::subscriber::set_global_default(profiler_tracing::around(log.finish()))?;
+    let rules = RecordingRules::default().beyond_filters(true);
+    tracing::subscriber::set_global_default(rules.around(log.finish()))?;
     let session = Session::builder().start()?;
     let workers = ["worker 1", "worker 2"].map(|name| Builder::new().name(name.into()).spawn(work));
     for worker in workers {

@@ -13,6 +13,9 @@
 //! ```
 //!
 //! # What is recorded
+//! What the program's own subscriber wants, up to the level `DEBUG`; with
+//! [`RecordingRules::beyond_filters`], also what its filters refuse.
+//!
 //! - A span is an interval from its creation to the drop of its last handle, on any thread. Its
 //!   start is recorded with its fields at once, so a span that is open when its process is killed
 //!   is in the profile.
@@ -40,13 +43,15 @@
 //! at a panic, it ends the program.
 //!
 //! # Limitations
-//! - A span that the program's own filter disables is enabled during a session, with a number that
-//!   the inner subscriber does not know. `Span::current` never returns such a span if the inner
-//!   subscriber keeps track of its current span, as a registry does. `Span::or_current` returns it.
-//!   An extension that is called with the span and panics without its number, such as
-//!   `OpenTelemetrySpanExt::set_parent`, needs [`RecordingRules::only_wanted`].
-//! - During a session the `Debug` of values runs that the program's own filter keeps from running,
-//!   with the locks that its caller holds, and sometimes twice.
+//! - With [`RecordingRules::beyond_filters`], a span that the program's own filter disables is
+//!   enabled during a session, with a number that the inner subscriber does not know.
+//!   `Span::current` never returns such a span if the inner subscriber keeps track of its current
+//!   span, as a registry does. `Span::or_current` returns it. An extension that is called with the
+//!   span and panics without its number, such as `OpenTelemetrySpanExt::set_parent`, forbids this
+//!   rule.
+//! - With this rule, the `Debug` of values runs that the program's own filter keeps from running,
+//!   with the locks that its caller holds.
+//! - The `Debug` of a value runs twice if the chunk of the thread is full.
 //! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
 //!   does not know.
 //! - Numbers of an inner subscriber must not have the bits 34 to 36, 62 and 63 all set: counters,
@@ -94,10 +99,21 @@ mod subscriber;
 pub use layer::{ProfilerLayer, RecordingLayer, WhileRecording};
 pub use rules::RecordingRules;
 pub use subscriber::ProfilerSubscriber;
+use tracing_core::subscriber::NoSubscriber;
 
-/// A subscriber that records by the default rules, and passes everything on to `inner`.
+/// A subscriber that records by the default rules what `inner` wants, and passes it on.
 pub fn around<S>(inner: S) -> ProfilerSubscriber<S> {
     RecordingRules::default().around(inner)
+}
+
+/// A subscriber that records by the default rules, for a program that has no other one.
+///
+/// ```
+/// tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
+/// # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
+/// ```
+pub fn subscriber() -> ProfilerSubscriber<NoSubscriber> {
+    RecordingRules::default().subscriber()
 }
 
 /// A layer that records by the default rules.

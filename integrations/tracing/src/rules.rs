@@ -19,24 +19,22 @@ use tracing_core::{LevelFilter, Metadata};
 pub struct RecordingRules {
     pub(crate) max_level: LevelFilter,
     pub(crate) polls: bool,
-    pub(crate) only_wanted: bool,
+    pub(crate) beyond_filters: bool,
 }
 
 impl Default for RecordingRules {
-    /// Spans and events up to the level `DEBUG`, without polls.
+    /// Spans and events up to the level `DEBUG` that the inner subscriber wants, without polls.
     fn default() -> Self {
         Self {
             max_level: LevelFilter::DEBUG,
             polls: false,
-            only_wanted: false,
+            beyond_filters: false,
         }
     }
 }
 
 impl RecordingRules {
-    /// Records spans and events up to this level. By default up to `DEBUG`. The filters of an inner
-    /// subscriber do not change what is recorded, unless [`only_wanted`](Self::only_wanted) is set.
-    /// The layer gets what the global filters of its registry let through.
+    /// Records spans and events up to this level. By default up to `DEBUG`.
     #[must_use]
     pub const fn max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
@@ -51,22 +49,25 @@ impl RecordingRules {
         self
     }
 
-    /// Records only the spans and events that the inner subscriber wants. By default it records
-    /// the others, too. Then a span that the program's filter disables is enabled during a session,
-    /// and the inner subscriber does not know its number: `Span::or_current` returns the span
-    /// itself, and an extension that looks the number up in a registry does not find it. An
-    /// extension that panics in this case, such as `OpenTelemetrySpanExt::set_parent`, needs this
-    /// rule. The layer never sees what no filter lets through, and ignores this rule.
+    /// Also records the spans and events that the filters of the inner subscriber refuse. By default
+    /// they are not recorded.
+    ///
+    /// A span that is refused is then enabled during a session, and the inner subscriber does not
+    /// know its number: `Span::or_current` returns the span itself, and an extension that looks the
+    /// number up in a registry does not find it. An extension that panics in this case, such as
+    /// `OpenTelemetrySpanExt::set_parent`, forbids this rule. The `Debug` of values runs that the
+    /// filters keep from running. The layer never sees what the global filters of its registry
+    /// refuse, and ignores this rule.
     #[must_use]
-    pub const fn only_wanted(mut self, only_wanted: bool) -> Self {
-        self.only_wanted = only_wanted;
+    pub const fn beyond_filters(mut self, beyond_filters: bool) -> Self {
+        self.beyond_filters = beyond_filters;
         self
     }
 
     /// Whether a span or an event that the inner subscriber refuses is recorded now.
     #[inline]
     pub(crate) fn record_unwanted(&self, metadata: &Metadata<'_>) -> bool {
-        !self.only_wanted && self.record(metadata)
+        self.beyond_filters && self.record(metadata)
     }
 
     /// Whether a span or an event is recorded now.

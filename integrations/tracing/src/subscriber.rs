@@ -16,7 +16,7 @@ use std::fmt;
 
 use profiler_core::internal::runtime_site::count_without_site;
 use tracing_core::span::{Attributes, Current, Id, Record};
-use tracing_core::subscriber::Interest;
+use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
 
 use crate::call_site::{CallSite, find_site, site_of, site_of_span};
@@ -52,6 +52,11 @@ impl RecordingRules {
             spans: InnerSpans::new(),
             interests: InnerInterests::new(),
         }
+    }
+
+    /// A subscriber that records by these rules, for a program that has no other one.
+    pub fn subscriber(self) -> ProfilerSubscriber<NoSubscriber> {
+        self.beyond_filters(true).around(NoSubscriber::new())
     }
 }
 
@@ -91,7 +96,7 @@ impl<S: Subscriber> ProfilerSubscriber<S> {
         site: Option<&'site CallSite>,
         is_wanted: bool,
     ) -> Option<&'site CallSite> {
-        site.filter(|_| is_wanted || !self.rules.only_wanted)
+        site.filter(|_| is_wanted || self.rules.beyond_filters)
     }
 
     /// Passes a new span on to the inner subscriber.
@@ -161,7 +166,7 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let inner = self.inner.max_level_hint()?;
-        if self.rules.are_applied() && !self.rules.only_wanted {
+        if self.rules.are_applied() && self.rules.beyond_filters {
             Some(inner.max(self.rules.max_level))
         } else {
             Some(inner)

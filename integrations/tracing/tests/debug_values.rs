@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use profiler_tracing::around;
+use profiler_tracing::subscriber;
 use test_support::own_process;
-use tracing::subscriber::NoSubscriber;
 use tracing::{info, info_span};
 
 use crate::support::{RunningSession, Value, dropped, markers, named};
 
 fn start() -> RunningSession {
-    tracing::subscriber::set_global_default(around(NoSubscriber::new())).unwrap();
+    tracing::subscriber::set_global_default(subscriber()).unwrap();
     RunningSession::start()
 }
 

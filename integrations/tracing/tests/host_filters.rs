@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter as LayerLevel;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
-use crate::support::{RunningSession, Written, dropped, named};
+use crate::support::{RunningSession, Written, beyond_filters, dropped, named};
 
 /// A subscriber that writes to `written` what the filter lets through.
 fn filtered(written: &Written, filter: &str) -> impl Subscriber + Send + Sync + use<> {
@@ -26,7 +26,7 @@ fn filtered(written: &Written, filter: &str) -> impl Subscriber + Send + Sync + 
 }
 
 /// What is written of records of the crate `log`, with the profiler or without.
-fn log_lines(filter: &str, wrap: bool) -> String {
+fn log_lines(filter: &str, rules: Option<RecordingRules>) -> String {
     let written = Written::default();
     let records = || {
         log::info!(target: "mine", "wanted {}", 1);
@@ -35,10 +35,9 @@ fn log_lines(filter: &str, wrap: bool) -> String {
         info!(target: "mine", "a call site");
     };
     let inner = filtered(&written, filter);
-    if wrap {
-        with_default(around(inner), records);
-    } else {
-        with_default(inner, records);
+    match rules {
+        Some(rules) => with_default(rules.around(inner), records),
+        None => with_default(inner, records),
     }
     written.text()
 }
@@ -48,12 +47,18 @@ fn records_of_the_crate_log_are_written_as_without_the_profiler() {
     own_process!();
     tracing_log::LogTracer::init().unwrap();
     let filters = ["mine=info", "info,noisy=off", "off", "warn"];
-    let alone = filters.map(|filter| log_lines(filter, false));
+    let alone = filters.map(|filter| log_lines(filter, None));
+    let check = || {
+        for beyond in [false, true] {
+            let rules = RecordingRules::default().beyond_filters(beyond);
+            assert_eq!(filters.map(|filter| log_lines(filter, Some(rules))), alone);
+        }
+    };
     assert!(alone[0].contains("wanted 1"), "{}", alone[0]);
     assert!(!alone[1].contains("unwanted 2"), "{}", alone[1]);
-    assert_eq!(filters.map(|filter| log_lines(filter, true)), alone);
+    check();
     let _session = RunningSession::before_subscriber();
-    assert_eq!(filters.map(|filter| log_lines(filter, true)), alone);
+    check();
 }
 
 /// A subscriber that counts the questions and the events; it lets every second question through.
@@ -95,7 +100,7 @@ impl Subscriber for Counting {
 fn counts_of(interest: fn() -> Interest) -> [usize; 2] {
     let hint = LevelFilter::INFO;
     take_counts();
-    with_default(around(Counting { interest, hint }), || {
+    with_default(beyond_filters(Counting { interest, hint }), || {
         (0..10).for_each(|_| info!("counted"));
         take_counts()
     })
@@ -119,7 +124,7 @@ fn a_subscriber_that_has_only_a_largest_level_gets_no_finer_event() {
     own_process!();
     let _session = RunningSession::before_subscriber();
     let (interest, hint) = (Interest::always as fn() -> Interest, LevelFilter::WARN);
-    with_default(around(Counting { interest, hint }), || {
+    with_default(beyond_filters(Counting { interest, hint }), || {
         take_counts();
         info!("too fine");
         assert_eq!(take_counts(), [0, 0]);
@@ -138,7 +143,7 @@ fn a_layer_with_a_filter_gets_its_events_beside_another_subscriber() {
     let layer = fmt::layer().with_ansi(false).with_writer(writer);
     let inner = registry().with(layer.with_filter(LayerLevel::WARN));
     let _other = tracing::Dispatch::new(NoSubscriber::new());
-    with_default(around(inner), || {
+    with_default(beyond_filters(inner), || {
         for _ in 0..2 {
             info!("hidden");
             warn!("shown");
@@ -153,7 +158,7 @@ fn the_current_span_is_one_that_the_registry_knows() {
     own_process!();
     let written = Written::default();
     let inner = filtered(&written, "info");
-    tracing::subscriber::set_global_default(around(inner)).unwrap();
+    tracing::subscriber::set_global_default(beyond_filters(inner)).unwrap();
     let _session = RunningSession::start();
     let outer = info_span!("outer", user = tracing::field::Empty).entered();
     let _hidden = debug_span!("hidden").entered();
@@ -168,11 +173,10 @@ fn the_current_span_is_one_that_the_registry_knows() {
 }
 
 #[test]
-fn only_what_the_inner_subscriber_wants_is_recorded_if_the_rules_say_so() {
+fn only_what_the_inner_subscriber_wants_is_recorded_by_default() {
     own_process!();
     let written = Written::default();
-    let rules = RecordingRules::default().only_wanted(true);
-    let subscriber = rules.around(filtered(&written, "info"));
+    let subscriber = around(filtered(&written, "info"));
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let _session = RunningSession::start();
     let outer = info_span!("outer").entered();

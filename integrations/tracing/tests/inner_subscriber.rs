@@ -4,14 +4,14 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::task::{Context, Waker};
 
-use profiler_tracing::around;
+use profiler_tracing::{RecordingRules, around};
 use test_support::own_process;
 use tracing::subscriber::with_default;
 use tracing::{Instrument, Span, debug, debug_span, error, info, info_span, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::support::{Phase, RunningSession, Written, dropped, named, on_a_thread};
+use crate::support::{Phase, RunningSession, Written, beyond_filters, dropped, named, on_a_thread};
 
 /// A fmt subscriber with a filter, that writes everything that happens to spans.
 fn fmt(written: &Written, filter: &str) -> impl tracing::Subscriber + Send + Sync + use<> {
@@ -49,13 +49,12 @@ fn scenario() {
     info!("at the end");
 }
 
-fn written_with(filter: &str, wrap: bool) -> String {
+fn written_with(filter: &str, rules: Option<RecordingRules>) -> String {
     let written = Written::default();
     let inner = fmt(&written, filter);
-    if wrap {
-        with_default(around(inner), scenario);
-    } else {
-        with_default(inner, scenario);
+    match rules {
+        Some(rules) => with_default(rules.around(inner), scenario),
+        None => with_default(inner, scenario),
     }
     written.text()
 }
@@ -69,17 +68,24 @@ fn the_inner_subscriber_writes_the_same_as_without_the_profiler() {
         "off",
         "all::inner_subscriber[outer]=debug,warn",
     ];
-    let alone = filters.map(|filter| written_with(filter, false));
+    let alone = filters.map(|filter| written_with(filter, None));
     assert!(
         alone[0].contains("in child") && !alone[0].contains("hidden "),
         "{}",
         alone[0]
     );
-    assert_eq!(filters.map(|filter| written_with(filter, true)), alone);
+    let check = |beyond| {
+        let rules = RecordingRules::default().beyond_filters(beyond);
+        for (filter, alone) in filters.iter().zip(&alone) {
+            assert_eq!(&written_with(filter, Some(rules)), alone, "{filter}");
+        }
+    };
+    check(true);
+    let session = RunningSession::before_subscriber();
+    check(false);
+    drop(session);
     let _session = RunningSession::before_subscriber();
-    for (filter, alone) in filters.iter().zip(&alone) {
-        assert_eq!(&written_with(filter, true), alone, "{filter}");
-    }
+    check(true);
     assert_eq!(
         named("outer")
             .iter()
@@ -113,7 +119,7 @@ fn a_span_that_both_want_ends_once() {
 fn a_future_that_is_polled_on_two_threads_is_one_span() {
     own_process!();
     let written = Written::default();
-    tracing::subscriber::set_global_default(around(fmt(&written, "warn"))).unwrap();
+    tracing::subscriber::set_global_default(beyond_filters(fmt(&written, "warn"))).unwrap();
     let _session = RunningSession::start();
     let pending = std::future::pending::<()>();
     let mut future = Box::pin(pending.instrument(info_span!("task", id = 7)));

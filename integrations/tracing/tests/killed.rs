@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use profiler_parent::Session;
-use profiler_tracing::around;
+use profiler_tracing::subscriber;
 use test_support::own_process;
 use test_support::patience::until;
 use tracing::info_span;
-use tracing::subscriber::NoSubscriber;
 
 /// The variable with the file that the child makes when its span is open.
 const READY: &str = "TRACING_TEST_READY";
@@ -17,7 +16,7 @@ const READY: &str = "TRACING_TEST_READY";
 /// The child: opens a span, and waits inside it until it is killed.
 fn open_span_and_wait(ready: &Path) -> ! {
     profiler_child::init();
-    tracing::subscriber::set_global_default(around(NoSubscriber::new())).unwrap();
+    tracing::subscriber::set_global_default(subscriber()).unwrap();
     let _closed = info_span!("closed").entered().exit();
     let _open = info_span!("open request", path = "/the/path", bytes = 4711).entered();
     File::create(ready).unwrap();

@@ -4,15 +4,14 @@ use std::thread;
 
 use profiler_core::marker::{MarkerOptions, MarkerStack, add_untyped_marker, category};
 use test_support::own_process;
-use tracing::subscriber::NoSubscriber;
 use tracing::{Span, debug_span, info, info_span, trace_span};
 
 use crate::support::{Phase, RunningSession, Seen, Value, dropped, markers, named, on_a_thread};
-use profiler_tracing::{RecordingRules, around};
+use profiler_tracing::{RecordingRules, subscriber};
 
 /// Starts a session with a subscriber that records, and whose inner subscriber wants nothing.
 fn start() -> RunningSession {
-    tracing::subscriber::set_global_default(around(NoSubscriber::new())).unwrap();
+    tracing::subscriber::set_global_default(subscriber()).unwrap();
     RunningSession::start()
 }
 
@@ -196,7 +195,7 @@ fn a_stack_shows_the_spans_that_the_thread_is_in() {
 fn polls_are_intervals_if_the_rules_say_so() {
     own_process!();
     let rules = RecordingRules::default().polls(true);
-    tracing::subscriber::set_global_default(rules.around(NoSubscriber::new())).unwrap();
+    tracing::subscriber::set_global_default(rules.subscriber()).unwrap();
     let _session = RunningSession::start();
     let span = info_span!("future");
     span.in_scope(|| ());

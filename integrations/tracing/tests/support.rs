@@ -10,6 +10,7 @@ use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_tracing::{ProfilerSubscriber, RecordingRules};
 use test_support::patience::until;
 
 /// The running session of a test. It stops when this is dropped.
@@ -35,6 +36,11 @@ impl Drop for RunningSession {
     fn drop(&mut self) {
         session::stop();
     }
+}
+
+/// A subscriber that also records what the filters of the inner one refuse.
+pub(crate) fn beyond_filters<S>(inner: S) -> ProfilerSubscriber<S> {
+    RecordingRules::default().beyond_filters(true).around(inner)
 }
 
 /// The value of a field.

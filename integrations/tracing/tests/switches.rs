@@ -1,14 +1,14 @@
 //! Whether the profiler is interested in call sites follows the sessions.
 
-use profiler_tracing::around;
+use profiler_tracing::subscriber;
 use test_support::own_process;
 use test_support::patience::until;
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::{Interest, NoSubscriber, with_default};
+use tracing::subscriber::{Interest, with_default};
 use tracing::{Event, Metadata, Subscriber, info, span};
 use tracing_subscriber::prelude::*;
 
-use crate::support::{RunningSession, named};
+use crate::support::{RunningSession, beyond_filters, named};
 
 /// A subscriber that wants nothing, and panics if it gets anything.
 struct Never;
@@ -50,7 +50,7 @@ fn is_info_on() -> bool {
 #[test]
 fn call_sites_are_of_interest_while_a_session_runs() {
     own_process!();
-    tracing::subscriber::set_global_default(around(Never)).unwrap();
+    tracing::subscriber::set_global_default(beyond_filters(Never)).unwrap();
     assert!(!is_info_on());
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
     for _ in 0..3 {
@@ -69,7 +69,7 @@ fn call_sites_are_of_interest_while_a_session_runs() {
 #[test]
 fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
     own_process!();
-    with_default(around(NoSubscriber::new()), || {
+    with_default(subscriber(), || {
         assert!(!is_info_on());
         let session = RunningSession::start();
         assert!(
@@ -84,7 +84,7 @@ fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
 #[test]
 fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
     own_process!();
-    tracing::subscriber::set_global_default(around(Never)).unwrap();
+    tracing::subscriber::set_global_default(beyond_filters(Never)).unwrap();
     let session = RunningSession::start();
     let open = tracing::info_span!("open").entered();
     let clone = open.clone();
@@ -109,7 +109,7 @@ fn assert_followed() {
 #[test]
 fn a_subscriber_in_a_box_is_asked_again() {
     own_process!();
-    let boxed: Box<dyn Subscriber + Send + Sync> = Box::new(around(NoSubscriber::new()));
+    let boxed: Box<dyn Subscriber + Send + Sync> = Box::new(subscriber());
     tracing::subscriber::set_global_default(boxed).unwrap();
     assert_followed();
 }
@@ -118,7 +118,7 @@ fn a_subscriber_in_a_box_is_asked_again() {
 fn a_subscriber_in_an_arc_is_asked_again() {
     own_process!();
     let shared: std::sync::Arc<dyn Subscriber + Send + Sync> =
-        std::sync::Arc::new(around(NoSubscriber::new()));
+        std::sync::Arc::new(subscriber());
     tracing::subscriber::set_global_default(shared).unwrap();
     assert_followed();
 }
@@ -143,8 +143,8 @@ fn wants_all() -> impl Subscriber + Send + Sync {
 #[test]
 fn a_switch_leaves_the_programs_own_subscriber_alone() {
     own_process!();
-    drop(around(NoSubscriber::new()));
-    with_default(around(NoSubscriber::new()), || ());
+    drop(subscriber());
+    with_default(subscriber(), || ());
     with_default(wants_all(), || {
         assert!(is_info_on());
         for _ in 0..3 {

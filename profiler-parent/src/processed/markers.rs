@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use profiler_core::internal::entry::MarkerEntry;
 use profiler_core::internal::profile::model::{
-    MarkerSites, MarkerTimes, OwnMarker, ProcessModel, TextTable, write_marker_time,
+    MarkerSites, MarkerTimes, OpenSpans, OwnMarker, ProcessModel, TextTable, write_marker_time,
 };
 use profiler_core::internal::profile::{JsonWriter, ShownRange, StringId};
 
@@ -23,6 +23,7 @@ pub(super) struct MarkerColumns {
     phase: Column,
     category: Column,
     data: Column,
+    spans: OpenSpans,
     len: u64,
     shown: ShownRange,
 }
@@ -38,6 +39,7 @@ impl MarkerColumns {
             phase: column(),
             category: column(),
             data: column(),
+            spans: OpenSpans::default(),
             len: 0,
             shown: ShownRange::default(),
         }
@@ -58,8 +60,39 @@ impl MarkerColumns {
         Ok(self.shown)
     }
 
-    /// Adds a marker whose stack has the number `stack`.
+    /// Adds a marker whose stack has the number `stack`. The start of a span is added with its end,
+    /// or by [`Self::add_open_spans`].
     pub(super) fn add(
+        &mut self,
+        marker: &MarkerEntry<'_>,
+        stack: Option<u32>,
+        process: &ProcessModel<'_>,
+        sites: &mut MarkerSites<'_>,
+        strings: &mut ProfileStrings,
+    ) {
+        if !OpenSpans::concern(marker) {
+            return self.add_row(marker, stack, process, sites, strings);
+        }
+        let row = sites.resolve(marker, strings);
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.join(marker, row.span(marker.payload), |marker| {
+            self.add_row(marker, stack, process, sites, strings);
+        });
+        self.spans = spans;
+    }
+
+    /// Adds the starts of the spans that have no end.
+    pub(super) fn add_open_spans(
+        &mut self,
+        process: &ProcessModel<'_>,
+        sites: &mut MarkerSites<'_>,
+        strings: &mut ProfileStrings,
+    ) {
+        let open = std::mem::take(&mut self.spans);
+        open.finish(|start| self.add_row(start, None, process, sites, strings));
+    }
+
+    fn add_row(
         &mut self,
         marker: &MarkerEntry<'_>,
         stack: Option<u32>,

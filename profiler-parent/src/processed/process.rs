@@ -281,6 +281,7 @@ impl<S: ByteSource> Fill<'_, S> {
             let stack = numbers.of_row(node);
             markers.add(marker, stack, &self.process.model, &mut self.sites, strings);
         })?;
+        markers.add_open_spans(&self.process.model, &mut self.sites, strings);
         if let Some(delivery) = written.deliveries.get_mut(place) {
             delivery.delivered = delivery.delivered.saturating_add(own);
         }

@@ -2,8 +2,8 @@
 //! runs.
 
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_tracing::{RecordingRules, around};
-use tracing::subscriber::{Interest, NoSubscriber, set_global_default};
+use profiler_tracing::{RecordingRules, subscriber};
+use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_chrome::ChromeLayerBuilder;
 use tracing_subscriber::prelude::*;
@@ -23,7 +23,7 @@ pub(crate) const SUBJECTS: &[(&str, Install)] = &[
 
 /// The profiler's subscriber without a session.
 fn disabled() -> Box<dyn std::any::Any> {
-    set_global_default(around(NoSubscriber::new())).expect("it is the first");
+    set_global_default(subscriber()).expect("it is the first");
     Box::new(())
 }
 
@@ -33,13 +33,13 @@ fn empty() -> Box<dyn std::any::Any> {
 }
 
 fn profiler() -> Box<dyn std::any::Any> {
-    set_global_default(around(NoSubscriber::new())).expect("it is the first");
+    set_global_default(subscriber()).expect("it is the first");
     start_session()
 }
 
 fn profiler_polls() -> Box<dyn std::any::Any> {
     let rules = RecordingRules::default().polls(true);
-    set_global_default(rules.around(NoSubscriber::new())).expect("it is the first");
+    set_global_default(rules.subscriber()).expect("it is the first");
     start_session()
 }
 

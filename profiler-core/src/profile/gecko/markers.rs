@@ -12,7 +12,7 @@ use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::ThreadId;
 use crate::profile::json::JsonWriter;
-use crate::profile::model::{MarkerSites, MarkerTimes, OwnMarker, write_marker_time};
+use crate::profile::model::{MarkerSites, MarkerTimes, OpenSpans, OwnMarker, write_marker_time};
 use crate::profile::spec::ShownRange;
 use crate::profile::strings::StringTable;
 use crate::time::Timestamp;
@@ -27,6 +27,7 @@ pub(super) struct MarkerTable<'a, 'w, W: Write> {
     strings: StringTable,
     stacks: StackTable,
     sites: MarkerSites<'a>,
+    spans: OpenSpans,
     shown: ShownRange,
 }
 
@@ -47,6 +48,7 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
             strings: StringTable::new(),
             stacks,
             sites,
+            spans: OpenSpans::default(),
             shown,
         }
     }
@@ -59,6 +61,9 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
     /// Ends the table, and writes the tables that its rows and the samples refer to. Returns the
     /// time range of all rows and samples, and the output.
     pub(super) fn end(mut self) -> (ShownRange, &'w mut JsonWriter<W>) {
+        let open = std::mem::take(&mut self.spans);
+        // The starts that are kept have no stack, so it does not matter who recorded them.
+        open.finish(|start| self.write_row(start, ThreadId::default()));
         table::end(self.out);
         self.stacks.write(self.process, &mut self.strings, self.out);
         self.out.key("stringTable");
@@ -66,8 +71,21 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         (self.shown, self.out)
     }
 
-    /// Writes a marker that the thread `recorder` recorded.
+    /// Writes a marker that the thread `recorder` recorded. The start of a span is written with its
+    /// end, or when the table ends.
     pub(super) fn write(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {
+        if !OpenSpans::concern(marker) {
+            return self.write_row(marker, recorder);
+        }
+        let row = self.sites.resolve(marker, &mut self.strings);
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.join(marker, row.span(marker.payload), |marker| {
+            self.write_row(marker, recorder);
+        });
+        self.spans = spans;
+    }
+
+    fn write_row(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {
         let row = self.sites.resolve(marker, &mut self.strings);
         self.begin_row(
             u64::from(row.name.get()),

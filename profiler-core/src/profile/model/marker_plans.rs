@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::categories::find_category;
 use crate::ids::DefinitionId;
+use crate::marker::SpanMark;
 use crate::profile::json::PreparedKey;
 use crate::profile::spec::CategoryRow;
 use crate::reader::{Definitions, MarkerType};
@@ -53,6 +54,8 @@ pub(super) struct TypePlan {
     pub(super) name: String,
     /// Its fields, in the order of the encoded values.
     pub(super) fields: Vec<FieldPlan>,
+    /// Which of the values is the number of a span, if the markers are starts and ends of spans.
+    pub(super) span_field: Option<usize>,
 }
 
 impl TypePlan {
@@ -62,8 +65,11 @@ impl TypePlan {
             key: PreparedKey::new(&safe_key(key)),
             shape: Shape::of(schema.field_named(key).map(|field| &field.format)),
         };
+        let is_span = SpanMark::is_type(&schema.name);
+        let span_field = marker_type.keys.iter().position(|key| key == "span");
         Self {
             name: safe_type(&schema.name).into_owned(),
+            span_field: span_field.filter(|_| is_span),
             fields: marker_type.keys.iter().map(field).collect(),
         }
     }

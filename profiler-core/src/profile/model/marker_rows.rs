@@ -115,6 +115,17 @@ impl ResolvedMarker<'_> {
         self.marker_type.is_some()
     }
 
+    /// The number of the span to which a marker with this payload belongs, if its type is one of
+    /// the starts and ends of spans.
+    pub fn span(&self, payload: &[u8]) -> Option<u64> {
+        let field = self.marker_type?.span_field?;
+        let mut values = PayloadReader::new(payload).map_while(Result::ok);
+        match values.nth(field)? {
+            FieldValue::U64(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Writes the type and the fields of a payload into an open object.
     pub fn write_payload<W: Write>(
         &self,
