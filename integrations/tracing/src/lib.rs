@@ -24,6 +24,7 @@
 //! - An event is a marker, with the number of its span.
 //! - Values that are recorded later are a marker of their own, with the number of the span.
 //! - An explicit parent, and `follows_from`, are two markers that a flow connects.
+//! - A [`SpanFlow`] connects spans of different processes.
 //!
 //! Numbers and booleans keep their types. Other values are texts of at most 1 KiB; longer ones end
 //! with "…".
@@ -90,6 +91,7 @@ mod layer;
 mod recording;
 mod rules;
 mod site_schema;
+mod span_flow;
 mod span_id;
 mod span_map;
 mod span_marks;
@@ -98,6 +100,7 @@ mod subscriber;
 #[cfg(feature = "layer")]
 pub use layer::{ProfilerLayer, RecordingLayer, WhileRecording};
 pub use rules::RecordingRules;
+pub use span_flow::{ParseSpanFlowError, SpanFlow};
 pub use subscriber::ProfilerSubscriber;
 use tracing_core::subscriber::NoSubscriber;
 

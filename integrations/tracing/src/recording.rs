@@ -57,7 +57,7 @@ pub(crate) fn begin(
 }
 
 /// The innermost recorded span that the calling thread has entered.
-fn entered_span() -> Option<RecordedSpan> {
+pub(crate) fn entered_span() -> Option<RecordedSpan> {
     RecordedSpan::from_word(entered::innermost_recorded()?)
 }
 

@@ -8,6 +8,8 @@ mod host_filters;
 mod inner_subscriber;
 mod killed;
 mod layer;
+mod many_spans;
+mod servers;
 mod spans;
 mod support;
 mod switches;

@@ -117,8 +117,7 @@ fn a_subscriber_in_a_box_is_asked_again() {
 #[test]
 fn a_subscriber_in_an_arc_is_asked_again() {
     own_process!();
-    let shared: std::sync::Arc<dyn Subscriber + Send + Sync> =
-        std::sync::Arc::new(subscriber());
+    let shared: std::sync::Arc<dyn Subscriber + Send + Sync> = std::sync::Arc::new(subscriber());
     tracing::subscriber::set_global_default(shared).unwrap();
     assert_followed();
 }

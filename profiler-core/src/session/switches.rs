@@ -286,7 +286,10 @@ mod tests {
             .unwrap_or_else(PoisonError::into_inner);
         assert!(on_switch(notes_table));
         expect_switches_by_profiler();
-        assert!(test_support::patience::until(|| SWITCHES.kept.get().is_some()));
+        assert!(test_support::patience::until(|| SWITCHES
+            .kept
+            .get()
+            .is_some()));
         let switched = sys::spawn_quiet("apart", || {
             // An error: the system has no second table.
             let _ = sys::enter_own_table(&[]);

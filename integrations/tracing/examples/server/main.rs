@@ -1,0 +1,58 @@
+//! Example: a server of five processes. Each request is a span in the front end and one in a worker,
+//! and a flow leads from the one to the other.
+//!
+//! ```text
+//! cargo run --release -p profiler-tracing --example server -- [REQUESTS] [--out PROFILE]
+//! ```
+//!
+//! ```text
+//! clients ──HTTP──▶ front end ──HTTP, header `x-flow`──▶ worker 1 … 4
+//!                   └─ session ◀──────── join ───────────┘
+//! ```
+//!
+//! The front end starts its workers with `tokio::process::Command`, and they join its session. Each
+//! request belongs to a tenant. The requests of one tenant are much more expensive than the others:
+//! the profiler reports it by an alert, and the profile shows which span its time was spent in.
+
+mod front_end;
+mod http;
+mod load;
+mod worker;
+
+use anyhow::{Context, Result};
+use tokio::runtime::{Builder, Runtime};
+
+/// The tenants. The requests of the last one are expensive.
+const TENANTS: [&str; 4] = ["acme", "globex", "initech", "hooli"];
+/// The header with the flow from the front end's span to the worker's.
+const FLOW_HEADER: &str = "x-flow";
+/// The first argument of a worker process.
+const WORKER: &str = "--worker";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == WORKER) {
+        return worker::main();
+    }
+    let out = option(&arguments, "--out").unwrap_or("server.json.gz");
+    let requests = match arguments.first().filter(|first| !first.starts_with("--")) {
+        Some(number) => number
+            .parse()
+            .context("usage: server [REQUESTS] [--out PROFILE]")?,
+        None => 2000,
+    };
+    front_end::main(requests, out.as_ref())
+}
+
+/// The argument after `name`.
+fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+    let place = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(place + 1).map(String::as_str)
+}
+
+/// A runtime with two named threads.
+fn runtime(name: &str) -> Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).thread_name(name).enable_all();
+    Ok(builder.build()?)
+}
