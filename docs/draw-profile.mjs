@@ -9,10 +9,12 @@
 //   --counter NAME    also draws the counter with this name, in every process that has it; may be
 //                     repeated
 //   --from MS, --to MS   draws the lanes of this time only
+//   --flows           also draws the flows between markers
 //   --no-lanes        draws only the functions
+//   --no-functions    draws only the lanes
 //
-// It drew the picture in the README from a profile of the example `index_tree`, and the pictures in
-// docs/find-it.md from a profile of `find_it`.
+// It drew the picture in the README from a profile of the example `index_tree`, the pictures in
+// docs/find-it.md from a profile of `find_it`, and that of integrations/tracing from one of `server`.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -41,7 +43,7 @@ function load(file, options) {
   const isDrawn = ({ name }) => name.includes(options.thread ?? "");
   for (const thread of profile.threads) {
     if (!processes.has(thread.pid)) processes.set(thread.pid, { name: thread.processName, threads: [], counters: [] });
-    if (isDrawn(thread)) processes.get(thread.pid).threads.push({ name: thread.name, bars: intervals(thread, profile, options) });
+    if (isDrawn(thread)) processes.get(thread.pid).threads.push({ name: thread.name, bars: intervals(thread, profile, options), flows: flowsOf(thread, options) });
   }
   for (const counter of profile.counters ?? []) {
     if (options.counter?.includes(counter.name)) processes.get(counter.pid)?.counters.push(counterLine(counter));
@@ -58,12 +60,18 @@ function load(file, options) {
 
 const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
+/** The text in a bar: the last part of a marker's path, or its name. */
+function textOf(data, name) {
+  const isSpan = data?.type?.startsWith("Span ");
+  return isSpan ? name : (data?.path?.split("/").at(-1) ?? name);
+}
+
 /** The intervals of a thread, each below the one that it lies in. */
 function intervals({ markers }, { shared, meta }, { from = -Infinity, to = Infinity }) {
   const bars = Array.from({ length: markers.length }, (_, at) => ({
     start: markers.startTime[at],
     end: markers.endTime[at],
-    text: markers.data[at]?.path?.split("/").at(-1) ?? shared.stringArray[markers.name[at]],
+    text: textOf(markers.data[at], shared.stringArray[markers.name[at]]),
     category: meta.categories[markers.category[at]],
   }))
     .filter((bar) => bar.start !== null && bar.end !== null && bar.start < to && bar.end > from)
@@ -75,6 +83,13 @@ function intervals({ markers }, { shared, meta }, { from = -Infinity, to = Infin
     bar.depth = open.push(bar.end) - 1;
   }
   return bars;
+}
+
+/** The ends of flows of a thread. */
+function flowsOf({ markers }, { flows, from = -Infinity, to = Infinity }) {
+  if (!flows) return [];
+  return Array.from({ length: markers.length }, (_, at) => ({ id: markers.data[at]?.flow, time: markers.startTime[at] }))
+    .filter(({ id, time }) => id !== undefined && time !== null && time >= from && time <= to);
 }
 
 /** The values of a counter that accumulates, as points of a line. */
@@ -171,6 +186,7 @@ function draw({ processes, tree }, options) {
   const [from, to] = [Math.min(...all.map((bar) => bar.start)), Math.max(...all.map((bar) => bar.end))];
   const x = (time) => LEFT + ((time - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
   const out = [];
+  const ends = new Map();
   const text = (left, top, content, more = "") => out.push(`<text x="${rounded(left)}" y="${top}"${more}>${escaped(content)}</text>`);
   let y = 24;
   for (const { name, threads, counters } of processes) {
@@ -188,12 +204,31 @@ function draw({ processes, tree }, options) {
       out.push(`<rect x="${LEFT}" y="${y}" width="${WIDTH - LEFT - RIGHT}" height="${height - 2}" fill="#f6f6f8"/>`);
       text(LEFT - 8, y + BAR - 1, thread.name === MAIN_THREAD ? "main thread" : thread.name, ' text-anchor="end"');
       drawBars(thread.bars, y + 1, x, out, text);
+      for (const { id, time } of thread.flows) {
+        const depth = thread.bars.filter((bar) => bar.start <= time && time <= bar.end).length;
+        ends.set(id, [...(ends.get(id) ?? []), { time, y: y + Math.max(0, depth - 0.5) * BAR }]);
+      }
       y += height;
     }
   }
+  for (const flow of ends.values()) drawFlow(flow, x, out);
   y = legend(all, y + 22, out, text);
   const lines = grid(from, to, x, y - 40);
+  if (options["no-functions"]) return { body: [...lines, ...out], height: y };
   return { body: [...lines, ...out, ...flames(tree, y + 26, options.flame)], height: y + 26 + flameHeight };
+}
+
+/** Draws a flow as an arrow from its first end to each of the others. */
+function drawFlow(ends, x, out) {
+  const [first, ...others] = ends.sort((a, b) => a.time - b.time);
+  const from = [rounded(x(first.time)), rounded(first.y)];
+  for (const other of others) {
+    const to = [rounded(x(other.time)), rounded(other.y)];
+    const bend = rounded((from[1] + to[1]) / 2);
+    const tip = other.y > first.y ? -4 : 4;
+    out.push(`<path fill="none" stroke="#4a4a55" d="M${from}C${from[0]} ${bend} ${to[0]} ${bend} ${to}"/>`);
+    out.push(`<path fill="#4a4a55" d="M${to}l-2.5 ${tip}h5z"/>`);
+  }
 }
 
 /** The area below the line of a counter. */
@@ -287,7 +322,7 @@ function legend(bars, y, out, text) {
 
 const OPTIONS = {
   flame: { type: "string" }, thread: { type: "string" }, counter: { type: "string", multiple: true },
-  from: { type: "string" }, to: { type: "string" }, "no-lanes": { type: "boolean" },
+  from: { type: "string" }, to: { type: "string" }, "no-lanes": { type: "boolean" }, flows: { type: "boolean" }, "no-functions": { type: "boolean" },
 };
 const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
 const [profile, picture] = positionals;

@@ -1,4 +1,5 @@
-//! Figures: the cost of spans and events with this crate's subscriber and with an empty one.
+//! Figures: the cost of spans and events with this crate's subscribers, with an empty one, and in a
+//! program that has a registry.
 //!
 //! ```text
 //! cargo bench -p profiler-tracing
@@ -7,7 +8,7 @@
 //!
 //! A process has one default subscriber, so each subject is measured in a process of its own, which
 //! this program starts. The subjects take turns, and the smallest value of all turns counts. The
-//! first row is the cost while nobody records.
+//! first row is the cost without a session. `peers` measures other profilers in the same run.
 
 #[path = "cost/figures.rs"]
 mod figures;

@@ -64,13 +64,16 @@ fn own_label(key: &str) -> &'static str {
 /// use.
 fn unused_key(name: &str, used: &[String]) -> String {
     let plain = |letter: char| {
-        if letter.is_alphanumeric() {
+        if letter.is_ascii_alphanumeric() {
             letter
         } else {
             '_'
         }
     };
     let mut key: String = name.chars().map(plain).collect();
+    if key.is_empty() {
+        key.push('_');
+    }
     while used.contains(&key) || RESERVED_KEYS.contains(&key.as_str()) {
         key.push('_');
     }
@@ -108,6 +111,8 @@ fn label_of(metadata: &Metadata<'static>, keys: &[String]) -> String {
         if name == "message" {
             label.push_str(&format!(" {{marker.data.{key}}}"));
         } else {
+            // Braces in a label begin and end the name of a field.
+            let name = name.replace(['{', '}'], "_");
             label.push_str(&format!(" {name}={{marker.data.{key}}}"));
         }
     }

@@ -4,11 +4,13 @@
 //! (`own_process!`).
 
 mod debug_values;
+mod forks;
 mod host_filters;
 mod inner_subscriber;
 mod killed;
 mod layer;
 mod many_spans;
+mod samples;
 mod servers;
 mod spans;
 mod support;

@@ -6,124 +6,139 @@
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
-use crate::operations;
-use crate::subjects::Install;
+use crate::subjects::Subject;
 
 /// The argument before the name of the subject to measure.
 const SUBJECT: &str = "--subject";
 /// The number of processes per subject.
 const TURNS: usize = 5;
+/// The beginning of the names of other profilers.
+const PEER: &str = "peer_";
 /// The largest cost of a span with a field, in two reads of the clock.
 const MOST_CLOCK_READS: f64 = 2.5;
 /// The largest share of the cost of the best peer.
 const MOST_OF_PEER: f64 = 0.5;
+/// The largest share of entries that find no room.
+const MOST_DROPPED_PCT: f64 = 1.0;
 
 /// Nanoseconds by subject and operation.
-type Costs = BTreeMap<(String, String), f64>;
+#[derive(Default)]
+struct Costs(BTreeMap<(String, String), f64>);
+
+/// The rows that were printed.
+struct Rows {
+    are_kept: bool,
+}
 
 /// Measures the subject that the arguments name, or all subjects.
-pub(crate) fn run(subjects: &[(&str, Install)]) -> ExitCode {
+pub(crate) fn run(subjects: &[Subject]) -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     let named = words.windows(2).find(|pair| pair[0] == SUBJECT);
     if let Some([_, name]) = named {
-        let install = subjects.iter().find(|(known, _)| known == name);
-        let _installed = install.map(|(_, install)| install());
-        for (operation, ns) in operations::measure_all() {
-            println!("{operation} {ns}");
-        }
+        let subject = subjects.iter().find(|subject| subject.name == name);
+        let costs = subject.map_or_else(Vec::new, |subject| (subject.measure)());
+        costs
+            .iter()
+            .for_each(|(operation, ns)| println!("{operation} {ns}"));
         return ExitCode::SUCCESS;
     }
-    let mut costs = Costs::new();
-    for (name, _) in (0..TURNS).flat_map(|_| subjects) {
-        measure(name, &mut costs);
+    let mut costs = Costs::default();
+    for subject in (0..TURNS).flat_map(|_| subjects) {
+        costs.measure(subject.name);
     }
     report(subjects, &costs)
 }
 
-/// Measures one subject in a process of its own.
-fn measure(name: &str, costs: &mut Costs) {
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program).args([SUBJECT, name]).output();
-    let output = output.expect("the program runs");
-    assert!(output.status.success(), "{name}: {}", output.status);
-    let text = String::from_utf8(output.stdout).unwrap_or_default();
-    for (operation, ns) in text.lines().filter_map(|line| line.split_once(' ')) {
-        let Ok(ns) = ns.parse::<f64>() else { continue };
-        let key = (name.to_owned(), operation.to_owned());
-        let least = costs.entry(key).or_insert(f64::INFINITY);
-        *least = least.min(ns);
+impl Costs {
+    /// Measures one subject in a process of its own.
+    fn measure(&mut self, name: &str) {
+        let program = std::env::current_exe().expect("this program has a path");
+        let output = Command::new(program).args([SUBJECT, name]).output();
+        let output = output.expect("the program runs");
+        assert!(output.status.success(), "{name}: {}", output.status);
+        let text = String::from_utf8(output.stdout).unwrap_or_default();
+        for (operation, ns) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let Ok(ns) = ns.parse::<f64>() else { continue };
+            let key = (name.to_owned(), operation.to_owned());
+            let least = self.0.entry(key).or_insert(f64::INFINITY);
+            *least = least.min(ns);
+        }
+    }
+
+    fn of(&self, subject: &str, operation: &str) -> f64 {
+        let key = (subject.to_owned(), operation.to_owned());
+        self.0.get(&key).copied().unwrap_or(f64::NAN)
     }
 }
 
-fn report(subjects: &[(&str, Install)], costs: &Costs) -> ExitCode {
-    let cost = |subject: &str, operation: &str| {
-        let key = (subject.to_owned(), operation.to_owned());
-        costs.get(&key).copied().unwrap_or(f64::NAN)
-    };
-    put(
+fn report(subjects: &[Subject], costs: &Costs) -> ExitCode {
+    let mut rows = Rows { are_kept: true };
+    rows.put(
         "tracing.disabled.ns",
-        cost("disabled", "span_with_field"),
+        costs.of("disabled", "span_with_field"),
         "ns",
         None,
     );
-    for operation in ["span", "span_with_field", "event"] {
-        put(
+    for operation in [
+        "span",
+        "span_with_field",
+        "span_beside_clone",
+        "event",
+        "two_clock_reads",
+    ] {
+        rows.put(
             &format!("tracing.{operation}.ns"),
-            cost("profiler", operation),
+            costs.of("profiler", operation),
             "ns",
             None,
         );
     }
-    put(
+    rows.put(
         "tracing.enter_exit.ns",
-        cost("profiler", "poll"),
+        costs.of("profiler", "poll"),
         "ns",
         None,
     );
-    put(
+    rows.put(
         "tracing.poll.ns",
-        cost("profiler_polls", "poll"),
+        costs.of("profiler_polls", "poll"),
         "ns",
         None,
     );
-    let clock = cost("profiler", "two_clock_reads");
-    put("tracing.two_clock_reads.ns", clock, "ns", None);
-    let ours = cost("profiler", "span_with_field");
-    let is_kept = put(
+    let ours = costs.of("profiler", "span_with_field");
+    let clock = costs.of("profiler", "two_clock_reads");
+    rows.put(
         "tracing.span_with_field.ratio",
         ours / clock,
         "x",
         Some(MOST_CLOCK_READS),
     );
-    let others = subjects.iter().map(|(name, _)| *name);
-    for name in others
-        .clone()
-        .filter(|name| !matches!(*name, "disabled" | "profiler"))
-    {
-        for operation in ["span", "span_with_field", "poll", "event"] {
-            put(
-                &format!("tracing.{name}.{operation}.ns"),
-                cost(name, operation),
-                "ns",
-                None,
-            );
-        }
+    rows.put(
+        "tracing.dropped_pct",
+        costs.of("profiler", "dropped_pct"),
+        "%",
+        Some(MOST_DROPPED_PCT),
+    );
+    let names = || subjects.iter().map(|subject| subject.name);
+    for name in names().filter(|name| !matches!(*name, "disabled" | "profiler")) {
+        rows.put_subject(name, costs);
     }
-    let peers = others.filter_map(|name| name.strip_prefix("peer_"));
-    let best = peers.map(|name| cost(&format!("peer_{name}"), "span_with_field"));
-    // A peer without a figure leaves no best one, so the promise counts as missed.
-    let best = best.reduce(least_known).unwrap_or(f64::NAN);
-    let is_kept = is_kept
-        & put(
+    let peers = names().filter(|name| name.starts_with(PEER));
+    let best = peers
+        .map(|name| costs.of(name, "span_with_field"))
+        .reduce(least_known);
+    if let Some(best) = best {
+        rows.put(
             "tracing.vs_best_peer.ratio",
             ours / best,
             "x",
             Some(MOST_OF_PEER),
         );
-    ExitCode::from(u8::from(!is_kept))
+    }
+    ExitCode::from(u8::from(!rows.are_kept))
 }
 
-/// The smaller of two figures; not a number if one of them is not.
+/// The smaller of two figures; not a number if one of them is not, so that its promise is missed.
 fn least_known(first: f64, second: f64) -> f64 {
     if first.is_nan() || second.is_nan() {
         f64::NAN
@@ -132,9 +147,19 @@ fn least_known(first: f64, second: f64) -> f64 {
     }
 }
 
-/// Prints a figure; true if its promise is kept.
-fn put(name: &str, value: f64, unit: &str, most: Option<f64>) -> bool {
-    let promise = most.map_or("-".to_owned(), |most| format!("<= {most}"));
-    println!("{name}\t{value:.3}\t{unit}\t{promise}");
-    most.is_none_or(|most| value <= most)
+impl Rows {
+    /// Prints all figures of a subject.
+    fn put_subject(&mut self, name: &str, costs: &Costs) {
+        for operation in ["span", "span_with_field", "poll", "event"] {
+            let figure = format!("tracing.{name}.{operation}.ns");
+            self.put(&figure, costs.of(name, operation), "ns", None);
+        }
+    }
+
+    /// Prints a figure.
+    fn put(&mut self, name: &str, value: f64, unit: &str, most: Option<f64>) {
+        let promise = most.map_or("-".to_owned(), |most| format!("<= {most}"));
+        println!("{name}\t{value:.3}\t{unit}\t{promise}");
+        self.are_kept &= most.is_none_or(|most| value <= most);
+    }
 }

@@ -123,7 +123,7 @@ fn show_alert(alert: &Alert) {
 fn show_tenants(session: &Session) {
     println!(
         "{:<10} {:>8} {:>9} {:>9}",
-        "tenant", "polls", "cpu", "longest"
+        "tenant", "polls", "time", "longest"
     );
     let mut groups = session.groups().merged();
     groups.retain(|group| group.kind == GroupKind::Tenant);
@@ -135,7 +135,7 @@ fn show_tenants(session: &Session) {
             "{:<10} {:>8} {:>9} {:>9}",
             group.name,
             totals.ticks,
-            ms(totals.cpu_ns),
+            ms(totals.wall_ns),
             ms(totals.longest_ns)
         );
     }

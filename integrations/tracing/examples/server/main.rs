@@ -31,8 +31,8 @@ const WORKER: &str = "--worker";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == WORKER) {
-        return worker::main();
+    if let [WORKER, name] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return worker::main(name);
     }
     let out = option(&arguments, "--out").unwrap_or("server.json.gz");
     let requests = match arguments.first().filter(|first| !first.starts_with("--")) {

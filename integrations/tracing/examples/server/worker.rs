@@ -15,10 +15,10 @@ use crate::http::{self, Received};
 use crate::{FLOW_HEADER, TENANTS, runtime};
 
 /// Runs until the standard input is closed.
-pub(crate) fn main() -> Result<()> {
+pub(crate) fn main(name: &str) -> Result<()> {
     profiler_child::init();
     tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
-    runtime("worker")?.block_on(async {
+    runtime(name)?.block_on(async {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         println!("{}", listener.local_addr()?);
         let groups = Arc::new(TENANTS.map(|tenant| Group::register(GroupKind::Tenant, tenant)));

@@ -1,0 +1,61 @@
+//! The spans of a forked child that begins anew.
+
+#![allow(unsafe_code)]
+
+use std::process::Command;
+
+use profiler_child::Status;
+use profiler_parent::Session;
+use profiler_tracing::subscriber;
+use test_support::own_process;
+use tracing::info_span;
+
+/// The variable that makes this test the process that forks.
+const FORKS: &str = "TRACING_TEST_FORKS";
+
+/// Forks; the forked process begins anew and records a span.
+fn fork() {
+    profiler_child::init();
+    tracing::subscriber::set_global_default(subscriber()).unwrap();
+    info_span!("before the fork").in_scope(|| ());
+    // SAFETY: the forked process calls only what `after_fork` and `_exit` allow.
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        // SAFETY: the thread that forked is the only one that uses locks: the harness waits.
+        let status = unsafe { profiler_child::after_fork() };
+        let is_recorded = matches!(status, Status::Recording);
+        info_span!("after the fork").in_scope(|| ());
+        // SAFETY: ends the process, and runs no code of the harness.
+        unsafe { libc::_exit(if is_recorded { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a place for the result.
+    assert_eq!(unsafe { libc::waitpid(forked, &mut status, 0) }, forked);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forked_child_records_spans_of_its_own() {
+    own_process!();
+    if std::env::var_os(FORKS).is_some() {
+        return fork();
+    }
+    let session = Session::builder().start().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "--exact",
+        "forks::a_forked_child_records_spans_of_its_own",
+        "--nocapture",
+    ]);
+    command.env(FORKS, "1");
+    let mut child = session.spawn("forks", command).unwrap();
+    assert!(child.wait().unwrap().success());
+    let directory = tempfile::tempdir().unwrap();
+    let profile = directory.path().join("profile.json");
+    let report = session.capture().save(&profile).unwrap();
+    assert_eq!(report.processes.len(), 3, "{:?}", report.processes);
+    let text = std::fs::read_to_string(profile).unwrap();
+    for expected in ["\"before the fork\"", "\"after the fork\""] {
+        assert!(text.contains(expected), "no {expected} in the profile");
+    }
+}
