@@ -10,7 +10,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use profiler_core::internal::runtime_site::{RuntimeSite, category_of_target};
+use profiler_core::internal::runtime_site::{RuntimeSite, category_of_target, count_without_site};
 use profiler_core::label::Label;
 use tracing_core::Metadata;
 
@@ -60,6 +60,12 @@ pub(crate) fn find_site(metadata: &Metadata<'_>) -> Option<&'static CallSite> {
     let places = probes(first_place(metadata));
     let mut sites = places.map_while(|place| loaded(place));
     sites.find(|site| is_of(site, metadata))
+}
+
+/// Counts the entries of a span or an event that has no call site.
+pub(crate) fn count_lost(metadata: &Metadata<'_>) {
+    let entries = if metadata.is_span() { 2 } else { 1 };
+    (0..entries).for_each(|_| count_without_site());
 }
 
 /// The call site of a recorded span; `None` if the span is not recorded.

@@ -15,9 +15,7 @@ use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
 use tracing_subscriber::filter::Filtered;
 use tracing_subscriber::layer::{Context, Filter, Layer};
 
-use profiler_core::internal::runtime_site::count_without_site;
-
-use crate::call_site::site_of;
+use crate::call_site::{count_lost, site_of};
 use crate::dispatches::{self, ContainsProfiler};
 use crate::inner_spans::InnerSpans;
 use crate::recording::{self, FindSpan};
@@ -67,8 +65,7 @@ impl<S: Subscriber> Layer<S> for RecordingLayer {
             return;
         }
         let Some(site) = site_of(attributes.metadata()) else {
-            count_without_site();
-            return;
+            return count_lost(attributes.metadata());
         };
         let span = recording::draw(site);
         if self.spans.insert(id, span) {
@@ -94,7 +91,7 @@ impl<S: Subscriber> Layer<S> for RecordingLayer {
         }
         match site_of(event.metadata()) {
             Some(site) => recording::event(site, event, self),
-            None => count_without_site(),
+            None => count_lost(event.metadata()),
         }
     }
 

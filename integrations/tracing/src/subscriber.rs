@@ -19,7 +19,7 @@ use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber};
 
-use crate::call_site::{CallSite, find_site, site_of, site_of_span};
+use crate::call_site::{CallSite, count_lost, find_site, site_of, site_of_span};
 use crate::clone_counts::CloneCounts;
 use crate::dispatches::ContainsProfiler;
 use crate::inner_interests::{InnerInterests, ask_interest, forget_answer};
@@ -84,7 +84,7 @@ impl<S: Subscriber> ProfilerSubscriber<S> {
         }
         let site = site_of(metadata);
         if site.is_none() {
-            count_without_site();
+            count_lost(metadata);
         }
         site
     }

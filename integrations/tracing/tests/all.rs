@@ -9,6 +9,7 @@ mod host_filters;
 mod inner_subscriber;
 mod killed;
 mod layer;
+mod many_sites;
 mod many_spans;
 mod samples;
 mod servers;

@@ -72,7 +72,7 @@ fn recorded(subscriber: impl Subscriber + Send + Sync) -> Vec<Cost> {
     let pool = session::pool_file().expect("a session runs");
     let pool = PoolReader::open(pool).expect("a pool");
     let counts = pool.snapshot().expect("a valid pool").counts();
-    let all = counts.recorded + counts.dropped.total();
+    let all = counts.recorded() + counts.dropped.total();
     costs.push((
         "dropped_pct",
         counts.dropped.total() as f64 * 100.0 / all as f64,
