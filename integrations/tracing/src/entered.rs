@@ -35,16 +35,52 @@ impl Entered {
     };
 }
 
+/// A place for an entry. Its words are written and read one by one: a processor waits before it
+/// loads at once what was stored in two parts.
+struct Place {
+    id: Cell<u64>,
+    span: Cell<u64>,
+    since: Cell<Timestamp>,
+    label: Cell<u32>,
+}
+
+impl Place {
+    const FREE: Self = Self {
+        id: Cell::new(Entered::NONE.id),
+        span: Cell::new(Entered::NONE.span),
+        since: Cell::new(Entered::NONE.since),
+        label: Cell::new(Entered::NONE.label),
+    };
+
+    #[inline(always)]
+    fn set(&self, entered: Entered) {
+        self.id.set(entered.id);
+        self.span.set(entered.span);
+        self.since.set(entered.since);
+        self.label.set(entered.label);
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Entered {
+        Entered {
+            id: self.id.get(),
+            span: self.span.get(),
+            since: self.since.get(),
+            label: self.label.get(),
+        }
+    }
+}
+
 struct EnteredStack {
     depth: Cell<usize>,
-    entries: [Cell<Entered>; MOST],
+    entries: [Place; MOST],
 }
 
 thread_local! {
     static STACK: EnteredStack = const {
         EnteredStack {
             depth: Cell::new(0),
-            entries: [const { Cell::new(Entered::NONE) }; MOST],
+            entries: [const { Place::FREE }; MOST],
         }
     };
 }
@@ -67,12 +103,13 @@ pub(crate) fn push(open: impl FnOnce() -> Entered) {
 pub(crate) fn pop(id: u64) -> Option<Entered> {
     STACK.with(|stack| {
         let depth = stack.depth.get().checked_sub(1)?;
-        let innermost = stack.entries.get(depth).map(Cell::get);
-        if innermost.is_some_and(|innermost| innermost.id == id) {
-            stack.depth.set(depth);
-            return innermost;
+        match stack.entries.get(depth) {
+            Some(innermost) if innermost.id.get() == id => {
+                stack.depth.set(depth);
+                Some(innermost.get())
+            }
+            _ => stack.remove_inner(id, depth),
         }
-        stack.remove_inner(id, depth)
     })
 }
 
@@ -82,7 +119,7 @@ impl EnteredStack {
     #[cold]
     fn remove_inner(&self, id: u64, innermost: usize) -> Option<Entered> {
         let kept = self.entries.get(..innermost.saturating_add(1).min(MOST))?;
-        let find = |id| kept.iter().rposition(|place| place.get().id == id);
+        let find = |id| kept.iter().rposition(|place| place.id.get() == id);
         let removed = match find(id).or_else(|| find(Entered::NONE.id)) {
             Some(at) => self.remove_kept(at, innermost),
             None if innermost >= MOST => Entered::NONE,
@@ -95,7 +132,7 @@ impl EnteredStack {
 
     /// Removes the entry in a place. An entry that was not kept takes the last place.
     fn remove_kept(&self, at: usize, innermost: usize) -> Entered {
-        let removed = self.entries.get(at).map_or(Entered::NONE, Cell::get);
+        let removed = self.entries.get(at).map_or(Entered::NONE, Place::get);
         for pair in self.entries.get(at..).unwrap_or_default().windows(2) {
             if let [place, next] = pair {
                 place.set(next.get());
@@ -121,7 +158,7 @@ pub(crate) fn innermost() -> Option<Entered> {
 pub(crate) fn innermost_recorded() -> Option<u64> {
     STACK.with(|stack| {
         let kept = stack.entries.get(..stack.depth.get().min(MOST))?;
-        let mut words = kept.iter().rev().map(|place| place.get().span);
+        let mut words = kept.iter().rev().map(|place| place.span.get());
         words.find(|word| *word != 0)
     })
 }

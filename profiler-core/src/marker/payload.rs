@@ -33,6 +33,7 @@ pub use self::read::{FieldValue, ListIter, PayloadReader};
 mod field_writer;
 mod fields;
 mod read;
+mod scalar;
 mod value;
 mod write;
 

@@ -39,13 +39,19 @@ pub(crate) type Cost = (&'static str, f64);
 
 /// The nanoseconds of one call in the fastest round.
 pub(crate) fn nanoseconds(operation: impl Fn()) -> f64 {
+    nanoseconds_of(1, operation)
+}
+
+/// Like [`nanoseconds`], for a function that executes the operation several times.
+pub(crate) fn nanoseconds_of(times: u32, operations: impl Fn()) -> f64 {
+    let calls = REPETITIONS / times;
     let round = || {
         let watch = Stopwatch::start();
-        (0..REPETITIONS).for_each(|_| operation());
+        (0..calls).for_each(|_| operations());
         watch.elapsed()
     };
     let fastest = (0..ROUNDS).map(|_| round()).min().unwrap_or_default();
-    fastest.as_secs_f64() * 1e9 / f64::from(REPETITIONS)
+    fastest.as_secs_f64() * 1e9 / f64::from(calls * times)
 }
 
 /// The operations with their names.

@@ -20,6 +20,10 @@ mod subjects;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let subjects: Vec<_> = subjects::SUBJECTS.iter().chain(peers::PEERS).copied().collect();
+    let subjects: Vec<_> = subjects::SUBJECTS
+        .iter()
+        .chain(peers::PEERS)
+        .copied()
+        .collect();
     figures::run(&subjects)
 }

@@ -10,15 +10,30 @@ use tracing_perfetto::PerfettoLayer;
 use tracing_subscriber::prelude::*;
 use tracing_tracy::{DefaultConfig, TracyLayer};
 
-use crate::operations::{Cost, nanoseconds, two_clock_reads};
+use crate::operations::{Cost, nanoseconds, nanoseconds_of, two_clock_reads};
 use crate::subjects::{Subject, with};
+
+/// Spans of fastrace below one root.
+const SPANS_OF_ROOT: u32 = 100;
 
 /// The other profilers.
 pub(crate) const PEERS: &[Subject] = &[
-    Subject { name: "peer_chrome", measure: chrome },
-    Subject { name: "peer_tracy", measure: tracy },
-    Subject { name: "peer_perfetto", measure: perfetto },
-    Subject { name: "peer_fastrace", measure: fastrace },
+    Subject {
+        name: "peer_chrome",
+        measure: chrome,
+    },
+    Subject {
+        name: "peer_tracy",
+        measure: tracy,
+    },
+    Subject {
+        name: "peer_perfetto",
+        measure: perfetto,
+    },
+    Subject {
+        name: "peer_fastrace",
+        measure: fastrace,
+    },
 ];
 
 fn chrome() -> Vec<Cost> {
@@ -43,29 +58,38 @@ impl Reporter for NoReporter {
     fn report(&mut self, _: Vec<SpanRecord>) {}
 }
 
-/// fastrace has an interface of its own. Its spans need a root, which is reported when it ends; so
-/// a root lasts for one round of [`REPETITIONS_OF_ROOT`] operations.
+/// fastrace has an interface of its own. Its spans need a root, which is reported when it ends, so
+/// the cost of a root is divided among [`SPANS_OF_ROOT`] spans.
 fn fastrace() -> Vec<Cost> {
     fastrace::set_reporter(NoReporter, Config::default());
     let bytes = black_box(70_000_u64);
     let in_root = |operation: &dyn Fn()| {
-        nanoseconds(|| {
+        nanoseconds_of(SPANS_OF_ROOT, || {
             let root = Span::root("root", SpanContext::random());
             let _local = root.set_local_parent();
-            (0..REPETITIONS_OF_ROOT).for_each(|_| operation());
-        }) / f64::from(REPETITIONS_OF_ROOT)
+            (0..SPANS_OF_ROOT).for_each(|_| operation());
+        })
     };
     vec![
         ("two_clock_reads", nanoseconds(two_clock_reads)),
-        ("span", in_root(&|| drop(LocalSpan::enter_with_local_parent("span")))),
-        ("span_with_field", in_root(&|| {
-            let span = LocalSpan::enter_with_local_parent("span with a field");
-            drop(span.with_property(|| ("bytes", bytes.to_string())));
-        })),
-        ("event", in_root(&|| {
-            LocalSpan::add_event(Event::new("event").with_property(|| ("bytes", bytes.to_string())));
-        })),
+        (
+            "span",
+            in_root(&|| drop(LocalSpan::enter_with_local_parent("span"))),
+        ),
+        (
+            "span_with_field",
+            in_root(&|| {
+                let span = LocalSpan::enter_with_local_parent("span with a field");
+                drop(span.with_property(|| ("bytes", bytes.to_string())));
+            }),
+        ),
+        (
+            "event",
+            in_root(&|| {
+                LocalSpan::add_event(
+                    Event::new("event").with_property(|| ("bytes", bytes.to_string())),
+                );
+            }),
+        ),
     ]
 }
-
-const REPETITIONS_OF_ROOT: u32 = 100;

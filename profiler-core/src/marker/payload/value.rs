@@ -35,7 +35,7 @@ impl<'w, 'a> ValueSerializer<'w, 'a> {
         if self.depth >= MAX_LIST_DEPTH {
             return Err(PayloadError::Unsupported("a list of lists of lists"));
         }
-        self.writer.put(Tag::List, count)?;
+        self.writer.put(Tag::List, count as u64)?;
         Ok(ListSerializer {
             writer: self.writer,
             depth: self.depth.saturating_add(1),

@@ -8,9 +8,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::fields::FieldSink;
+use super::scalar::Scalar;
 use super::value::ValueSerializer;
 use super::{PayloadError, Tag};
-use crate::codec::{self, CodecError};
 
 /// The destination of a payload.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl<'a> PayloadWriter<'a> {
 
     /// Writes a value: its tag and its body.
     #[inline]
-    pub(super) fn put<T: Serialize>(&mut self, tag: Tag, body: T) -> Result<(), PayloadError> {
+    pub(super) fn put(&mut self, tag: Tag, body: impl Scalar) -> Result<(), PayloadError> {
         let rest = std::mem::take(&mut self.rest);
-        let used = codec::encode_into((tag as u8, body), rest).map_err(encode_error)?;
+        let used = body.write(tag, rest).ok_or(PayloadError::NoRoom)?;
         self.rest = rest.get_mut(used..).unwrap_or_default();
         Ok(())
     }
@@ -59,7 +59,7 @@ impl<'a> PayloadWriter<'a> {
     ) -> Result<(), PayloadError> {
         let mut length = Measure(0);
         write_to(&mut length, text)?;
-        self.put(Tag::Str, length.0)?;
+        self.put(Tag::Str, length.0 as u64)?;
         let mut copy = Copy {
             rest: std::mem::take(&mut self.rest),
             left: length.0,
@@ -88,14 +88,6 @@ impl FieldSink for PayloadWriter<'_> {
     #[inline]
     fn skipped(&mut self, _: &'static str) -> Result<(), PayloadError> {
         self.put(Tag::None, ())
-    }
-}
-
-#[cold]
-fn encode_error(error: CodecError) -> PayloadError {
-    match error {
-        CodecError::TooLarge { .. } => PayloadError::NoRoom,
-        other => serde::ser::Error::custom(other),
     }
 }
 
