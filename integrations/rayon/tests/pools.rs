@@ -70,7 +70,9 @@ fn the_handlers_and_thread_names_of_the_program_stay() {
     let [started, ended] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let count = |counter: &Arc<AtomicUsize>| {
         let counter = Arc::clone(counter);
-        move |_| drop(counter.fetch_add(1, Ordering::SeqCst))
+        move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
     };
     let builder = ThreadPoolBuilder::new()
         .num_threads(2)
