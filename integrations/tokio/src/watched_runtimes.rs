@@ -1,0 +1,130 @@
+//! The runtimes that are watched, and the thread that reads them while a session runs.
+//!
+//! The thread is outside of the runtimes, so a runtime that is stuck is shown, too. It exists while
+//! a session runs and a runtime is watched. Invariants: a place is locked for the time of one
+//! reading, some microseconds, by the thread, and when a runtime is added or removed; a forked
+//! child does not lock the places of its parent.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use profiler_core::counter::Counter;
+use profiler_core::internal::sys::spawn_quiet;
+use profiler_core::session;
+
+use crate::runtime_reader::RuntimeReader;
+use crate::session_number::session_number;
+use crate::task_rules::is_recording;
+
+/// Most runtimes that are watched at the same time.
+const MOST: usize = 32;
+/// The time between two readings.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+static PLACES: [Mutex<Option<RuntimeReader>>; MOST] = [const { Mutex::new(None) }; MOST];
+/// The places in use.
+static WATCHED: AtomicUsize = AtomicUsize::new(0);
+/// The thread exists.
+static IS_READING: AtomicBool = AtomicBool::new(false);
+static IS_FOLLOWED: AtomicBool = AtomicBool::new(false);
+/// Runtimes for which there was no place.
+static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
+static LEFT_OUT_COUNTER: Counter = Counter::new(
+    "tokio: runtimes without counters",
+    "tokio",
+    "Runtimes that are not watched because too many are",
+);
+
+/// A watched runtime has this place until the place is dropped.
+#[derive(Debug)]
+pub(crate) struct WatchedPlace(Option<usize>);
+
+/// Watches a runtime from now on; counts it if there is no place.
+pub(crate) fn add(reader: Option<RuntimeReader>) -> WatchedPlace {
+    let place = reader.and_then(put);
+    match place {
+        Some(_) => {
+            WATCHED.fetch_add(1, Ordering::SeqCst);
+        }
+        None => {
+            LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    if !IS_FOLLOWED.swap(true, Ordering::Relaxed) {
+        let _ = session::on_switch(read_while_recording);
+    }
+    read_while_recording();
+    WatchedPlace(place)
+}
+
+fn put(reader: RuntimeReader) -> Option<usize> {
+    let mut reader = Some(reader);
+    let put_into = |place: &Mutex<Option<RuntimeReader>>| {
+        let Ok(mut place) = place.try_lock() else {
+            return false;
+        };
+        if place.is_none() {
+            *place = reader.take();
+        }
+        reader.is_none()
+    };
+    PLACES.iter().position(put_into)
+}
+
+impl Drop for WatchedPlace {
+    fn drop(&mut self) {
+        let place = self.0.and_then(|index| PLACES.get(index));
+        let Some(place) = place.filter(|_| !session::is_forked()) else {
+            return;
+        };
+        let reader = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        WATCHED.fetch_sub(1, Ordering::SeqCst);
+        // Dropped without the lock: it may be the last handle of the runtime.
+        drop(reader);
+    }
+}
+
+/// Starts the thread if there is something to read and none exists.
+fn read_while_recording() {
+    if is_wanted() && !IS_READING.swap(true, Ordering::SeqCst) {
+        let started = spawn_quiet("profiler-tokio", read_all_the_time);
+        if started.is_err() {
+            // No thread is left. The next start or runtime tries again.
+            IS_READING.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+fn is_wanted() -> bool {
+    is_recording() && WATCHED.load(Ordering::SeqCst) > 0
+}
+
+fn read_all_the_time() {
+    loop {
+        while is_wanted() {
+            read_all();
+            std::thread::sleep(INTERVAL);
+        }
+        IS_READING.store(false, Ordering::SeqCst);
+        // A start or a runtime in between has seen the flag and has started no thread.
+        if !is_wanted() || IS_READING.swap(true, Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
+fn read_all() {
+    let session = session_number();
+    for place in &PLACES {
+        if let Ok(mut place) = place.try_lock()
+            && let Some(reader) = place.as_mut()
+        {
+            reader.read(session);
+        }
+    }
+    let left_out = LEFT_OUT.load(Ordering::Relaxed);
+    if left_out > 0 {
+        LEFT_OUT_COUNTER.set(i64::try_from(left_out).unwrap_or(i64::MAX));
+    }
+}
