@@ -70,15 +70,29 @@ impl MarkerColumns {
         sites: &mut MarkerSites<'_>,
         strings: &mut ProfileStrings,
     ) {
-        if !OpenSpans::concern(marker) {
+        if !OpenSpans::may_join(marker) {
             return self.add_row(marker, stack, process, sites, strings);
         }
-        let row = sites.resolve(marker, strings);
+        let span = sites.resolve(marker, strings).span(marker);
         let mut spans = std::mem::take(&mut self.spans);
-        spans.join(marker, row.span(marker.payload), |marker| {
-            self.add_row(marker, stack, process, sites, strings);
+        spans.join(marker, span, |marker| {
+            self.add_row(marker, None, process, sites, strings);
         });
         self.spans = spans;
+    }
+
+    /// Notes a marker that another thread has recorded. Called before the thread's own markers are
+    /// added, and before [`Self::add`] gets the marker.
+    pub(super) fn note_foreign(
+        &mut self,
+        marker: &MarkerEntry<'_>,
+        sites: &mut MarkerSites<'_>,
+        strings: &mut ProfileStrings,
+    ) {
+        if OpenSpans::may_join(marker) {
+            let span = sites.resolve(marker, strings).span(marker);
+            self.spans.note(marker, span);
+        }
     }
 
     /// Adds the starts of the spans that have no end.

@@ -241,6 +241,10 @@ impl<S: ByteSource> Fill<'_, S> {
         let Some(thread) = sorted.threads.get(place) else {
             return Ok(());
         };
+        let ProfileTables { rows, strings, .. } = &mut *shared;
+        thread.reassigned_markers.for_each(rows, |marker, _| {
+            markers.note_foreign(marker, &mut self.sites, strings);
+        })?;
         let mut own = 0_u64;
         let mut buffer = ChunkBuffer::default();
         for number in &thread.marker_chunks {

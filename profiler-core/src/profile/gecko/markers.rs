@@ -12,7 +12,9 @@ use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::ThreadId;
 use crate::profile::json::JsonWriter;
-use crate::profile::model::{MarkerSites, MarkerTimes, OpenSpans, OwnMarker, write_marker_time};
+use crate::profile::model::{
+    MarkerSites, MarkerTimes, OpenSpans, OwnMarker, SpanKey, write_marker_time,
+};
 use crate::profile::spec::ShownRange;
 use crate::profile::strings::StringTable;
 use crate::time::Timestamp;
@@ -74,15 +76,27 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
     /// Writes a marker that the thread `recorder` recorded. The start of a span is written with its
     /// end, or when the table ends.
     pub(super) fn write(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {
-        if !OpenSpans::concern(marker) {
+        if !OpenSpans::may_join(marker) {
             return self.write_row(marker, recorder);
         }
-        let row = self.sites.resolve(marker, &mut self.strings);
+        let span = self.span_of(marker);
         let mut spans = std::mem::take(&mut self.spans);
-        spans.join(marker, row.span(marker.payload), |marker| {
-            self.write_row(marker, recorder);
-        });
+        spans.join(marker, span, |marker| self.write_row(marker, recorder));
         self.spans = spans;
+    }
+
+    /// Notes a marker that another thread has recorded. Called before the thread's own markers are
+    /// written, and before [`Self::write`] gets the marker.
+    pub(super) fn note_foreign(&mut self, marker: &MarkerEntry<'_>) {
+        if OpenSpans::may_join(marker) {
+            let span = self.span_of(marker);
+            self.spans.note(marker, span);
+        }
+    }
+
+    fn span_of(&mut self, marker: &MarkerEntry<'_>) -> Option<SpanKey> {
+        let row = self.sites.resolve(marker, &mut self.strings);
+        row.span(marker)
     }
 
     fn write_row(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {

@@ -261,6 +261,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let chunks: Vec<OwnedChunk<'a>> = own
             .chain(self.owners.marker_chunks(place).iter().copied())
             .collect();
+        self.note_foreign_markers(process, place, table)?;
         let mut written_own = 0_u64;
         for (number, chunk) in chunks.iter().enumerate() {
             self.part.latch.check()?;
@@ -278,6 +279,29 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             progress.set(proportion(number, chunks.len()), "markers");
         }
         Ok(written_own)
+    }
+
+    /// Lets the table note the markers that other threads have recorded for a thread.
+    fn note_foreign_markers<W: Write>(
+        &mut self,
+        process: &GeckoProcess<'_>,
+        place: Place,
+        table: &mut MarkerTable<'_, '_, W>,
+    ) -> Result<(), Failure> {
+        for chunk in self.owners.marker_chunks(place) {
+            let Some(entries) = read(self.part, &mut self.buffer, chunk.info)? else {
+                continue;
+            };
+            for entry in entries {
+                if let Entry::Marker(marker) = entry
+                    && process.is_wanted(marker.timing.last())
+                    && self.owners.threads.of_marker(chunk.recorder, &marker) == place
+                {
+                    table.note_foreign(&marker);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes the entries of a chunk that belong to the table. Returns how many were written, and

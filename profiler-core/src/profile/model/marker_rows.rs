@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use super::SpanKey;
 use super::marker_plans::{MarkerPlans, Shape, SitePlan, TypePlan};
 use super::value::write_value;
 use crate::entry::{MarkerEntry, Timing};
@@ -115,15 +116,23 @@ impl ResolvedMarker<'_> {
         self.marker_type.is_some()
     }
 
-    /// The number of the span to which a marker with this payload belongs, if its type is one of
-    /// the starts and ends of spans.
-    pub fn span(&self, payload: &[u8]) -> Option<u64> {
+    /// The span that a marker starts or ends, if its type is one of those of numbered spans. An end
+    /// that has further values is `None`: an interval has the payload of its start.
+    pub fn span(&self, marker: &MarkerEntry<'_>) -> Option<SpanKey> {
         let field = self.marker_type?.span_field?;
-        let mut values = PayloadReader::new(payload).map_while(Result::ok);
-        match values.nth(field)? {
-            FieldValue::U64(number) => Some(number),
-            _ => None,
+        let values = PayloadReader::new(marker.payload).map_while(Result::ok);
+        let is_end = matches!(marker.timing, Timing::End(_));
+        let mut number = None;
+        for (place, value) in values.enumerate() {
+            match value {
+                FieldValue::U64(value) if place == field => number = Some(value),
+                FieldValue::None => {}
+                _ if is_end => return None,
+                _ => {}
+            }
         }
+        let name = self.name;
+        number.map(|number| SpanKey { number, name })
     }
 
     /// Writes the type and the fields of a payload into an open object.

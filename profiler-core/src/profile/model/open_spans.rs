@@ -3,91 +3,185 @@
 //! Both formats pass the markers of one thread through [`OpenSpans`]. Viewers join a start and an
 //! end of the same name on the same thread, the latest start first. That is wrong for spans that
 //! overlap without being nested, such as the requests of a server, so the number of the span
-//! decides here.
+//! decides here. The ends that other threads have recorded are noted first, because they are read
+//! last.
 //!
 //! ```text
-//! start of 7 ──▶ kept ─────────┐
-//! start of 8 ──▶ kept ───────┐ │
-//! end of 7 ──────────────────┼─┴─▶ interval with the payload of its start
-//! (no end of 8) ─────────────┴──▶ start, at the end of the thread's markers
+//! ends by other threads ──▶ noted ──┐
+//! start of 7 ───────────────────────┴─▶ interval with the payload of its start
+//! start of 8 ──▶ kept ──┐
+//! end of 8 ─────────────┴─▶ interval with the payload of its start
+//! start of 9 ──▶ kept ────▶ start, when too many are kept, or at the end of the thread's markers
 //! ```
 //!
-//! Invariants: every start and every end is in the profile, in an interval or alone; at most
-//! [`MOST_KEPT`] starts are kept at a time, and further ones are written alone, as are the ends
-//! that are read before their starts.
+//! Invariants: every start and every end is in the profile, in an interval or alone. Memory is
+//! bounded: [`MOST_NOTED`] ends are noted; of the starts that are kept, the oldest is written alone
+//! when there are more than [`MOST_KEPT`], or when their copies take more than [`MOST_BYTES`]. A
+//! start or an end with a stack is written alone, and so is an end with further values: an interval
+//! has one stack and one payload.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::DefinitionId;
+use crate::profile::strings::StringId;
 use crate::time::Timestamp;
 
-/// Maximum number of starts of one thread that wait for their ends.
+/// Maximum number of ends by other threads that are noted.
+const MOST_NOTED: usize = 1 << 18;
+/// Maximum number of starts that are kept.
 const MOST_KEPT: usize = 1 << 16;
+/// Maximum size of the names and payloads of the starts that are kept, in bytes.
+const MOST_BYTES: usize = 8 << 20;
 
-/// The spans of one thread whose ends have not been read.
+/// What the start and the end of a span have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpanKey {
+    /// Its number in its process.
+    pub number: u64,
+    /// Its name.
+    pub name: StringId,
+}
+
+/// The spans of one thread.
 #[derive(Debug, Default)]
 pub struct OpenSpans {
-    starts: HashMap<u64, SpanStart>,
+    /// The starts that are kept, by the order in which they were read.
+    starts: BTreeMap<u64, SpanStart>,
+    /// The places in `starts`.
+    places: HashMap<SpanKey, u64>,
+    /// The number of starts that were ever kept.
+    count: u64,
+    /// The size of the names and payloads in `starts`.
+    bytes: usize,
+    /// The ends that other threads have recorded.
+    ends: HashMap<SpanKey, NotedEnd>,
 }
 
 /// A copy of the start of a span.
 #[derive(Debug)]
 struct SpanStart {
+    key: SpanKey,
     site: DefinitionId,
     at: Timestamp,
     name: Option<Box<str>>,
     payload: Box<[u8]>,
 }
 
+/// An end that is read before its start.
+#[derive(Clone, Copy, Debug)]
+struct NotedEnd {
+    at: Timestamp,
+    /// Its interval is written.
+    is_joined: bool,
+}
+
 impl OpenSpans {
     /// Whether a marker may be one of the two ends of a span.
     #[inline]
-    pub const fn concern(marker: &MarkerEntry<'_>) -> bool {
-        matches!(marker.timing, Timing::Start(_) | Timing::End(_))
+    pub fn may_join(marker: &MarkerEntry<'_>) -> bool {
+        matches!(marker.timing, Timing::Start(_) | Timing::End(_)) && marker.stack.is_empty()
     }
 
-    /// Takes a marker, whose span number is `span`, and calls `write` with the marker that is to be
-    /// written instead, if any.
+    /// Notes a marker that another thread has recorded, before the thread's own markers are read,
+    /// if it is the end of a span.
+    pub fn note(&mut self, marker: &MarkerEntry<'_>, key: Option<SpanKey>) {
+        if let (Some(key), Timing::End(at)) = (key, marker.timing)
+            && self.ends.len() < MOST_NOTED
+        {
+            let is_joined = false;
+            self.ends.entry(key).or_insert(NotedEnd { at, is_joined });
+        }
+    }
+
+    /// Takes a marker, with its key if it is the start or the end of a span, and calls `write` with
+    /// the markers that are to be written now.
     pub fn join(
         &mut self,
         marker: &MarkerEntry<'_>,
-        span: Option<u64>,
-        write: impl FnOnce(&MarkerEntry<'_>),
+        key: Option<SpanKey>,
+        mut write: impl FnMut(&MarkerEntry<'_>),
     ) {
-        match (span, marker.timing) {
-            (Some(span), Timing::Start(at)) if self.has_room_for(span, marker) => {
-                self.starts.insert(span, SpanStart::of(marker, at));
-            }
-            (Some(span), Timing::End(end)) => match self.starts.remove(&span) {
+        match (key, marker.timing) {
+            (Some(key), Timing::Start(at)) => self.start(key, marker, at, write),
+            (Some(key), Timing::End(end)) => match self.take(key) {
                 Some(start) => write(&start.until(end)),
+                None if self.is_joined(key, end) => {}
                 None => write(marker),
             },
             _ => write(marker),
         }
     }
 
-    /// Calls `write` with the starts that have no end, in the order of their times.
+    /// Calls `write` with the starts that have no end, in the order in which they were read.
     pub fn finish(self, mut write: impl FnMut(&MarkerEntry<'_>)) {
-        let mut open: Vec<SpanStart> = self.starts.into_values().collect();
-        open.sort_by_key(|start| start.at);
-        for start in &open {
-            write(&start.entry(Timing::Start(start.at)));
+        self.starts.values().for_each(|start| write(&start.alone()));
+    }
+
+    fn start(
+        &mut self,
+        key: SpanKey,
+        marker: &MarkerEntry<'_>,
+        at: Timestamp,
+        mut write: impl FnMut(&MarkerEntry<'_>),
+    ) {
+        if let Some(end) = self.ends.get_mut(&key).filter(|end| !end.is_joined) {
+            end.is_joined = true;
+            return write(&SpanStart::of(key, marker, at).until(end.at));
+        }
+        // Two spans of one number are from a damaged pool.
+        if self.places.contains_key(&key) || cost(marker) > MOST_BYTES {
+            return write(marker);
+        }
+        self.keep(SpanStart::of(key, marker, at));
+        while self.starts.len() > MOST_KEPT || self.bytes > MOST_BYTES {
+            let Some((_, oldest)) = self.starts.pop_first() else {
+                break;
+            };
+            self.forget(&oldest);
+            write(&oldest.alone());
         }
     }
 
-    /// Whether a start can be kept. A stack is not copied. Two spans of the same number are from a
-    /// damaged pool.
-    fn has_room_for(&self, span: u64, start: &MarkerEntry<'_>) -> bool {
-        let is_full = self.starts.len() >= MOST_KEPT;
-        !is_full && start.stack.is_empty() && !self.starts.contains_key(&span)
+    fn keep(&mut self, start: SpanStart) {
+        self.places.insert(start.key, self.count);
+        self.bytes = self.bytes.saturating_add(start.bytes());
+        self.starts.insert(self.count, start);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Takes the start of a span, if it is kept.
+    fn take(&mut self, key: SpanKey) -> Option<SpanStart> {
+        let start = self.starts.remove(self.places.get(&key)?)?;
+        self.forget(&start);
+        Some(start)
+    }
+
+    fn forget(&mut self, start: &SpanStart) {
+        self.places.remove(&start.key);
+        self.bytes = self.bytes.saturating_sub(start.bytes());
+    }
+
+    /// Whether this end is in an interval that is written.
+    fn is_joined(&self, key: SpanKey, end: Timestamp) -> bool {
+        let noted = self.ends.get(&key);
+        noted.is_some_and(|noted| noted.is_joined && noted.at == end)
     }
 }
 
+/// The size of what is copied of a start.
+fn cost(marker: &MarkerEntry<'_>) -> usize {
+    marker
+        .payload
+        .len()
+        .saturating_add(marker.name.map_or(0, str::len))
+}
+
 impl SpanStart {
-    fn of(marker: &MarkerEntry<'_>, at: Timestamp) -> Self {
+    fn of(key: SpanKey, marker: &MarkerEntry<'_>, at: Timestamp) -> Self {
         Self {
+            key,
             site: marker.site,
             at,
             name: marker.name.map(Box::from),
@@ -95,10 +189,20 @@ impl SpanStart {
         }
     }
 
+    fn bytes(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, |name| name.len());
+        self.payload.len().saturating_add(name)
+    }
+
     /// The interval of the span. The end may be from another processor, whose clock is a little
     /// behind.
     fn until(&self, end: Timestamp) -> MarkerEntry<'_> {
         self.entry(Timing::Interval(self.at, end.max(self.at)))
+    }
+
+    /// The start without an end.
+    fn alone(&self) -> MarkerEntry<'_> {
+        self.entry(Timing::Start(self.at))
     }
 
     fn entry(&self, timing: Timing) -> MarkerEntry<'_> {
@@ -118,6 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::profile::strings::StringTable;
 
     fn marker(payload: &[u8], timing: Timing) -> MarkerEntry<'_> {
         MarkerEntry {
@@ -134,16 +239,29 @@ mod tests {
         Timestamp::from_raw(raw)
     }
 
-    /// What is written for these starts and ends of spans: the payload's first byte, and the times.
-    fn written(marks: &[(u64, Timing)]) -> Vec<(u8, Timing)> {
+    fn key(number: u64) -> SpanKey {
+        let name = StringTable::new().intern("span");
+        SpanKey { number, name }
+    }
+
+    /// What is written for these starts and ends of spans, after the ends in `foreign`, which are
+    /// read again at the end: the payload's first byte, and the times.
+    fn written(foreign: &[(u64, u64)], own: &[(u64, Timing)]) -> Vec<(u8, Timing)> {
         let mut spans = OpenSpans::default();
         let mut rows = Vec::new();
-        for (span, timing) in marks {
+        let foreign = foreign
+            .iter()
+            .map(|(span, end)| (*span, Timing::End(at(*end))));
+        let foreign: Vec<(u64, Timing)> = foreign.collect();
+        for (span, timing) in &foreign {
+            spans.note(&marker(&[255], *timing), Some(key(*span)));
+        }
+        for (span, timing) in own.iter().chain(&foreign) {
             let payload = match timing {
                 Timing::Start(_) => vec![u8::try_from(*span).unwrap()],
                 _ => vec![255],
             };
-            spans.join(&marker(&payload, *timing), Some(*span), |row| {
+            spans.join(&marker(&payload, *timing), Some(key(*span)), |row| {
                 rows.push((row.payload[0], row.timing));
             });
         }
@@ -153,34 +271,49 @@ mod tests {
 
     #[test]
     fn overlapping_spans_keep_their_own_ends_and_an_open_one_is_a_start() {
-        let rows = written(&[
+        let own = [
             (1, Timing::Start(at(10))),
             (2, Timing::Start(at(20))),
             (3, Timing::Start(at(25))),
             (1, Timing::End(at(30))),
             (2, Timing::End(at(40))),
             (9, Timing::End(at(50))),
-        ]);
+        ];
         let expected = [
             (1, Timing::Interval(at(10), at(30))),
             (2, Timing::Interval(at(20), at(40))),
             (255, Timing::End(at(50))),
             (3, Timing::Start(at(25))),
         ];
-        assert_eq!(rows, expected);
+        assert_eq!(written(&[], &own), expected);
+    }
+
+    #[test]
+    fn an_end_by_another_thread_belongs_to_its_start_and_is_written_once() {
+        let own = [
+            (1, Timing::Start(at(10))),
+            (2, Timing::Start(at(20))),
+            (2, Timing::End(at(30))),
+        ];
+        let expected = [
+            (1, Timing::Interval(at(10), at(90))),
+            (2, Timing::Interval(at(20), at(30))),
+            (255, Timing::End(at(80))),
+        ];
+        assert_eq!(written(&[(1, 90), (7, 80)], &own), expected);
     }
 
     #[test]
     fn markers_that_are_no_ends_of_spans_are_written_as_they_are() {
         let mut spans = OpenSpans::default();
-        for (span, timing) in [
+        for (key, timing) in [
             (None, Timing::Start(at(1))),
             (None, Timing::End(at(2))),
-            (Some(7), Timing::Instant(at(3))),
+            (Some(key(7)), Timing::Instant(at(3))),
         ] {
             let marker = marker(&[], timing);
             let mut rows = 0;
-            spans.join(&marker, span, |row| {
+            spans.join(&marker, key, |row| {
                 assert_eq!(*row, marker);
                 rows += 1;
             });
@@ -189,38 +322,51 @@ mod tests {
         spans.finish(|row| panic!("{row:?} was kept"));
     }
 
-    #[test]
-    fn further_starts_are_written_alone_when_too_many_wait() {
+    /// The numbers of starts that are written alone because of the others, and of those that are
+    /// kept to the end.
+    fn alone_and_kept(starts: u64, payload: &[u8]) -> (u64, u64) {
         let mut spans = OpenSpans::default();
-        let mut alone = 0;
-        for span in 0..MOST_KEPT as u64 + 10 {
-            spans.join(&marker(&[], Timing::Start(at(span))), Some(span), |_| {
+        let (mut alone, mut kept) = (0, 0);
+        for span in 0..starts {
+            let start = marker(payload, Timing::Start(at(span)));
+            spans.join(&start, Some(key(span)), |row| {
+                assert_eq!(row.timing, Timing::Start(at(alone)), "the oldest");
                 alone += 1;
             });
         }
-        assert_eq!(alone, 10);
-        let mut kept = 0;
         spans.finish(|_| kept += 1);
-        assert_eq!(kept, MOST_KEPT);
+        (alone, kept)
+    }
+
+    #[test]
+    fn the_oldest_starts_are_written_alone_when_too_many_are_kept() {
+        let most = MOST_KEPT as u64;
+        assert_eq!(alone_and_kept(most + 10, &[]), (10, most));
+        let large = vec![0; MOST_BYTES / 8];
+        assert_eq!(alone_and_kept(20, &large), (12, 8));
+        assert_eq!(alone_and_kept(3, &vec![0; MOST_BYTES + 1]), (3, 0));
     }
 
     proptest! {
         #[test]
         fn every_start_and_every_end_is_written_once(
+            foreign in prop::collection::vec(0_u64..6, 0..10),
             marks in prop::collection::vec((0_u64..6, any::<bool>()), 0..60)
         ) {
+            let foreign: Vec<_> = (1000..).zip(foreign).map(|(time, span)| (span, time)).collect();
             let marks: Vec<_> = (1..).zip(marks).map(|(time, (span, is_start))| {
                 (span, if is_start { Timing::Start(at(time)) } else { Timing::End(at(time)) })
             }).collect();
             let mut times: Vec<Timestamp> = Vec::new();
-            for (_, timing) in written(&marks) {
+            for (_, timing) in written(&foreign, &marks) {
                 match timing {
                     Timing::Interval(start, end) => times.extend([start, end]),
                     Timing::Start(one) | Timing::End(one) | Timing::Instant(one) => times.push(one),
                 }
             }
             times.sort_unstable();
-            prop_assert!(times.into_iter().eq((1..=marks.len() as u64).map(at)));
+            let own = 1..=marks.len() as u64;
+            prop_assert!(times.into_iter().eq(own.chain(foreign.iter().map(|(_, time)| *time)).map(at)));
         }
     }
 }
