@@ -138,12 +138,17 @@ fn change_first(
     number: u64,
     change: impl Fn(u64) -> Option<u64>,
 ) -> Option<u64> {
-    let bucket = usize::try_from(number % BUCKETS as u64).ok()?;
-    table.get(bucket)?.0.iter().find_map(|place| {
+    table.get(bucket_of(number))?.0.iter().find_map(|place| {
         place
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, &change)
             .ok()
     })
+}
+
+/// Fibonacci hashing: numbers at regular distances are in different buckets, too.
+fn bucket_of(number: u64) -> usize {
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BUCKETS.ilog2());
+    usize::try_from(hash).unwrap_or(0)
 }
 
 /// Whether a word belongs to the span with this number.
@@ -162,7 +167,7 @@ mod tests {
 
     /// The numbers of one bucket.
     fn of_one_bucket() -> impl Iterator<Item = u64> {
-        (1..).step_by(BUCKETS)
+        (1..).filter(|number| bucket_of(*number) == 0)
     }
 
     fn boxed() -> &'static CloneCounts {
@@ -175,10 +180,11 @@ mod tests {
             steps in prop::collection::vec((0_u64..6, any::<bool>()), 0..200)
         ) {
             let counts = boxed();
+            let numbers: Vec<u64> = of_one_bucket().take(6).collect();
             let mut handles = [1_u32; 6];
             for (span, is_clone) in steps {
-                // Spans that share buckets.
-                let number = span * (BUCKETS as u64) / 2 + 1;
+                // Spans of one bucket.
+                let number = numbers[usize::try_from(span).unwrap()];
                 let left = &mut handles[usize::try_from(span).unwrap()];
                 if *left == 0 {
                     continue;

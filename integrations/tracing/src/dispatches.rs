@@ -51,11 +51,14 @@ pub(crate) fn ask_again_at_switches() {
 
 /// Called once for each subscriber, when it becomes part of a dispatcher.
 pub(crate) fn note(dispatch: &Dispatch) {
-    for mut place in DISPATCHES.iter().filter_map(try_lock) {
-        if upgrade(&place).is_none() {
-            *place = Some(dispatch.downgrade());
-            return;
-        }
+    let mut places = DISPATCHES.iter().filter_map(try_lock);
+    // `tracing` holds a lock here. A subscriber whose last reference is dropped here may need it, so
+    // a place is looked at only if none is empty.
+    let free = places.find(|place| place.is_none());
+    let mut places = DISPATCHES.iter().filter_map(try_lock);
+    let free = free.or_else(|| places.find(|place| upgrade(place).is_none()));
+    if let Some(mut place) = free {
+        *place = Some(dispatch.downgrade());
     }
 }
 

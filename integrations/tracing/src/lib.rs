@@ -36,10 +36,12 @@
 //! much as its two entries, unless the inner subscriber wants it, too.
 //!
 //! # What is lost
-//! The spans and events of more than 8191 call sites, of values whose `Debug` emits events, and of
-//! more than about two million open spans that the inner subscriber wants, too, are dropped. A span
-//! that is cloned while half a million others have clones stays open. Each is counted in the
-//! profile, like every entry that is dropped. A `Debug` that panics ends its own
+//! The profiler drops and counts spans and events of call sites after the 8191st, spans and events
+//! that a `Debug` emits, and spans that the inner subscriber wants, too, while about two million of
+//! them are open. A span that is cloned while half a million others have clones stays open, and so
+//! may later spans with a similar number; the clone is counted.
+//!
+//! A `Debug` that panics ends its own
 //! value only: the panic hook runs, and the panic is caught. In a program that is compiled to abort
 //! at a panic, it ends the program.
 //!
@@ -47,12 +49,12 @@
 //! - With [`RecordingRules::beyond_filters`], a span that the program's own filter disables is
 //!   enabled during a session, with a number that the inner subscriber does not know.
 //!   `Span::current` never returns such a span if the inner subscriber keeps track of its current
-//!   span, as a registry does. `Span::or_current` returns it. An extension that is called with the
-//!   span and panics without its number, such as `OpenTelemetrySpanExt::set_parent`, forbids this
-//!   rule.
+//!   span, as a registry does. `Span::or_current` returns it. Do not use the rule with an extension
+//!   that panics if it does not find the number, such as `OpenTelemetrySpanExt::set_parent`.
 //! - With this rule, the `Debug` of values runs that the program's own filter keeps from running,
 //!   with the locks that its caller holds.
-//! - The `Debug` of a value runs twice if the chunk of the thread is full.
+//! - The `Debug` of a value that is recorded runs once more than without the profiler, and twice more
+//!   if the chunk of the thread is full.
 //! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
 //!   does not know.
 //! - Numbers of an inner subscriber must not have the bits 34 to 36, 62 and 63 all set: counters,
@@ -66,6 +68,8 @@
 //! - Without a session, the layer's filter refuses everything, so that `tracing` asks the registry
 //!   for each event that another layer wants.
 //! - After a stop or a start, a thread of the profiler may drop the last reference to a subscriber.
+//! - Threads that a subscriber starts while `tracing` asks it again block all signals, as the
+//!   profiler's thread does.
 //! - A recursion through more than 32 spans shows the 32 outermost ones in stacks.
 
 #![cfg_attr(

@@ -54,8 +54,8 @@ impl RecordingRules {
     ///
     /// A span that is refused is then enabled during a session, and the inner subscriber does not
     /// know its number: `Span::or_current` returns the span itself, and an extension that looks the
-    /// number up in a registry does not find it. An extension that panics in this case, such as
-    /// `OpenTelemetrySpanExt::set_parent`, forbids this rule. The `Debug` of values runs that the
+    /// number up in a registry does not find it. Do not use this rule with an extension that panics
+    /// in this case, such as `OpenTelemetrySpanExt::set_parent`. The `Debug` of values runs that the
     /// filters keep from running. The layer never sees what the global filters of its registry
     /// refuse, and ignores this rule.
     #[must_use]

@@ -93,11 +93,11 @@ fn type_name(metadata: &Metadata<'static>) -> String {
         .iter()
         .for_each(|field| field.name().hash(&mut hasher));
     (metadata.file(), metadata.line()).hash(&mut hasher);
-    let hash = hasher.finish() & 0xff_ffff;
+    let hash = hasher.finish() & 0xffff_ffff_ffff;
     if metadata.is_span() {
-        format!("{}{} {hash:06x}", SpanMark::TYPE_PREFIX, metadata.name())
+        format!("{}{} {hash:012x}", SpanMark::TYPE_PREFIX, metadata.name())
     } else {
-        format!("Event {} {hash:06x}", metadata.target())
+        format!("Event {} {hash:012x}", metadata.target())
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Called by applications. The sender begins a flow, and sends it along as a text, for example in a
 //! header; the receiver ends it. Both ends are markers with the flow's identifier. Invariant:
-//! identifiers are unique in a session: they contain the number of the process that has begun the
-//! flow, and a number that this process draws once.
+//! identifiers are numbers of 64 bits that look random, so two equal ones are as improbable as two
+//! equal random numbers.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::call_site::site_of_span;
 use crate::recording::entered_span;
+use crate::span_marks::flow_id;
 
 /// The length of the text of a flow: a number of 64 bits in hexadecimal digits.
 const TEXT_LEN: usize = 16;
@@ -40,12 +41,12 @@ pub struct SpanFlow(NonZeroU64);
 
 impl SpanFlow {
     /// Begins a flow at the span that the calling thread is inside. `None` while no session runs.
+    /// While the session is paused, the flow has no beginning in the profile.
     pub fn begin() -> Option<Self> {
         if !(cfg!(feature = "enabled") && session::is_active()) {
             return None;
         }
-        let process = u64::from(std::process::id()) << 42;
-        let flow = Self(NonZeroU64::new(process ^ draw_span_number())?);
+        let flow = Self(NonZeroU64::new(flow_id(draw_span_number()))?);
         flow.record("sent");
         Some(flow)
     }

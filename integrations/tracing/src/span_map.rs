@@ -87,10 +87,13 @@ impl SpanMap {
             return None;
         }
         let value_of = |(place, value): (&AtomicU64, &AtomicU64)| {
-            (place.load(Ordering::Acquire) == key).then(|| value.load(Ordering::Acquire))
+            let is_its = place.load(Ordering::Acquire) == key;
+            // A place that is being freed or claimed has no word.
+            let word = is_its.then(|| value.load(Ordering::Acquire));
+            word.and_then(RecordedSpan::from_word)
         };
         let look = |table| places(table, key).find_map(value_of);
-        RecordedSpan::from_word(self.tables.find(look)?)
+        self.tables.find(look)
     }
 
     /// Removes this span. True if it was there.

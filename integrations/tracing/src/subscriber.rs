@@ -76,27 +76,32 @@ impl<S: Subscriber> ProfilerSubscriber<S> {
             .wants(site, metadata, || self.inner.enabled(metadata))
     }
 
-    /// The call site of something that is recorded now. Counts a loss if there is none.
+    /// The call site of something that the rules let through.
     #[inline]
-    fn recorded_site(&self, metadata: &'static Metadata<'static>) -> Option<&'static CallSite> {
-        if !self.rules.record(metadata) {
+    fn site_by_rules(&self, metadata: &'static Metadata<'static>) -> Option<&'static CallSite> {
+        if self.rules.record(metadata) {
+            site_of(metadata)
+        } else {
+            None
+        }
+    }
+
+    /// The call site of something that is recorded, now that it is known whether the inner
+    /// subscriber wants it. Counts a loss if it has none.
+    #[inline]
+    fn site_if_recorded<'site>(
+        &self,
+        site: Option<&'site CallSite>,
+        metadata: &Metadata<'_>,
+        is_wanted: bool,
+    ) -> Option<&'site CallSite> {
+        if !is_wanted && !self.rules.beyond_filters {
             return None;
         }
-        let site = site_of(metadata);
-        if site.is_none() {
+        if site.is_none() && self.rules.record(metadata) {
             count_lost(metadata);
         }
         site
-    }
-
-    /// The call site, if the rules let the profiler record what the inner subscriber refuses.
-    #[inline]
-    fn kept<'site>(
-        &self,
-        site: Option<&'site CallSite>,
-        is_wanted: bool,
-    ) -> Option<&'site CallSite> {
-        site.filter(|_| is_wanted || self.rules.beyond_filters)
     }
 
     /// Passes a new span on to the inner subscriber.
@@ -135,7 +140,12 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
 
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         let inner = ask_interest(&self.inner, metadata);
-        let is_recorded = self.rules.record(metadata);
+        // What nobody records takes no place.
+        let is_recorded = if inner.is_never() {
+            self.rules.record_unwanted(metadata)
+        } else {
+            self.rules.record(metadata)
+        };
         let site = if is_recorded {
             site_of(metadata)
         } else {
@@ -176,10 +186,10 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
     #[inline]
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let metadata = attributes.metadata();
-        let site = self.recorded_site(metadata);
+        let site = self.site_by_rules(metadata);
         let is_wanted = self.inner_wants(site, metadata);
         let inner = is_wanted.then(|| self.new_inner_span(attributes));
-        let site = self.kept(site, is_wanted);
+        let site = self.site_if_recorded(site, metadata, is_wanted);
         let span = site.map_or(RecordedSpan::NOT_RECORDED, recording::draw);
         let id = inner.clone().unwrap_or_else(|| span.id());
         if let Some(site) = site
@@ -210,12 +220,12 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
 
     fn event(&self, event: &Event<'_>) {
         let metadata = event.metadata();
-        let site = self.recorded_site(metadata);
-        let is_wanted = self.inner_wants(site, metadata);
-        if let Some(site) = self.kept(site, is_wanted) {
+        let site = self.site_by_rules(metadata);
+        let is_wanted = self.inner_wants(site, metadata) && self.inner.event_enabled(event);
+        if let Some(site) = self.site_if_recorded(site, metadata, is_wanted) {
             recording::event(site, event, self);
         }
-        if is_wanted && self.inner.event_enabled(event) {
+        if is_wanted {
             self.inner.event(event);
         }
     }

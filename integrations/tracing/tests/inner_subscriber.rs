@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::task::{Context, Waker};
 
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_tracing::{RecordingRules, around};
 use test_support::own_process;
 use tracing::subscriber::with_default;
@@ -11,7 +12,9 @@ use tracing::{Instrument, Span, debug, debug_span, error, info, info_span, warn}
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::support::{Phase, RunningSession, Written, beyond_filters, dropped, named, on_a_thread};
+use crate::support::{
+    Phase, RunningSession, Written, beyond_filters, dropped, dropped_for, named, on_a_thread,
+};
 
 /// A fmt subscriber with a filter, that writes everything that happens to spans.
 fn fmt(written: &Written, filter: &str) -> impl tracing::Subscriber + Send + Sync + use<> {
@@ -144,5 +147,5 @@ fn more_open_spans_than_a_table_has_places_are_all_recorded() {
     let open: Vec<_> = (0..50_000).map(|_| info_span!("many")).collect();
     drop(open);
     assert_eq!(named("many").len() as u64 + dropped(), 100_000);
-    assert_eq!(dropped(), 0);
+    assert_eq!(dropped_for(DropReason::NoDefinitions), 0);
 }

@@ -10,6 +10,8 @@ use test_support::own_process;
 use test_support::patience::until;
 use tracing::info_span;
 
+use crate::saved_profile::SavedProfile;
+
 /// The variable with the file that the child makes when its span is open.
 const READY: &str = "TRACING_TEST_READY";
 
@@ -17,7 +19,7 @@ const READY: &str = "TRACING_TEST_READY";
 fn open_span_and_wait(ready: &Path) -> ! {
     profiler_child::init();
     tracing::subscriber::set_global_default(subscriber()).unwrap();
-    let _closed = info_span!("closed").entered().exit();
+    drop(info_span!("closed").entered());
     let _open = info_span!("open request", path = "/the/path", bytes = 4711).entered();
     File::create(ready).unwrap();
     loop {
@@ -39,14 +41,18 @@ fn an_open_span_of_a_killed_process_is_in_the_profile_with_its_fields() {
     child.kill().unwrap();
     child.wait().unwrap();
     session.capture().save(&profile).unwrap();
-    let text = std::fs::read_to_string(profile).unwrap();
-    for expected in [
-        "\"open request\"",
-        "\"path\":\"/the/path\"",
-        "\"bytes\":4711",
-    ] {
-        assert!(text.contains(expected), "no {expected} in the profile");
-    }
+    let profile = SavedProfile::read(&profile);
+    let [open] = &profile.named("open request")[..] else {
+        panic!("{profile:?}")
+    };
+    assert_eq!(open.process, "killed");
+    assert!(open.start.is_some() && open.end.is_none(), "{open:?}");
+    assert_eq!(open.data["path"], "/the/path");
+    assert_eq!(open.data["bytes"], 4711);
+    let [closed] = &profile.named("closed")[..] else {
+        panic!("{profile:?}")
+    };
+    assert!(closed.start.is_some() && closed.end.is_some(), "{closed:?}");
 }
 
 /// A command that runs this test as the child.

@@ -10,7 +10,7 @@ use tracing::metadata::Kind;
 use tracing::subscriber::Interest;
 use tracing::{Level, Metadata, Span};
 
-use crate::support::{Phase, RunningSession, dropped, markers};
+use crate::support::{Phase, RunningSession, dropped, markers, wait_for_room};
 
 /// Call sites with room, as the documentation of the crate says.
 const MOST: u64 = 8191;
@@ -52,7 +52,12 @@ fn spans_of_call_sites_without_room_are_counted_and_the_others_are_recorded() {
     own_process!();
     tracing::subscriber::set_global_default(subscriber()).unwrap();
     let _session = RunningSession::start();
-    (0..MOST + MORE).for_each(|_| span_of_new_site().in_scope(|| ()));
+    for span in 0..MOST + MORE {
+        if span % 512 == 0 {
+            wait_for_room();
+        }
+        span_of_new_site().in_scope(|| ());
+    }
     let all = markers();
     let count = |phase| {
         let made = all.iter().filter(|seen| seen.name == "made");

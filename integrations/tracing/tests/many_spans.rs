@@ -99,10 +99,7 @@ fn a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted()
         2 * spans,
         "{lost} entries are lost"
     );
-    assert!(
-        intervals > spans / 2,
-        "only {intervals} of {spans} spans are complete"
-    );
+    assert!(starts + ends <= lost, "the others are complete");
 }
 
 /// A command that runs this test as a child.

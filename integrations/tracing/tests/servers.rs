@@ -1,7 +1,7 @@
 //! Programs that use `tracing` in their own ways: `#[instrument]`, tokio's tasks, and the crates
 //! hyper and h2, whose own spans and events are recorded with those of the program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
@@ -114,46 +114,50 @@ fn all_spans_of_a_server_under_load_are_recorded_with_their_parents_and_flows() 
     tracing::subscriber::set_global_default(rules.subscriber()).unwrap();
     let _session = RunningSession::start();
     run_server();
-    let all = markers();
-    assert_eq!(dropped(), 0);
+    let (all, lost) = (markers(), dropped());
     let requests = CLIENTS * REQUESTS;
-    for (name, spans) in [
+    let spans = [
         ("client", CLIENTS),
         ("fetch", requests),
         ("answer", requests),
         ("digest", requests),
-    ] {
+    ];
+    for (name, spans) in spans {
         for phase in [Phase::Start, Phase::End] {
-            assert_eq!(count(&all, name, phase), spans, "{name} {phase:?}");
+            let seen = count(&all, name, phase);
+            assert!(
+                seen <= spans && spans - seen <= lost,
+                "{seen} {name} {phase:?}"
+            );
         }
     }
-    assert!(
-        count(&all, "answer", Phase::Interval) >= 2 * requests,
-        "it yields once"
-    );
-    assert_parents(&all, "digest", "answer");
-    assert_parents(&all, "fetch", "client");
-    let flows = |name| -> Vec<Option<Value>> {
+    // Each yields once.
+    assert!(count(&all, "answer", Phase::Interval) + lost >= 2 * requests);
+    assert_parents(&all, "digest", "answer", lost);
+    assert_parents(&all, "fetch", "client", lost);
+    let flows = |name| -> HashSet<String> {
         let ends = all.iter().filter(|seen| seen.name == name);
-        let mut flows: Vec<_> = ends.map(|seen| seen.field("flow")).collect();
-        flows.sort_by_key(|flow| format!("{flow:?}"));
-        flows
+        ends.map(|seen| format!("{:?}", seen.field("flow")))
+            .collect()
     };
-    assert_eq!(flows("sent").len() as u64, requests);
-    assert_eq!(flows("sent"), flows("received"));
+    let (sent, received) = (flows("sent"), flows("received"));
+    assert!(sent.len() as u64 + lost >= requests);
+    assert!(sent.symmetric_difference(&received).count() as u64 <= lost);
 }
 
-/// Asserts that each span of the name `child` has a parent of the name `parent`.
-fn assert_parents(all: &[Seen], child: &str, parent: &str) {
-    let starts = all.iter().filter(|seen| seen.phase == Phase::Start);
-    let names: HashMap<u64, &str> = starts.map(|seen| (seen.number(), &*seen.name)).collect();
-    let starts = all.iter().filter(|seen| seen.phase == Phase::Start);
-    for start in starts.filter(|seen| seen.name == child) {
-        let Some(Value::U64(number)) = start.field("parent") else {
-            panic!("{start:?} has no parent");
-        };
-        assert_eq!(names.get(&number), Some(&parent), "{start:?}");
-    }
+/// Asserts that all spans of the name `child`, except as many as were lost, have a parent of the
+/// name `parent`.
+fn assert_parents(all: &[Seen], child: &str, parent: &str, lost: u64) {
+    let starts = || all.iter().filter(|seen| seen.phase == Phase::Start);
+    let names: HashMap<u64, &str> = starts().map(|seen| (seen.number(), &*seen.name)).collect();
+    let children = starts().filter(|seen| seen.name == child);
+    let parents = children.map(|start| match start.field("parent") {
+        Some(Value::U64(number)) => names.get(&number).copied(),
+        _ => panic!("{start:?} has no parent"),
+    });
+    let (known, unknown): (Vec<_>, Vec<_>) = parents.partition(Option::is_some);
+    assert!(known.iter().all(|name| *name == Some(parent)), "{known:?}");
+    assert!(unknown.len() as u64 <= lost, "{unknown:?}");
 }
 
 #[test]
@@ -182,12 +186,8 @@ fn the_spans_and_events_of_other_crates_are_recorded_in_their_categories() {
     };
     assert!(of_h2(Phase::Instant) > 0, "events of h2");
     assert!(of_h2(Phase::Start) > 0, "spans of h2");
-    assert_eq!(
-        of_h2(Phase::Start),
-        of_h2(Phase::End),
-        "all connections are closed"
-    );
-    assert_eq!(dropped(), 0);
+    let open = of_h2(Phase::Start).abs_diff(of_h2(Phase::End)) as u64;
+    assert!(open <= dropped(), "all connections are closed");
 }
 
 #[test]
@@ -197,8 +197,10 @@ fn a_server_answers_as_before_when_a_session_starts_and_stops_under_load() {
     tracing::subscriber::set_global_default(beyond_filters(inner)).unwrap();
     std::thread::scope(|scope| {
         let server = scope.spawn(run_server);
-        while !server.is_finished() {
+        let mut sessions = 0;
+        while !server.is_finished() || sessions < 3 {
             drop(RunningSession::before_subscriber());
+            sessions += 1;
         }
         server.join().unwrap();
     });

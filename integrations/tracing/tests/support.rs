@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
+use profiler_core::internal::entry_counts::DropReason;
+use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -105,6 +107,16 @@ fn pool() -> PoolReader<File> {
 /// The number of entries that were dropped.
 pub(crate) fn dropped() -> u64 {
     pool().snapshot().unwrap().counts().dropped.total()
+}
+
+/// The number of entries that were dropped for this reason.
+pub(crate) fn dropped_for(reason: DropReason) -> u64 {
+    pool().snapshot().unwrap().counts().dropped.of(reason)
+}
+
+/// Waits until the recorder has free memory in advance, so that what comes next finds room.
+pub(crate) fn wait_for_room() {
+    assert!(until(|| is_maintenance_idle() == Some(true)));
 }
 
 /// All recorded markers, in the order of each thread.

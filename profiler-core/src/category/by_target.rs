@@ -2,8 +2,8 @@
 //!
 //! Called by the packages under `integrations/` when they define what they record. Categories are
 //! made once and live as long as the process; there are at most [`MOST`], and the targets after
-//! them are in the category "Other". A thread waits only while another one makes the same category;
-//! a child that is forked in this moment waits forever when it needs this category.
+//! them are in the category "Other". A thread waits only while another one makes a category. A
+//! child that is forked in this moment waits forever when it needs a category that was not made.
 
 use std::sync::OnceLock;
 

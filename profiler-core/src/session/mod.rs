@@ -146,7 +146,10 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
         runtime.check_open()?;
         runtime.stop();
         runtime.start(effective_params(params), options)
-    })
+    })?;
+    // Without the lock: the functions may use the session.
+    switches::after_start();
+    Ok(())
 }
 
 /// Prepares this process for recording, as [`attach`] and [`start`] do: from now on a forked child
@@ -180,18 +183,19 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
     }
     session_state::set_up();
     let params = effective_params(params);
-    with_runtime(|runtime| {
+    let is_new = with_runtime(|runtime| {
         runtime.check_open()?;
-        if runtime
-            .running
-            .as_ref()
-            .is_some_and(|running| running.params == params)
-        {
-            return Ok(());
+        let running = runtime.running.as_ref();
+        if running.is_some_and(|running| running.params == params) {
+            return Ok(false);
         }
         runtime.stop();
-        runtime.start(params, options)
-    })
+        runtime.start(params, options).map(|()| true)
+    })?;
+    if is_new {
+        switches::after_start();
+    }
+    Ok(())
 }
 
 /// Stops the session; its data is lost. Does nothing if none runs.
@@ -365,7 +369,6 @@ impl Runtime {
             sampler,
             paused: false,
         });
-        switches::after_start();
         Ok(())
     }
 

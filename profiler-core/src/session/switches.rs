@@ -9,6 +9,7 @@
 //! ```text
 //! session started by a thread of the program:   start ── starts a thread ─▶ functions ─▶ ends
 //! session started by the profiler of a child:   start ── unparks ─▶ kept thread ─▶ functions
+//! …, and there is no kept thread yet:           start; the kept thread runs them when it begins
 //! ```
 //!
 //! The profiler's threads in a child have another descriptor table (`sys::descriptor_table`), and a
@@ -84,7 +85,11 @@ impl Switches {
             }
         };
         match sys::spawn_quiet_for_host_code(THREAD_NAME, body) {
-            Ok(thread) => _ = self.kept.set(thread.thread().clone()),
+            Ok(thread) => {
+                let _ = self.kept.set(thread.thread().clone());
+                // A switch after the thread's first look may not have found it here.
+                thread.thread().unpark();
+            }
             Err(_) => self.is_kept.store(false, Ordering::SeqCst),
         }
     }
@@ -92,10 +97,14 @@ impl Switches {
     /// Lets a thread run the functions.
     ///
     /// # Errors
-    /// If the system has no thread left. Then the functions run at the next start or stop.
+    /// If there is no thread for it. Then the functions run at the next start or stop, or when the
+    /// kept thread begins.
     fn begin_to_run(&'static self) -> io::Result<()> {
         if let Some(kept) = self.kept.get() {
             kept.unpark();
+        } else if DescriptorTable::current() == DescriptorTable::Profiler {
+            // A new thread would have this table. The kept one runs the functions when it begins.
+            return Err(io::ErrorKind::WouldBlock.into());
         } else if !self.is_running.swap(true, Ordering::SeqCst) {
             let started = sys::spawn_quiet_for_host_code(THREAD_NAME, || self.run_hooks());
             if let Err(error) = started {
@@ -230,6 +239,7 @@ mod tests {
                 .load(Ordering::SeqCst)
                 == round));
         }
+        wait_until_quiet();
     }
 
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -270,9 +280,16 @@ mod tests {
             stop();
         }
         assert_eq!(MOST_RUNNING.load(Ordering::SeqCst), 1);
+        wait_until_quiet();
     }
 
     static TABLE_OF_HOOK: AtomicUsize = AtomicUsize::new(0);
+
+    /// Waits until no function runs, so that a late call does not count for the next test.
+    fn wait_until_quiet() {
+        let is_quiet = || !SWITCHES.is_running.load(Ordering::SeqCst);
+        assert!(test_support::patience::until(is_quiet));
+    }
 
     fn notes_table() {
         let is_program = DescriptorTable::current() == DescriptorTable::Program;
@@ -285,11 +302,8 @@ mod tests {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         assert!(on_switch(notes_table));
-        expect_switches_by_profiler();
-        assert!(test_support::patience::until(|| SWITCHES
-            .kept
-            .get()
-            .is_some()));
+        wait_until_quiet();
+        TABLE_OF_HOOK.store(0, Ordering::SeqCst);
         let switched = sys::spawn_quiet("apart", || {
             // An error: the system has no second table.
             let _ = sys::enter_own_table(&[]);
@@ -297,6 +311,8 @@ mod tests {
             stop();
         });
         switched.unwrap().join().unwrap();
+        // There was no kept thread, so the functions have waited for it.
+        expect_switches_by_profiler();
         let table = || TABLE_OF_HOOK.load(Ordering::SeqCst);
         assert!(test_support::patience::until(|| table() != 0));
         assert_eq!(table(), 2, "that of the program");
