@@ -105,9 +105,9 @@ impl OpenSpans {
     ) {
         match (key, marker.timing) {
             (Some(key), Timing::Start(at)) => self.start(key, marker, at, write),
+            (Some(key), Timing::End(end)) if self.take_joined(key, end) => {}
             (Some(key), Timing::End(end)) => match self.take(key) {
                 Some(start) => write(&start.until(end)),
-                None if self.is_joined(key, end) => {}
                 None => write(marker),
             },
             _ => write(marker),
@@ -163,10 +163,14 @@ impl OpenSpans {
         self.bytes = self.bytes.saturating_sub(start.bytes());
     }
 
-    /// Whether this end is in an interval that is written.
-    fn is_joined(&self, key: SpanKey, end: Timestamp) -> bool {
+    /// Forgets this end if it is in an interval that is written; returns whether it is.
+    fn take_joined(&mut self, key: SpanKey, end: Timestamp) -> bool {
         let noted = self.ends.get(&key);
-        noted.is_some_and(|noted| noted.is_joined && noted.at == end)
+        let is_joined = noted.is_some_and(|noted| noted.is_joined && noted.at == end);
+        if is_joined {
+            self.ends.remove(&key);
+        }
+        is_joined
     }
 }
 
