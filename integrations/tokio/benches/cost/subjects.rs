@@ -14,8 +14,8 @@ pub(crate) struct Subject {
     rules: Option<fn() -> RuntimeRules>,
 }
 
-/// The subjects, in the order in which they take turns. `hooks` and `wrapped` without a session are
-/// what a program pays that nobody profiles.
+/// The subjects, in the order in which they take turns. The first two are the cost of the profiler
+/// in a program that is not profiled.
 pub(crate) const SUBJECTS: &[Subject] = &[
     subject("disabled_hooks", false, false, Some(hooks)),
     subject("disabled_wrapped", true, false, Some(no_tasks)),
