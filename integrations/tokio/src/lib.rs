@@ -33,8 +33,9 @@
 //! - While a thread polls a task, samples of the thread show the task as a frame.
 //! - A poll of 10 ms or more is an interval "long poll" ([`TaskRules::long_poll`]). With
 //!   [`TaskRules::polls`], each poll is an interval.
-//! - Each poll is an iteration of a group of the kind `Task` ([`TaskRules::groups`]), so that the
-//!   alerts of `Session::alerts` report slow polls, with a profile of that time.
+//! - While alerts or a monitor are active, each poll is an iteration of a group of the kind `Task`
+//!   ([`TaskRules::groups`]), so that the alerts of `Session::alerts` report slow polls, with a
+//!   profile of that time.
 //!
 //! # Processes
 //! A process that is started by `tokio::process::Command` joins a session if its command was
