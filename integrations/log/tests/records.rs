@@ -1,6 +1,6 @@
 //! What a record becomes in the profile.
 
-use log::{Level, LevelFilter, Log, Record, debug, error, info, trace, warn};
+use log::{Level, LevelFilter, Record, debug, error, info, trace, warn};
 use profiler_log::RecordingRules;
 use test_support::own_process;
 use test_support::patience::until;

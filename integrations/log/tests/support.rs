@@ -8,14 +8,18 @@ use log::{LevelFilter, Log, Metadata, Record};
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
-use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 /// The running session of a test. It stops when this is dropped.
 pub(crate) struct RunningSession;
 
 impl RunningSession {
     pub(crate) fn start() -> Self {
-        session::start(SessionParams::default(), StartOptions::default()).unwrap();
+        let params = SessionParams {
+            features: Features::default().with(Features::STACK_WALK),
+            ..SessionParams::default()
+        };
+        session::start(params, StartOptions::default()).unwrap();
         Self
     }
 }

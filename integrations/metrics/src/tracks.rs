@@ -7,7 +7,7 @@
 //! ```text
 //! keys    4,096 of each kind; metrics after them share the track of their name
 //! labels  100 of each name, and 600 counters in all, have targets of their own
-//! names   a target "NAME (other labels)" for the others, 300 counters in all
+//! names   1,024 of each kind, with a target "NAME (other labels)" for the others, 300 counters in all
 //! ```
 //!
 //! Invariants: a target never changes; nothing waits for a lock; what has no target is counted.
@@ -26,7 +26,7 @@ use crate::units::{Quantity, Scale};
 pub(crate) const CATEGORY: &str = "Metrics";
 /// Places for keys, and for names: twice the most of them.
 const KEY_PLACES: usize = 8192;
-const NAME_PLACES: usize = 1024;
+const NAME_PLACES: usize = 2048;
 /// Most sets of labels of one name that have targets of their own.
 const MOST_OF_NAME: usize = 100;
 /// Most bytes of the name of a target.
