@@ -37,6 +37,10 @@ portable:
 loom:
     .ci/run loom
 
+# The tasks of tokio, in a build with tokio_unstable
+tokio:
+    .ci/run tokio
+
 # profiler-core with recording compiled out
 featureless:
     .ci/run featureless

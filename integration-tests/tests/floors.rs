@@ -18,8 +18,9 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "integrations/rayon",
+    "integrations/tokio",
     "integrations/tracing",
     "profiler-agent",
     "profiler-core",

@@ -44,18 +44,24 @@ fn put(name: &str, operation: impl Fn()) {
     println!("rayon.{name}.ns\t{ns:.3}\tns\t-");
 }
 
+/// The work of a chunk. Not inlined, so that it is the same code with and without a context.
+#[inline(never)]
+fn sum(chunk: &[u64]) -> u64 {
+    chunk.iter().fold(0, |sum, item| sum ^ black_box(*item))
+}
+
 /// Prints the cost of a chunk with and without a context.
 fn put_chunks(name: &str, pool: &ThreadPool, context: &JobContext, items: &[u64]) {
-    let sum = |chunk: &[u64]| chunk.iter().fold(0, |sum, item| sum ^ black_box(*item));
     let chunks = || items.par_chunks(ITEMS);
-    let without = || drop(black_box(chunks().map(sum).max()));
-    let with = || {
-        drop(black_box(
-            chunks().map(|chunk| context.run(|| sum(chunk))).max(),
-        ))
+    let without = || {
+        black_box(chunks().map(sum).max());
     };
-    let [without, with] =
-        pool.install(|| [nanoseconds(CHUNKS, without), nanoseconds(CHUNKS, with)]);
+    let with = || {
+        let in_context = |chunk| context.run(|| sum(chunk));
+        black_box(chunks().map(in_context).max());
+    };
+    let measure = || [nanoseconds(CHUNKS, without), nanoseconds(CHUNKS, with)];
+    let [without, with] = pool.install(measure);
     println!("rayon.{name}.plain_chunk.ns\t{without:.3}\tns\t-");
     println!("rayon.{name}.context_chunk.ns\t{with:.3}\tns\t-");
 }

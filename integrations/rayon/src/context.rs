@@ -96,7 +96,7 @@ impl JobContext {
     #[cfg(feature = "tracing")]
     fn with_current_tracing_span(self) -> Self {
         let current = tracing::Span::current();
-        if current.is_none() {
+        if current.is_none() || self.tracing_span() == Some(&current) {
             return self;
         }
         self.in_tracing_span(current)

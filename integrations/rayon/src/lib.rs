@@ -1,8 +1,8 @@
 //! The workers and jobs of the crate rayon, in the profiles of the profiler.
 //!
 //! Called by applications, which build their pools with a [`PoolProfile`], and run their jobs in a
-//! [`JobContext`]. The profiler's sessions are those of `profiler-parent` and `profiler-child`; this
-//! crate starts none.
+//! [`JobContext`]. The profiler's sessions are those of `profiler-parent` and `profiler-child`;
+//! this crate starts none.
 //!
 //! ```
 //! use profiler_core::group;
@@ -45,8 +45,8 @@
 //!
 //! # Costs
 //! While no session runs, a job in a context costs one load. While one runs, it costs about as much
-//! as entering and leaving its groups: run chunks of items in a context, not items. Nothing is
-//! allocated per job, except by [`JobContext::bind`] and [`JobContext::spawn`] what rayon allocates.
+//! as entering and leaving its groups: run chunks of items in a context, not items. This crate
+//! allocates nothing per job.
 //!
 //! # Limitations
 //! - rayon has no hooks for jobs ([rayon-rs/rayon#915]). So a job that does not run in a context is
@@ -57,8 +57,8 @@
 //!   has entered in the seventh job or in a deeper one also count the jobs on top. A program that
 //!   calls [`nested_loop`](profiler_core::groups::nested_loop) in its jobs reaches this depth
 //!   earlier, and beyond it the groups of the interrupted job count, too.
-//! - Labels cannot be paused. The samples of a job on top of another show the frames of both, as the
-//!   native stack does, with "job inside another job" between them.
+//! - Labels cannot be paused. The samples of a job on top of another show the frames of both, as
+//!   the native stack does, with "job inside another job" between them.
 //! - A job that is running when a session starts is not recorded.
 //! - A context has at most [`MAX_GROUPS`] groups.
 //! - rayon's own pool, which it builds at the first use if the program builds none, has workers

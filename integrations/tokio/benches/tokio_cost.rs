@@ -6,9 +6,9 @@
 //! name<TAB>value<TAB>unit<TAB>promise
 //! ```
 //!
-//! Each subject is measured in processes of its own, which this program starts; they take turns. The
-//! smallest value of each process counts, and of the processes the median. The first rows are the
-//! cost without a session.
+//! Each subject is measured in processes of its own, which this program starts; they take turns.
+//! The smallest value of each process counts, and of the processes the median. The first rows are
+//! the cost without a session.
 
 #[path = "cost/figures.rs"]
 mod figures;

@@ -28,13 +28,14 @@
 //!   the profile. Its end has the number of its polls, the time in polls, the longest poll, its
 //!   lifetime, and whether it was completed.
 //! - With `tokio_unstable`, each task of a runtime is such an interval, from its spawn to its end,
-//!   under the name of the place in the source that has spawned it, with the number of the task that
-//!   has spawned it. tokio does not say how a task ended.
+//!   under the name of the place in the source that has spawned it, with the number of the task
+//!   that has spawned it. tokio does not say how a task ended.
 //! - While a thread polls a task, samples of the thread show the task as a frame.
 //! - A poll of 10 ms or more is an interval "long poll" ([`TaskRules::long_poll`]). With
 //!   [`TaskRules::polls`], each poll is an interval.
-//! - Each poll is an iteration of a group of the kind `Task` ([`TaskRules::groups`]), so that the
-//!   alerts of `Session::alerts` report slow polls, with a profile of that time.
+//! - While alerts or a monitor are active, each poll is an iteration of a group of the kind `Task`
+//!   ([`TaskRules::groups`]), so that the alerts of `Session::alerts` report slow polls, with a
+//!   profile of that time.
 //!
 //! # Processes
 //! A process that is started by `tokio::process::Command` joins a session if its command was
@@ -43,7 +44,7 @@
 //!
 //! # Costs
 //! While no session runs: one load before a poll and at a spawn, a thread-local after a poll, two
-//! loads at the end of a task. There is no thread. While one runs, a task costs two entries, and a
+//! loads at the end of a task; a wrapped future is larger by its record. There is no thread. While one runs, a task costs two entries, and a
 //! poll two reads of the clock; an open task of a runtime takes 64 bytes.
 //!
 //! # What is lost
@@ -53,8 +54,8 @@
 //!
 //! # Limitations
 //! - Viewers connect the starts and ends of intervals by their names. If tasks of one name overlap
-//!   on the thread that has spawned them, a bar may begin where another task began. What the
-//!   interval says about itself is that of the task that ended there; its field "Lifetime" is right.
+//!   on the thread that has spawned them, a bar may begin where another task began. Its fields are
+//!   those of the task that ended there, and its field "Lifetime" is right.
 //! - A `LocalSet` calls no hooks, and `block_on` has no task: their futures are recorded if they
 //!   are [`profiled`](ProfileFuture::profiled).
 //! - A task is recorded by its hooks and by its wrapper, if it has both.

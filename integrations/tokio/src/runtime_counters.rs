@@ -5,7 +5,7 @@
 //! the counters of two runtimes that are watched at the same time have different names; at most
 //! [`MOST`] sets of counters are made.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use profiler_core::counter::Counter;
 
@@ -16,8 +16,25 @@ const MOST_WORKERS: usize = 64;
 /// The category of all counters.
 const CATEGORY: &str = "tokio";
 
+/// How often a thread tries to lock the sets, which another one does for microseconds.
+const TRIES: usize = 1000;
+
 /// The sets that exist, and whether each is in use.
-static SETS: Mutex<Vec<(&'static RuntimeCounters, bool)>> = Mutex::new(Vec::new());
+type Sets = Vec<(&'static RuntimeCounters, bool)>;
+
+static SETS: Mutex<Sets> = Mutex::new(Vec::new());
+
+/// The sets; `None` if another thread does not unlock them, as in a child that was forked in such a
+/// moment.
+fn sets() -> Option<MutexGuard<'static, Sets>> {
+    (0..TRIES).find_map(|_| {
+        let sets = SETS.try_lock().ok();
+        if sets.is_none() {
+            std::thread::yield_now();
+        }
+        sets
+    })
+}
 
 /// The counters of a runtime.
 #[derive(Debug)]
@@ -59,10 +76,11 @@ pub(crate) struct DetailedCounters {
 }
 
 impl RuntimeCounters {
-    /// Counters that no other runtime uses; `None` if there are too many. They must be given back.
+    /// Counters that no other runtime uses; `None` if there are too many, or if they are locked.
+    /// They must be given back.
     pub(crate) fn take(name: &str, workers: usize) -> Option<&'static Self> {
         let workers = workers.min(MOST_WORKERS);
-        let mut sets = SETS.lock().ok()?;
+        let mut sets = sets()?;
         let name = unused_name(&sets, name);
         let fits = |set: &Self| set.name == name && set.workers.len() == workers;
         let known = sets.iter_mut().find(|(set, _)| fits(set));
@@ -80,7 +98,7 @@ impl RuntimeCounters {
 
     /// Lets another runtime use the counters.
     pub(crate) fn give_back(&'static self) {
-        let Ok(mut sets) = SETS.lock() else { return };
+        let Some(mut sets) = sets() else { return };
         let its = sets.iter_mut().find(|(set, _)| std::ptr::eq(*set, self));
         if let Some((_, is_used)) = its {
             *is_used = false;

@@ -15,6 +15,8 @@ use crate::runtime_threads::{RuntimeThreads, name_worker};
 #[cfg(tokio_unstable)]
 use crate::task_hooks;
 use crate::task_rules::TaskRules;
+#[cfg(tokio_unstable)]
+use crate::task_rules::is_recording;
 
 /// The hooks of one runtime. Clones are the hooks of the same runtime.
 ///
@@ -108,9 +110,11 @@ impl RuntimeHooks {
     #[cfg(tokio_unstable)]
     #[inline]
     pub fn before_task_poll(&self, task: &TaskMeta<'_>) {
-        if let Some(rules) = &self.tasks {
+        if let Some(rules) = self.tasks.as_ref().filter(|_| is_recording()) {
             name_new_worker(&self.name);
-            task_hooks::before_poll(task, rules);
+            let local = 0_u8;
+            let address = std::ptr::from_ref(&local).addr() as u64;
+            task_hooks::before_poll(task, rules, address);
         }
     }
 

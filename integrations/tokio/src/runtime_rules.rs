@@ -72,8 +72,8 @@ impl RuntimeRules {
         RuntimeHooks::new(name, self.tasks)
     }
 
-    /// Builds a runtime with the hooks of the profiler, and watches it. The hooks replace those that
-    /// the builder has for the same events: see [`RuntimeHooks`].
+    /// Builds a runtime with the hooks of the profiler, and watches it. The hooks replace those
+    /// that the builder has for the same events: see [`RuntimeHooks`].
     ///
     /// # Errors
     /// As [`Builder::build`].

@@ -1,10 +1,10 @@
 //! The threads of a runtime: how many run, and their names in the profile.
 //!
 //! Used by the hooks that tokio calls on these threads. All threads of a runtime begin as threads
-//! of its blocking pool; a thread becomes a worker afterwards, and another thread may take its place
-//! when it blocks. So a thread gets the name of a worker when it parks as one. Invariant: only
-//! threads that the runtime has started are named. A thread that drives the runtime by `block_on`
-//! keeps its name.
+//! of its blocking pool; a thread becomes a worker afterwards, and another thread may take its
+//! place when it blocks. So a thread gets the name of a worker when it parks as one. Invariant:
+//! only threads that the runtime has started are named. A thread that drives the runtime by
+//! `block_on` keeps its name.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

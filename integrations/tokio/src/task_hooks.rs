@@ -55,17 +55,9 @@ fn open(task: &RecordedTask, site: &SpawnSite) -> Option<&'static TaskPlace> {
     place
 }
 
-/// A poll begins.
-#[inline]
-pub(crate) fn before_poll(meta: &TaskMeta<'_>, rules: &TaskRules) {
-    if is_recording() {
-        let local = 0_u8;
-        begin_poll(meta, rules, std::ptr::from_ref(&local).addr() as u64);
-    }
-}
-
+/// A poll begins while a session runs. `address` is in the stack frame of the hook.
 #[inline(never)]
-fn begin_poll(meta: &TaskMeta<'_>, rules: &TaskRules, address: u64) {
+pub(crate) fn before_poll(meta: &TaskMeta<'_>, rules: &TaskRules, address: u64) {
     current_polls::push(|| {
         let number = number_of(meta.id());
         let site = site(meta);

@@ -58,8 +58,8 @@ impl TaskRules {
 
     /// Counts each poll as an iteration of a group of the kind `Task`, whose name is that of the
     /// task: its place in the source, or the name that it was given. Then the alerts of a session
-    /// report slow polls, with a profile of that time. By default it does. While no alerts and no
-    /// monitor are active, a poll costs one entry into the group, without reading a clock for it.
+    /// report slow polls, with a profile of that time. By default it does, while alerts or a
+    /// monitor of the session are active; otherwise it costs one load.
     #[must_use]
     pub const fn groups(mut self, groups: bool) -> Self {
         self.groups = groups;

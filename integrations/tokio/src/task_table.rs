@@ -24,6 +24,7 @@ const FURTHER: [usize; 3] = [1 << 14, 1 << 16, 1 << 18];
 const WINDOW: usize = 8;
 
 /// The open tasks of the process.
+#[cfg(tokio_unstable)]
 pub(crate) static OPEN_TASKS: TaskTable = TaskTable::new();
 
 /// A table of open tasks.

@@ -3,9 +3,9 @@
 //! The thread is outside of the runtimes, so a runtime that is stuck is shown, too. It exists while
 //! a session runs and a runtime is watched. Invariants: a place is locked for the time of one
 //! reading, some microseconds, by the thread, and when a runtime is added or removed; a forked
-//! child does not lock the places of its parent.
+//! child starts a thread of its own, and never waits for a place that its parent may have locked.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 static PLACES: [Mutex<Option<RuntimeReader>>; MOST] = [const { Mutex::new(None) }; MOST];
 /// The places in use.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
-/// The thread exists.
-static IS_READING: AtomicBool = AtomicBool::new(false);
+/// The process whose thread exists; 0 for none. A forked child has the number of its parent.
+static READING: AtomicU32 = AtomicU32::new(0);
 static IS_FOLLOWED: AtomicBool = AtomicBool::new(false);
 /// Runtimes for which there was no place.
 static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
@@ -36,26 +36,30 @@ static LEFT_OUT_COUNTER: Counter = Counter::new(
     "Runtimes that are not watched because too many are",
 );
 
-/// A watched runtime has this place until the place is dropped.
+/// A watched runtime has this place until this is dropped.
 #[derive(Debug)]
-pub(crate) struct WatchedPlace(Option<usize>);
+pub(crate) struct WatchedPlace {
+    /// `None` if there was no place.
+    index: Option<usize>,
+    /// The process that watches the runtime.
+    process: u32,
+}
 
 /// Watches a runtime from now on; counts it if there is no place.
 pub(crate) fn add(reader: Option<RuntimeReader>) -> WatchedPlace {
-    let place = reader.and_then(put);
-    match place {
-        Some(_) => {
-            WATCHED.fetch_add(1, Ordering::SeqCst);
-        }
-        None => {
-            LEFT_OUT.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    let index = reader.and_then(put);
+    match index {
+        Some(_) => WATCHED.fetch_add(1, Ordering::SeqCst),
+        None => LEFT_OUT.fetch_add(1, Ordering::SeqCst),
+    };
     if !IS_FOLLOWED.swap(true, Ordering::Relaxed) {
         let _ = session::on_switch(read_while_recording);
     }
     read_while_recording();
-    WatchedPlace(place)
+    WatchedPlace {
+        index,
+        process: std::process::id(),
+    }
 }
 
 fn put(reader: RuntimeReader) -> Option<usize> {
@@ -74,8 +78,9 @@ fn put(reader: RuntimeReader) -> Option<usize> {
 
 impl Drop for WatchedPlace {
     fn drop(&mut self) {
-        let place = self.0.and_then(|index| PLACES.get(index));
-        let Some(place) = place.filter(|_| !session::is_forked()) else {
+        let place = self.index.and_then(|index| PLACES.get(index));
+        let is_own = self.process == std::process::id();
+        let Some(place) = place.filter(|_| is_own) else {
             return;
         };
         let reader = place.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -87,11 +92,11 @@ impl Drop for WatchedPlace {
 
 /// Starts the thread if there is something to read and none exists.
 fn read_while_recording() {
-    if is_wanted() && !IS_READING.swap(true, Ordering::SeqCst) {
+    if is_wanted() && take_over() {
         let started = spawn_quiet("profiler-tokio", read_all_the_time);
         if started.is_err() {
             // No thread is left. The next start or runtime tries again.
-            IS_READING.store(false, Ordering::SeqCst);
+            READING.store(0, Ordering::SeqCst);
         }
     }
 }
@@ -100,15 +105,21 @@ fn is_wanted() -> bool {
     is_recording() && WATCHED.load(Ordering::SeqCst) > 0
 }
 
+/// Whether no thread of this process has read until now.
+fn take_over() -> bool {
+    let own = std::process::id();
+    READING.swap(own, Ordering::SeqCst) != own
+}
+
 fn read_all_the_time() {
     loop {
         while is_wanted() {
             read_all();
             std::thread::sleep(INTERVAL);
         }
-        IS_READING.store(false, Ordering::SeqCst);
-        // A start or a runtime in between has seen the flag and has started no thread.
-        if !is_wanted() || IS_READING.swap(true, Ordering::SeqCst) {
+        READING.store(0, Ordering::SeqCst);
+        // A start or a runtime in between has seen the thread and has started none.
+        if !is_wanted() || !take_over() {
             return;
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use profiler_core::groups::{Group, GroupKind, InGroups};
+use profiler_core::groups::{Group, GroupKind, InGroups, Probes, probes};
 use profiler_parent::{Alert, AlertRules, AlertTarget, EvidenceOptions, Session};
 use profiler_tokio::{ProfileFuture, RuntimeRules, TaskRules};
 use test_support::own_process;
@@ -63,6 +63,9 @@ fn a_future_may_be_in_groups_of_the_program_and_without_one_of_its_own() {
     own_process!();
     let session = Session::builder().start().unwrap();
     let runtime = two_workers(&RuntimeRules::named("r").tasks(None));
+    runtime.block_on(yield_now().profiled("not measured"));
+    let _measured = session.monitor(Probes::JANK);
+    assert!(until(|| probes() == Probes::JANK));
     let tenant = Group::register(GroupKind::Tenant, "acme");
     let rules = TaskRules::default().groups(false);
     let work = yield_now().in_group(&tenant).profiled_by("no group", rules);
@@ -75,5 +78,5 @@ fn a_future_may_be_in_groups_of_the_program_and_without_one_of_its_own() {
     };
     assert_eq!(ticks("acme"), Some(4));
     assert_eq!(ticks("has a group"), Some(2));
-    assert_eq!(ticks("no group"), None);
+    assert_eq!([ticks("no group"), ticks("not measured")], [None; 2]);
 }

@@ -1,6 +1,7 @@
 //! Wrapped futures: on all runtimes, in all builds.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use profiler_core::marker::{MarkerOptions, MarkerStack, add_untyped_marker, category};
@@ -165,32 +166,38 @@ fn a_stack_shows_the_future_that_the_thread_polls() {
     assert!(named("outside")[0].labels.is_empty());
 }
 
+static IS_DONE: AtomicBool = AtomicBool::new(false);
+
+async fn yield_until_done() {
+    while !IS_DONE.load(Ordering::SeqCst) {
+        yield_now().await;
+    }
+}
+
 #[test]
 fn a_future_that_is_older_than_the_session_begins_at_its_first_poll_in_it() {
     own_process!();
     let runtime = one_thread(&RuntimeRules::named("r").tasks(None));
-    let older = runtime.spawn(
-        async {
-            (0..3).for_each(|_| ());
-            for _ in 0..4 {
-                yield_now().await;
-            }
-        }
-        .profiled("older"),
-    );
+    let older = runtime.spawn(yield_until_done().profiled("older"));
     runtime.block_on(yield_now());
-    let session = RunningSession::start();
-    runtime.block_on(yield_now());
-    let start = &named("older")[0];
-    assert_eq!(
-        start.text("note").as_deref(),
-        Some("spawned before the session")
-    );
-    drop(session);
-    runtime.block_on(yield_now());
-    let _second = RunningSession::start();
-    // The number of the session changes on another thread.
-    assert!(until(|| profiler_core::session::is_active()));
+    for _ in 0..2 {
+        let session = RunningSession::start();
+        let begins = || {
+            runtime.block_on(yield_now());
+            !named("older").is_empty()
+        };
+        assert!(until(begins));
+        let note = named("older")[0].text("note");
+        assert_eq!(note.as_deref(), Some("spawned before the session"));
+        drop(session);
+        runtime.block_on(yield_now());
+    }
+    let _last = RunningSession::start();
+    assert!(until(|| {
+        runtime.block_on(yield_now());
+        !named("older").is_empty()
+    }));
+    IS_DONE.store(true, Ordering::SeqCst);
     runtime.block_on(older).unwrap();
     let [_, end] = start_and_end("older");
     assert_eq!(end.field("lifetime"), None);

@@ -59,6 +59,17 @@ pub(crate) enum Phase {
     End,
 }
 
+impl Phase {
+    fn of(timing: Timing) -> Self {
+        match timing {
+            Timing::Instant(_) => Self::Instant,
+            Timing::Interval(..) => Self::Interval,
+            Timing::Start(_) => Self::Start,
+            Timing::End(_) => Self::End,
+        }
+    }
+}
+
 /// A recorded marker.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
@@ -127,23 +138,36 @@ pub(crate) fn thread_names() -> Vec<String> {
 
 /// All recorded markers, in the order of each thread.
 pub(crate) fn markers() -> Vec<Seen> {
+    let mut all = Vec::new();
+    for_each_marker(|snapshot, marker| all.push(seen(snapshot, marker)));
+    all
+}
+
+/// The number of markers of this phase whose names contain `part`.
+#[cfg(tokio_unstable)]
+pub(crate) fn count(phase: Phase, part: &str) -> usize {
+    let mut count = 0;
+    for_each_marker(|snapshot, marker| {
+        let site = snapshot.definitions.site(marker.site).unwrap();
+        count += usize::from(Phase::of(marker.timing) == phase && site.name.contains(part));
+    });
+    count
+}
+
+fn for_each_marker(mut each: impl FnMut(&Snapshot, &MarkerEntry<'_>)) {
     let reader = pool();
     let snapshot = reader.snapshot().unwrap();
     let mut buffer = ChunkBuffer::default();
-    let mut all = Vec::new();
-    for thread in &snapshot.threads {
-        for chunk in &thread.chunks {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-                continue;
-            };
-            for entry in entries {
-                if let Entry::Marker(marker) = entry {
-                    all.push(seen(&snapshot, &marker));
-                }
+    for chunk in snapshot.threads.iter().flat_map(|thread| &thread.chunks) {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            continue;
+        };
+        for entry in entries {
+            if let Entry::Marker(marker) = entry {
+                each(&snapshot, &marker);
             }
         }
     }
-    all
 }
 
 /// The recorded markers of this name, the starts first.
@@ -179,12 +203,7 @@ fn seen(snapshot: &Snapshot, marker: &MarkerEntry<'_>) -> Seen {
     };
     Seen {
         name: marker.name.unwrap_or(&site.name).to_owned(),
-        phase: match marker.timing {
-            Timing::Instant(_) => Phase::Instant,
-            Timing::Interval(..) => Phase::Interval,
-            Timing::Start(_) => Phase::Start,
-            Timing::End(_) => Phase::End,
-        },
+        phase: Phase::of(marker.timing),
         fields: fields
             .filter_map(|(key, value)| Some((key, value?)))
             .collect(),

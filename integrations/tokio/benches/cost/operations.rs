@@ -30,25 +30,25 @@ pub(crate) fn measure_all(subject: &Subject) -> Vec<(&'static str, f64)> {
 
 /// A task from its spawn to its join, inside of another task.
 fn task(runtime: &Runtime, is_wrapped: bool) -> f64 {
-    let round = async move {
+    let round = || async move {
         for _ in 0..TASKS {
             let _ = spawn(async {}, is_wrapped).await;
         }
     };
     nanoseconds(TASKS, || {
-        let _ = runtime.block_on(runtime.spawn(round));
+        let _ = runtime.block_on(runtime.spawn(round()));
     })
 }
 
 /// One poll of a task that yields each time.
 fn poll(runtime: &Runtime, is_wrapped: bool) -> f64 {
-    let round = async {
+    let round = || async {
         for _ in 0..POLLS {
             yield_now().await;
         }
     };
     nanoseconds(POLLS, || {
-        let _ = runtime.block_on(async { spawn(round, is_wrapped).await });
+        let _ = runtime.block_on(async { spawn(round(), is_wrapped).await });
     })
 }
 
