@@ -18,7 +18,8 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
+    "integrations/panic",
     "integrations/tracing",
     "profiler-agent",
     "profiler-core",
