@@ -46,18 +46,37 @@ fn a_panic_that_aborts_is_the_verdict() -> anyhow::Result<()> {
     dies("panic-abort", end, ": told to abort")
 }
 
-#[test]
-fn a_caught_panic_of_a_thread_is_not_the_verdict() -> anyhow::Result<()> {
-    own_process!();
+/// A child panics by `command` and goes on, then ends by `end`. Returns the verdict.
+fn goes_on(command: &str, end: &str) -> anyhow::Result<String> {
     let mut scene = Fixture::set(OPTIONS.child, |builder| builder)?;
     let mut helper = scene.child("faulty", "init")?;
     helper.ask("panic-hook")?;
-    assert_eq!(helper.ask("panic-thread")?, "ok true");
     helper.ask("mark 200")?;
-    assert!(helper.end("exit 0")?.success());
+    assert_eq!(helper.ask(command)?, "ok true");
+    helper.end(end)?;
     let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "complete");
-    scene.end()
+    scene.end()?;
+    profile.verdict("faulty")
+}
+
+#[test]
+fn a_panic_that_the_process_survives_is_not_the_verdict() -> anyhow::Result<()> {
+    own_process!();
+    assert_eq!(goes_on("panic-thread", "exit 0")?, "complete");
+    assert_eq!(goes_on("panic-thread", "exit 101")?, "complete");
+    assert_eq!(goes_on("panic-caught", "exit 3")?, "complete");
+    let killed = goes_on("panic-caught", "kill")?;
+    assert_eq!(killed, "recovered: crashed with signal 9 (SIGKILL)");
+    Ok(())
+}
+
+#[test]
+fn an_abort_is_after_the_latest_panic_of_the_main_thread() -> anyhow::Result<()> {
+    own_process!();
+    let verdict = goes_on("panic-caught", "abort")?;
+    assert!(verdict.contains(&format!(") after {PLACE}")), "{verdict}");
+    assert!(verdict.ends_with(": told to be caught"), "{verdict}");
+    Ok(())
 }
 
 /// Recovers the pools of a session that has been killed.
@@ -97,6 +116,10 @@ fn a_recovered_profile_names_the_panic() -> anyhow::Result<()> {
     let info = tools::info(&processed)?;
     let rows = info["processes"].as_array().context("no processes")?;
     let is_told = |verdict: &str| verdict.starts_with(&told);
-    assert!(rows.iter().any(|row| row["verdict"].as_str().is_some_and(is_told)), "{info}");
+    assert!(
+        rows.iter()
+            .any(|row| row["verdict"].as_str().is_some_and(is_told)),
+        "{info}"
+    );
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::abort;
 use profiler_core::marker;
 use test_support::own_process;
 
-use crate::children::{Ended, On, begin, begin_with_aborting_hook, ended, is_child};
+use crate::children::{Ended, begin, begin_with_aborting_hook, ended, is_child};
 
 fn fall_over() -> ! {
     panic!("told to fall over");
@@ -38,7 +38,7 @@ fn a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack() {
         die_in_hook();
     }
     let name = "aborts::a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack";
-    let ended = ended(name, On::TestThread);
+    let ended = ended(name);
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
     let panics = ended.panics();
     assert_eq!(panics.len(), 1);
@@ -67,7 +67,7 @@ fn a_panic_in_a_drop_during_the_unwinding_is_named() {
         fall_over();
     }
     let name = "aborts::a_panic_in_a_drop_during_the_unwinding_is_named";
-    let ended = ended(name, On::TestThread);
+    let ended = ended(name);
     assert!(
         names(&ended, ": told to fall over again"),
         "{}",
@@ -90,7 +90,7 @@ fn a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place() {
         may_not_unwind();
     }
     let name = "aborts::a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place";
-    let ended = ended(name, On::TestThread);
+    let ended = ended(name);
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
 }
 
@@ -103,9 +103,10 @@ fn an_abort_right_after_a_caught_panic_is_said_to_be_after_it() {
         abort();
     }
     let name = "aborts::an_abort_right_after_a_caught_panic_is_said_to_be_after_it";
-    let ended = ended(name, On::MainThread);
-    let told = format!(") after main panicked at {}:", file!());
-    assert!(ended.verdict.contains(&told), "{}", ended.verdict);
+    let ended = ended(name);
+    let told = format!(" panicked at {}:", file!());
+    let is_told = ended.verdict.contains(") after aborts::") && ended.verdict.contains(&told);
+    assert!(ended.has_aborted() && is_told, "{}", ended.verdict);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic() {
         abort();
     }
     let name = "aborts::an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic";
-    let ended = ended(name, On::MainThread);
+    let ended = ended(name);
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",
@@ -136,7 +137,7 @@ fn an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic() {
         abort();
     }
     let name = "aborts::an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic";
-    let ended = ended(name, On::MainThread);
+    let ended = ended(name);
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",

@@ -1,4 +1,7 @@
 //! Children that die: this test program, which runs the test of the same name as the child.
+//!
+//! The harness runs a test on a thread of its own. `integration-tests/tests/panics.rs` has panics of
+//! the main thread.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
@@ -9,15 +12,6 @@ use serde_json::Value;
 
 /// The variable that makes a test the child.
 const CHILD: &str = "PANIC_TEST_CHILD";
-
-/// Where the child runs its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum On {
-    /// On the main thread of the process. If it panics, the process exits with code 101.
-    MainThread,
-    /// On a thread with the name of the test.
-    TestThread,
-}
 
 /// What is known of a child after its end.
 #[derive(Debug)]
@@ -46,11 +40,11 @@ pub(crate) fn begin_with_aborting_hook() {
 }
 
 /// Runs `test` as the child of a session, waits for its end, and captures.
-pub(crate) fn ended(test: &str, on: On) -> Ended {
+pub(crate) fn ended(test: &str) -> Ended {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     let session = Session::builder().start().unwrap();
-    let mut child = session.spawn("dying", this_test(test, on)).unwrap();
+    let mut child = session.spawn("dying", this_test(test)).unwrap();
     let status = child.wait().unwrap();
     let report = session.capture().save(&path).unwrap();
     let row = report.processes.iter().find(|row| row.name == "dying");
@@ -64,15 +58,10 @@ pub(crate) fn ended(test: &str, on: On) -> Ended {
 }
 
 /// A command that runs this test as the child.
-pub(crate) fn this_test(test: &str, on: On) -> Command {
+fn this_test(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // With one thread the harness runs the test on the main thread.
-    let threads = match on {
-        On::MainThread => "--test-threads=1",
-        On::TestThread => "--test-threads=2",
-    };
     command
-        .args(["--exact", test, "--nocapture", threads])
+        .args(["--exact", test, "--nocapture"])
         .env(CHILD, OsStr::new("1"))
         .stdout(Stdio::null())
         .stderr(Stdio::null());

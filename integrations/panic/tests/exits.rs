@@ -4,41 +4,13 @@ use std::panic::catch_unwind;
 use std::process::exit;
 use std::thread::Builder;
 
-use profiler_core::{marker, scope};
+use profiler_core::marker;
 use test_support::own_process;
 
-use crate::children::{On, begin, ended, is_child};
+use crate::children::{begin, ended, is_child};
 
 fn fall_over() -> ! {
-    panic!("told to\n   fall over");
-}
-
-#[test]
-fn a_panic_that_unwinds_out_of_the_main_thread_is_named() {
-    own_process!();
-    if is_child() {
-        begin();
-        scope!("recorded while the stack unwinds");
-        fall_over();
-    }
-    let ended = ended(
-        "exits::a_panic_that_unwinds_out_of_the_main_thread_is_named",
-        On::MainThread,
-    );
-    assert_eq!(ended.status.code(), Some(101));
-    let told = format!(
-        "recovered: exited with code 101: main panicked at {}:",
-        file!()
-    );
-    assert!(ended.verdict.starts_with(&told), "{}", ended.verdict);
-    let message = ": told to fall over";
-    assert!(ended.verdict.ends_with(message), "{}", ended.verdict);
-    assert!(ended.text.contains(&ended.verdict), "the log says it");
-    let panics = ended.panics();
-    assert_eq!(panics.len(), 1);
-    assert_eq!(panics[0]["message"], "told to\n   fall over");
-    assert_eq!(panics[0]["thread"], "main");
-    assert!(ended.text.contains("recorded while the stack unwinds"));
+    panic!("told to fall over");
 }
 
 #[test]
@@ -49,7 +21,7 @@ fn a_caught_panic_changes_no_verdict() {
         let _ = catch_unwind(|| fall_over());
         exit(0);
     }
-    let ended = ended("exits::a_caught_panic_changes_no_verdict", On::MainThread);
+    let ended = ended("exits::a_caught_panic_changes_no_verdict");
     assert_eq!(ended.verdict, "complete");
     assert_eq!(ended.panics().len(), 1);
 }
@@ -63,7 +35,7 @@ fn an_exit_code_after_a_caught_panic_is_no_panic() {
         exit(3);
     }
     let name = "exits::an_exit_code_after_a_caught_panic_is_no_panic";
-    assert_eq!(ended(name, On::MainThread).verdict, "complete");
+    assert_eq!(ended(name).verdict, "complete");
 }
 
 #[test]
@@ -77,7 +49,7 @@ fn a_thread_that_panics_alone_changes_no_verdict() {
         exit(101);
     }
     let name = "exits::a_thread_that_panics_alone_changes_no_verdict";
-    let ended = ended(name, On::MainThread);
+    let ended = ended(name);
     assert_eq!(
         (ended.status.code(), ended.verdict.as_str()),
         (Some(101), "complete")
@@ -96,7 +68,7 @@ fn a_hook_that_exits_is_named_with_the_thread_that_panicked() {
         let _ = worker.spawn(|| fall_over()).unwrap().join();
     }
     let name = "exits::a_hook_that_exits_is_named_with_the_thread_that_panicked";
-    let ended = ended(name, On::TestThread);
+    let ended = ended(name);
     let told = "recovered: exited with code 7: worker panicked at ";
     assert!(ended.verdict.starts_with(told), "{}", ended.verdict);
 }

@@ -27,7 +27,6 @@ impl Drop for RunningSession {
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) message: String,
-    pub(crate) frames: usize,
 }
 
 fn pool() -> PoolReader<File> {
@@ -74,6 +73,5 @@ fn seen(marker: &MarkerEntry<'_>) -> Seen {
     };
     Seen {
         message: message.to_owned(),
-        frames: marker.stack.frames().count(),
     }
 }

@@ -9,7 +9,7 @@ use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use serde::{Serialize, Serializer};
 use test_support::own_process;
 
-use crate::children::{On, begin_with_aborting_hook, ended, is_child};
+use crate::children::{begin_with_aborting_hook, ended, is_child};
 
 #[test]
 fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
@@ -19,7 +19,7 @@ fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
         panic_any(42);
     }
     let name = "unusual::a_payload_that_is_no_text_is_named_like_the_standard_library_does";
-    let ended = ended(name, On::TestThread);
+    let ended = ended(name);
     assert!(
         ended.verdict.ends_with(": Box<dyn Any>"),
         "{}",
@@ -35,7 +35,7 @@ fn a_message_of_a_mebibyte_is_cut() {
         begin_with_aborting_hook();
         panic!("{}", "ä".repeat(1 << 19));
     }
-    let ended = ended("unusual::a_message_of_a_mebibyte_is_cut", On::TestThread);
+    let ended = ended("unusual::a_message_of_a_mebibyte_is_cut");
     let message = ended.panics()[0]["message"].as_str().unwrap();
     assert!(
         message.len() <= 4096 && message.ends_with("ä…"),
@@ -76,7 +76,7 @@ fn a_panic_within_an_entry_is_named() {
             &Fragile
         );
     }
-    let ended = ended("unusual::a_panic_within_an_entry_is_named", On::TestThread);
+    let ended = ended("unusual::a_panic_within_an_entry_is_named");
     let told = ": told to fall over within an entry";
     assert!(
         ended.has_aborted() && ended.verdict.ends_with(told),

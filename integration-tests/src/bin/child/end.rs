@@ -28,6 +28,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
             profiler_panic::install();
             Ok("ok".to_owned())
         }
+        "panic-caught" => panic_and_catch(),
         "panic-abort" => panic_without_unwinding(),
         "abort" => std::process::abort(),
         "kill" => kill(),
@@ -66,6 +67,11 @@ pub(crate) fn raise(signal: i32) -> anyhow::Result<String> {
 /// Panics in a function that cannot unwind, so that the process aborts.
 extern "C" fn panic_without_unwinding() -> ! {
     panic!("told to abort");
+}
+
+fn panic_and_catch() -> anyhow::Result<String> {
+    let caught = std::panic::catch_unwind(|| panic!("told to\n   be caught"));
+    Ok(format!("ok {}", caught.is_err()))
 }
 
 fn panic_in_thread() -> anyhow::Result<String> {
