@@ -1,5 +1,5 @@
-//! Tests of processes that die of a panic, with the hook of `profiler-panic`: every way to a profile
-//! names the panic. `integrations/panic/tests` has the kinds of panics.
+//! Tests of processes that die of a panic, with the hook of `profiler-panic`: every way to a
+//! profile names the panic. `integrations/panic/tests` has the kinds of panics.
 
 use anyhow::Context;
 use integration_tests::fixture::Fixture;

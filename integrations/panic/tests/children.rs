@@ -1,7 +1,7 @@
 //! Children that die: this test program, which runs the test of the same name as the child.
 //!
-//! The harness runs a test on a thread of its own. `integration-tests/tests/panics.rs` has panics of
-//! the main thread.
+//! The harness runs a test on a thread of its own. `integration-tests/tests/panics.rs` has panics
+//! of the main thread.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;

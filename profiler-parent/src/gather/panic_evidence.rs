@@ -11,8 +11,8 @@
 //! 4. A panic whose thread has recorded nothing since and has not ended, if the process ended by
 //!    SIGABRT. It is not known to be the cause, so the verdict says *after*.
 //!
-//! If the end is not known, 1, 3 and 4 apply. If only the exit code is not known, 1 applies, and 4
-//! to the main thread.
+//! If the end is not known, 1, 3 and 4 apply, and 1 says *after*, too. If only the exit code is not
+//! known, 1 applies, and 4 to the main thread.
 //!
 //! Otherwise the verdict mentions no panic: a panic that was caught is not the end of a process.
 //! Of several panics that qualify in the same way, the earliest one is named if the process cannot
@@ -93,7 +93,7 @@ impl PanicEvidence {
     fn find(&self, end: End) -> Option<(&Suspect, bool)> {
         let in_hook = self.0.iter().find(|one| one.in_hook);
         if let Some(suspect) = in_hook {
-            return Some((suspect, end != End::Unknown));
+            return Some((suspect, end != End::Unknown || suspect.ends_process));
         }
         let cause = match end {
             End::Code(MAIN_PANICKED) => self.latest(|one| one.is_main),
