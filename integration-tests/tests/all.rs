@@ -88,6 +88,7 @@ mod observe_processes;
 mod observe_spans;
 mod observe_support;
 mod own_signal;
+mod panics;
 mod parent_death;
 mod privacy;
 mod processed;

@@ -18,7 +18,8 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
+    "integrations/panic",
     "integrations/rayon",
     "integrations/tokio",
     "integrations/tracing",

@@ -41,6 +41,12 @@ pub mod manager {
     pub use crate::record::local::is_maintenance_idle;
 }
 
+pub mod panic_note {
+    //! See `panic_note` in the sources: the latest panics, in the pool.
+
+    pub use crate::panic_note::*;
+}
+
 pub mod pool {
     //! See `pool` in the sources: the shared bytes.
 

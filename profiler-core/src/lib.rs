@@ -79,6 +79,8 @@ mod manager;
 #[cfg(feature = "engine")]
 pub mod marker;
 #[cfg(feature = "engine")]
+mod panic_note;
+#[cfg(feature = "engine")]
 mod params;
 #[cfg(feature = "engine")]
 mod pending_sum;

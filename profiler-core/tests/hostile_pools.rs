@@ -73,6 +73,11 @@ fn the_unchanged_pool_is_read_completely() {
     );
     assert!(snapshot.chunks().any(|chunk| chunk.has_foreign));
     assert!(!snapshot.counters.is_empty() && !snapshot.pauses.is_empty());
+    let panics = PoolReader::open(&pool.bytes[..]).unwrap().panics().unwrap();
+    assert_eq!(panics.len(), 1);
+    let panic = &panics[0];
+    assert_eq!((panic.file.as_str(), panic.line, panic.column), ("src/hostile.rs", 7, 9));
+    assert!(panic.hook_returned.is_some() && panic.message.starts_with("no "));
 }
 
 #[test]
@@ -108,12 +113,13 @@ fn every_word_of_a_slot_may_be_wrong() {
 }
 
 #[test]
-fn every_word_of_rows_counters_pauses_and_names_may_be_wrong() {
+fn every_word_of_rows_counters_pauses_panics_and_names_may_be_wrong() {
     let pool = recorded();
     let tables = [
         (Region::Threads, 6 * layout::THREAD_BYTES),
         (Region::Counters, 2 * layout::COUNTER_BYTES),
         (Region::Pauses, 128),
+        (Region::Panics, 1100),
         (Region::Definitions, 512),
     ];
     for (table, bytes) in tables {

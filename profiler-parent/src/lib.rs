@@ -47,6 +47,7 @@ pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOp
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
 };
+pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
 #[cfg(feature = "live")]

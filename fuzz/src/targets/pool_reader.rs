@@ -49,14 +49,14 @@ fn base() -> Base {
 }
 
 impl Base {
-    /// Patches a word. The upper 3 bits of `place` select the region, the other 13 bits select a
-    /// word in its first 64 KiB.
+    /// Patches a word. The upper 4 bits of `place` select the region, the other 12 bits select a
+    /// word in its first 32 KiB.
     fn patch(&mut self, place: u16, word: u64) {
         let regions = self.layout.regions();
         let start = regions
-            .get(usize::from(place >> 13))
+            .get(usize::from(place >> 12))
             .map_or(0, |extent| extent.offset);
-        let at = usize::try_from(start).unwrap_or(0) + usize::from(place & 0x1fff) * 8;
+        let at = usize::try_from(start).unwrap_or(0) + usize::from(place & 0x0fff) * 8;
         if let Some(bytes) = self.bytes.get_mut(at..at + 8) {
             // An exclusive or changes single bits of the header, and a second patch undoes the
             // first. The words of all other regions are zero.
@@ -73,6 +73,9 @@ fn read(bytes: &[u8]) {
     let Ok(snapshot) = reader.snapshot() else {
         return;
     };
+    for panic in reader.panics().unwrap_or_default() {
+        reader.is_latest_of_its_thread(&panic, &snapshot);
+    }
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {

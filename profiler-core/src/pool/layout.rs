@@ -12,6 +12,7 @@
 //! …               THREADS           65,536 rows of 256 B
 //! …               DIRECTORY         one 128 B slot per chunk that may exist
 //! …               GROUPS            4,096 cells of 1 KiB
+//! …               PANICS            1 page   the latest panics of the process
 //! …               CHUNKS            the rest: blocks of PAGE << class, class 0..=8
 //! ```
 //!
@@ -24,7 +25,7 @@
 /// First word of a pool: "MPROFPOL" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
 /// Version of everything in this file. A reader refuses any other.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 /// Byte-order mark: a reader of the other byte order sees another number.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
 
@@ -105,7 +106,7 @@ pub mod header {
     /// The source of the samples, see `params::SampleSource`; 0 if no sampler has run. Written by
     /// the process.
     pub const SAMPLE_SOURCE: u64 = 208;
-    /// Seven pairs of (offset, length), in the order of [`super::Region`].
+    /// Eight pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
     /// Length of the process name in bytes, then the name, up to [`super::MAX_NAME_BYTES`].
     pub const NAME: u64 = 384;
@@ -121,6 +122,18 @@ pub const MAX_NAME_BYTES: usize = 240;
 pub const MAX_THREAD_NAME_BYTES: usize = 112;
 /// Longest encoded parameters in the header. Longer ones arrive with the `Start` message only.
 pub const MAX_PARAMS_BYTES: usize = 3448;
+/// Bytes of the table of the latest panics; the smallest page holds it.
+pub const PANIC_TABLE_BYTES: u64 = 4096;
+/// Number of panics that are kept: the latest of the main thread, and the latest of others.
+pub const MAX_PANICS: usize = 8;
+/// Words of the texts of a panic: file, thread name and message.
+pub const PANIC_TEXT_WORDS: usize = 55;
+/// Longest file name of a panic, in bytes of UTF-8; of a longer one the end is kept.
+pub const MAX_PANIC_FILE_BYTES: usize = 120;
+/// Longest thread name of a panic, in bytes of UTF-8; a longer one is cut.
+pub const MAX_PANIC_THREAD_BYTES: usize = 64;
+/// Longest message of a panic, in bytes of UTF-8; a longer one is cut.
+pub const MAX_PANIC_MESSAGE_BYTES: usize = 256;
 /// Maximum number of paused ranges that are kept; a new one overwrites the oldest.
 pub const MAX_PAUSES: u64 = 255;
 
@@ -184,8 +197,10 @@ pub enum Region {
     Directory = 4,
     /// Group cells.
     Groups = 5,
+    /// The latest panics.
+    Panics = 6,
     /// Chunk memory.
-    Chunks = 6,
+    Chunks = 7,
 }
 
 /// A range of bytes in a pool.
@@ -225,7 +240,7 @@ impl Extent {
 }
 
 /// Number of parts after the header.
-pub const REGIONS: usize = 7;
+pub const REGIONS: usize = 8;
 
 /// Sizes of all parts of a pool, derived from the page size and the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +266,7 @@ impl Layout {
             whole(THREAD_BYTES * MAX_THREADS),
             whole(slots.saturating_mul(SLOT_BYTES)),
             whole(GROUP_BYTES * MAX_GROUPS),
+            page,
             chunks,
         ];
         let mut offset = whole(header::LEN);
@@ -299,6 +315,7 @@ impl Layout {
             && most(Region::Threads, THREAD_BYTES * MAX_THREADS)
             && most(Region::Directory, slots.saturating_mul(SLOT_BYTES))
             && most(Region::Groups, GROUP_BYTES * MAX_GROUPS)
+            && self.region(Region::Panics).len == self.page
     }
 
     /// The location of a part.
@@ -351,8 +368,8 @@ mod tests {
             Layout::from_parts(4096, good.pool_len, regions)
         };
         assert!(forge(|_| {}).is_some());
-        assert!(forge(|r| r[6].len += 4096).is_none());
-        assert!(forge(|r| r[6].len = u64::MAX).is_none());
+        assert!(forge(|r| r[7].len += 4096).is_none());
+        assert!(forge(|r| r[7].len = u64::MAX).is_none());
         assert!(forge(|r| r[3].offset -= 4096).is_none());
         assert!(forge(|r| r[0].offset = 0).is_none());
         assert!(forge(|r| r[2].len -= 1).is_none());
@@ -367,10 +384,10 @@ mod tests {
             Layout::from_parts(4096, good.pool_len + (128 << 20), regions)
         };
         assert!(
-            (0..6).all(|table| longer(table).is_none()),
+            (0..7).all(|table| longer(table).is_none()),
             "a table longer than any pool's"
         );
-        assert!(longer(6).is_some());
+        assert!(longer(7).is_some());
         assert!(Layout::from_parts(0, good.pool_len, good.regions()).is_none());
         assert!(Layout::from_parts(1 << 40, good.pool_len, good.regions()).is_none());
     }

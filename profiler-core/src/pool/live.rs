@@ -1,4 +1,4 @@
-//! The small live tables: thread rows, counter cells, group cells, paused ranges.
+//! The small live tables: thread rows, counter cells, group cells, paused ranges, latest panics.
 //!
 //! Written by the process (a row by its thread and by the threads that destroy its chunks, cells by
 //! any thread), read through the file at any time without asking the process.
@@ -6,6 +6,7 @@
 //! ```text
 //! thread row  see `row`
 //! group       see `group`
+//! panics      see `panics`
 //! counter     word 0   value   1  number of changes   2  definition, 0 = free
 //! pauses      word 0   ranges ever written; then pairs (start, end), end 0 = open
 //! ```
@@ -17,9 +18,11 @@
 
 pub(crate) mod exited_threads;
 pub(crate) mod group;
+pub(crate) mod panics;
 pub(crate) mod row;
 
 pub(crate) use group::GroupCell;
+pub(crate) use panics::PanicTable;
 pub(crate) use row::{NewThread, Occupant, RowUse, ThreadRow};
 
 use super::SharedWords;

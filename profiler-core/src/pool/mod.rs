@@ -32,11 +32,11 @@ use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::{self, OwnFile};
 use crate::time::{LineAnchor, SessionClock, Timestamp};
-use budget::Budget;
+use budget::{Budget, ChargedPages};
 use definitions::{DefineError, Definition, DefinitionWriter};
 use header::{Header, HeaderError};
 use layout::{Backing, Extent, Layout, Life, Region, header as at};
-use live::{CounterCell, GroupCell, PauseTable, ThreadRow};
+use live::{CounterCell, GroupCell, PanicTable, PauseTable, ThreadRow};
 use slot::ChunkSlot;
 
 /// Pages that a pool occupies as soon as a process records into it: header, one page each of
@@ -163,6 +163,8 @@ pub(crate) struct Pool {
     clock: SessionClock,
     budget: Budget,
     definitions: DefinitionWriter,
+    /// The page of the latest panics, which is charged at the first panic.
+    panics: ChargedPages,
 }
 
 impl Pool {
@@ -177,6 +179,7 @@ impl Pool {
         let map = map(file.get().map_err(lost)?, &header)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
+        let panics = ChargedPages::new(header.layout.page);
         let layout = header.layout;
         let clock = header.clock;
         let pool = Self {
@@ -186,6 +189,7 @@ impl Pool {
             clock,
             budget,
             definitions,
+            panics,
         };
         (header.pid, header.start) = pool.claim()?;
         Ok((pool, header))
@@ -312,6 +316,15 @@ impl Pool {
 
     pub(crate) fn pauses(&self) -> Option<&PauseTable> {
         self.map.view(self.layout.region(Region::Pauses).offset)
+    }
+
+    /// The table of the latest panics; `None` if the pool has no room for its page. Lock-free.
+    pub(crate) fn panics(&self) -> Option<&PanicTable> {
+        let table = self.layout.region(Region::Panics);
+        let has_room = self
+            .panics
+            .cover(&self.map, &self.budget, table, layout::PANIC_TABLE_BYTES);
+        has_room.then(|| self.map.view(table.offset)).flatten()
     }
 
     fn row<T: SharedWords>(&self, region: Region, index: u64, bytes: u64) -> Option<&T> {

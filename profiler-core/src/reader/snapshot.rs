@@ -88,6 +88,10 @@ impl<S: ByteSource> PoolReader<S> {
         &self.header
     }
 
+    pub(super) const fn source(&self) -> &S {
+        &self.source
+    }
+
     /// Reads everything except the entries. Costs the directory and the names, not the data.
     ///
     /// # Errors

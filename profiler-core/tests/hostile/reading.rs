@@ -10,6 +10,7 @@ use profiler_core::internal::entry::sample::Stacks;
 use profiler_core::internal::entry::stack::MAX_FRAMES;
 use profiler_core::internal::entry::{self, Entry};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::pool::layout;
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
 use profiler_core::internal::profile::{
     FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell,
@@ -38,6 +39,15 @@ impl ByteSource for Counted<'_> {
     }
 }
 
+fn read_panics(reader: &PoolReader<impl ByteSource>, snapshot: &Snapshot) {
+    for panic in reader.panics().unwrap() {
+        let texts = [&panic.file, &panic.thread, &panic.message];
+        let bytes: usize = texts.into_iter().map(String::len).sum();
+        assert!(bytes <= layout::PANIC_TEXT_WORDS * 8, "{panic:?}");
+        reader.is_latest_of_its_thread(&panic, snapshot);
+    }
+}
+
 /// Reads everything, entry by entry and then as a profile. Returns `false` if the bytes are not a
 /// pool of this version.
 pub(crate) fn read_everything(bytes: &[u8]) -> bool {
@@ -51,6 +61,7 @@ pub(crate) fn read_everything(bytes: &[u8]) -> bool {
     let Ok(snapshot) = reader.snapshot() else {
         return true;
     };
+    read_panics(&reader, &snapshot);
     let counts = snapshot.counts();
     assert!(counts.recorded() >= counts.delivered);
     let before = source.read.get();

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use profiler_core::counter::Counter;
 use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::internal::panic_note::{self, PanicFacts};
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::reader;
 use profiler_core::internal::reader::ModuleDefinition;
@@ -128,6 +129,20 @@ fn record_samples() {
     }
 }
 
+/// Notes a panic whose hook has returned, as `integrations/panic` does.
+fn note_panic() {
+    let noted = panic_note::note(&PanicFacts {
+        at: Timestamp::now(),
+        message: "no \u{201c}number\u{201d}",
+        file: "src/hostile.rs",
+        line: 7,
+        column: 9,
+        thread: "worker",
+        ends_process: false,
+    });
+    noted.unwrap().hook_returned().unwrap();
+}
+
 /// Records a pool. Calls are serialized, because the session is global to the process.
 pub(crate) fn recorded() -> Recorded {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -148,6 +163,7 @@ pub(crate) fn recorded() -> Recorded {
     .unwrap();
     profiler_core::groups::set_probes(profiler_core::groups::Probes::ALL);
     drop(profiler_core::group!("plugin:hostile").enter());
+    note_panic();
     // One thread at a time, so the same bytes are in the same places in every run.
     for number in 0..3 {
         let thread = std::thread::Builder::new()

@@ -8,6 +8,8 @@ use std::process::ExitStatus;
 
 use serde::Serialize;
 
+use super::panic_text::PanicText;
+
 /// How a process came into the profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
@@ -98,6 +100,17 @@ pub enum Why {
         /// The number of the process that has the other session.
         session: u32,
     },
+    /// It has died of a panic, or right after one. The documentation of `profiler-panic` has the
+    /// rule.
+    Panicked {
+        /// How the process ended.
+        ended: Box<Self>,
+        /// Whether the panic is known to have ended it. Otherwise, its thread has recorded nothing
+        /// after the panic.
+        is_cause: bool,
+        /// The panic.
+        panic: PanicText,
+    },
     /// Its memory cannot be read.
     Unreadable {
         /// The error.
@@ -133,6 +146,11 @@ impl Why {
     /// Whether the program ended before it was recorded.
     pub const fn is_brief(&self) -> bool {
         matches!(self, Self::Brief { .. } | Self::BriefRuns { .. })
+    }
+
+    /// Whether the process has aborted.
+    pub(super) fn is_abort(&self) -> bool {
+        matches!(self, Self::Crashed { status } if status.starts_with("signal 6 "))
     }
 
     /// The reason for a process that has ended with `status`; `None` if other code took the status.
@@ -246,6 +264,15 @@ impl fmt::Display for Why {
             Self::RecordedElsewhere { session } => {
                 write!(f, "recorded by another session, of process {session}")
             }
+            Self::Panicked {
+                ended,
+                is_cause: true,
+                panic,
+            } => write!(f, "{ended}: {panic}"),
+            Self::Panicked { ended, panic, .. } => match **ended {
+                Self::Gone | Self::ExitedUnseen => write!(f, "{ended}, after {panic}"),
+                _ => write!(f, "{ended} after {panic}"),
+            },
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }
     }
@@ -321,6 +348,28 @@ mod tests {
             .unwrap(),
             json!({ "verdict": "missing", "why": { "reason": "never-connected" } })
         );
+    }
+
+    #[test]
+    fn the_json_form_of_a_panic_has_its_parts() {
+        let panic = PanicText {
+            thread: "main".into(),
+            location: "src/x.rs:3:5".into(),
+            message: "no".into(),
+        };
+        let why = Why::Panicked {
+            ended: Box::new(Why::Exited { status: 101 }),
+            is_cause: true,
+            panic,
+        };
+        let form = json!({
+            "reason": "panicked",
+            "ended": { "reason": "exited", "status": 101 },
+            "is_cause": true,
+            "panic": { "thread": "main", "location": "src/x.rs:3:5", "message": "no" },
+        });
+        assert_eq!(to_value(&why).unwrap(), form);
+        assert!(!why.is_orderly());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Held by the [`ProcessTable`](super::ProcessTable), whose lock protects it. Changed by the
 //! supervisor and by spawning.
 
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Weak};
 
 use ipc_protocol::transport::listener::CancelHandle;
@@ -19,6 +19,7 @@ use profiler_core::time::Timestamp;
 use super::brief::BriefLife;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
+use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::Why;
 use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
@@ -100,6 +101,8 @@ pub(crate) struct Process {
     pub(crate) has_executed: bool,
     /// It has announced its end in its pool, as an orderly exit does.
     pub(crate) has_closed_its_pool: bool,
+    /// What its pool says about its panics, once it has ended.
+    pub(crate) panics: PanicEvidence,
 }
 
 impl Remains {
@@ -190,6 +193,7 @@ impl Process {
             image: None,
             has_executed: false,
             has_closed_its_pool: false,
+            panics: PanicEvidence::default(),
         }
     }
 
@@ -247,7 +251,6 @@ impl Process {
         }
         match &self.state {
             ProcessState::Executed => Some(Why::Executed),
-            ProcessState::Exited(None) if self.has_closed_its_pool => Some(Why::ExitedUnseen),
             // This process may record for another session.
             ProcessState::Parent => self
                 .cannot_record
@@ -258,13 +261,25 @@ impl Process {
             ProcessState::Disconnected(message) => Some(Why::Refused {
                 message: message.clone(),
             }),
-            ProcessState::Exited(status) => match Why::ended(*status) {
-                why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
-                    Some(self.why_never_connected())
-                }
-                why => Some(why),
-            },
+            ProcessState::Exited(Some(status)) if self.is_never_seen(*status) => {
+                Some(self.why_never_connected())
+            }
+            ProcessState::Exited(status) => Some(self.why_ended(*status)),
         }
+    }
+
+    /// Whether a process has exited in order with this status, and was never heard of.
+    fn is_never_seen(&self, status: ExitStatus) -> bool {
+        Why::ended(Some(status)).is_orderly() && !self.said_hello && self.is_untouched()
+    }
+
+    /// How the process ended, as the system and its pool say.
+    pub(crate) fn why_ended(&self, status: Option<ExitStatus>) -> Why {
+        let why = match Why::ended(status) {
+            Why::Gone if self.has_closed_its_pool => Why::ExitedUnseen,
+            why => why,
+        };
+        self.panics.explain(why)
     }
 
     /// The reason why the profile has nothing of it, if another session records it.

@@ -19,6 +19,7 @@ use profiler_core::time::{SessionClock, Timestamp};
 
 use super::find::{self, FindError};
 use super::{PassedOver, shown, times};
+use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::{Verdict, Why};
 use crate::pools::PARENT;
 
@@ -59,6 +60,8 @@ pub struct SurveyedProcess {
     pub(super) path: PathBuf,
     pub(super) header: Header,
     pub(super) last_seen: Timestamp,
+    /// What its pool says about its panics; nothing if it runs.
+    panics: PanicEvidence,
 }
 
 /// The content of a session's pool directory.
@@ -85,8 +88,13 @@ impl SurveyedProcess {
                 why: Why::NeverConnected,
             },
             Life::Running => Verdict::Recovered { why: Why::Running },
-            Life::Finished => Verdict::Complete,
-            Life::Dead => Verdict::Recovered { why: Why::Gone },
+            Life::Finished => match self.panics.explain(Why::ExitedUnseen) {
+                why if why.is_orderly() => Verdict::Complete,
+                why => Verdict::Recovered { why },
+            },
+            Life::Dead => Verdict::Recovered {
+                why: self.panics.explain(Why::Gone),
+            },
         }
     }
 
@@ -107,6 +115,10 @@ impl SurveyedProcess {
             Life::Running => PoolReader::<File>::last_seen(&snapshot),
             _ => times::last_entry(&reader, &snapshot),
         };
+        let panics = match life {
+            Life::Running | Life::NeverBegan => PanicEvidence::default(),
+            Life::Finished | Life::Dead => PanicEvidence::read(&reader),
+        };
         Ok(Self {
             name: header.name.clone(),
             pid: header.pid,
@@ -119,6 +131,7 @@ impl SurveyedProcess {
             path,
             header,
             last_seen,
+            panics,
         })
     }
 }

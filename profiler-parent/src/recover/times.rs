@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::internal::sys;
 use profiler_core::time::{
     Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, join_line, use_clock,
@@ -22,18 +22,9 @@ const SHORTEST_NS: u64 = 1_000_000;
 /// The time of the last entry of a pool. Reads the last chunk of each thread.
 pub(super) fn last_entry<S: ByteSource>(reader: &PoolReader<S>, snapshot: &Snapshot) -> Timestamp {
     let mut buffer = ChunkBuffer::default();
-    let mut last = PoolReader::<S>::last_seen(snapshot);
-    for chunk in snapshot
-        .threads
-        .iter()
-        .filter_map(|thread| thread.chunks.last())
-    {
-        if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
-            let ends = entries.filter_map(|entry| entry.last());
-            last = ends.fold(last, Timestamp::max);
-        }
-    }
-    last
+    let threads = snapshot.threads.iter();
+    let last = threads.filter_map(|thread| reader.last_entry_of(thread, &mut buffer));
+    last.fold(PoolReader::<S>::last_seen(snapshot), Timestamp::max)
 }
 
 /// Returns a converter for the times of a session.

@@ -16,6 +16,7 @@ use profiler_core::time::Timestamp;
 
 use super::control_loop::{ControlLoop, forward};
 use crate::controller::{DeadPoolMemory, Event};
+use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
 use crate::process_table::{Process, ProcessState, Remains};
@@ -32,7 +33,7 @@ impl ControlLoop {
             process.has_executed
         });
         if has_executed == Some(false) {
-            self.end_life(key, state, Why::ended(status));
+            self.end_life(key, state);
         }
     }
 
@@ -45,12 +46,12 @@ impl ControlLoop {
             is_over
         });
         if is_over == Some(false) {
-            self.end_life(key, ProcessState::Executed, Why::Executed);
+            self.end_life(key, ProcessState::Executed);
         }
     }
 
     /// Takes over the pool of a process whose recording has ended.
-    fn end_life(&mut self, key: PoolId, state: ProcessState, why: Why) {
+    fn end_life(&mut self, key: PoolId, state: ProcessState) {
         let died = Timestamp::now();
         self.links.remove(&key);
         let buried = self
@@ -64,17 +65,12 @@ impl ControlLoop {
             self.context.processes.note_empty(key); // it never had a pool
         }
         if let Some((_, inputs)) = &self.capture {
-            let has_closed = |process: &Process| process.has_closed_its_pool;
-            let has_closed = self
-                .context
-                .processes
-                .lock()
-                .get(&key)
-                .is_some_and(has_closed);
-            let why = match why {
-                Why::Gone if has_closed => Why::ExitedUnseen,
-                why => why,
+            let why_ended = |process: &Process| match process.state {
+                ProcessState::Exited(status) => process.why_ended(status),
+                _ => Why::Executed,
             };
+            let why = self.context.processes.lock().get(&key).map(why_ended);
+            let why = why.unwrap_or(Why::Gone);
             forward(inputs, Input::Died { child: key, why });
         }
         self.limit_dead_pools();
@@ -173,8 +169,10 @@ fn bury(process: &mut Process, state: ProcessState, died: Timestamp) -> Option<D
     let Remains::Pool(file) = &process.remains else {
         return None;
     };
-    process.has_closed_its_pool =
-        PoolReader::open(&**file).is_ok_and(|reader| reader.header().life == Life::Closed);
+    if let Ok(reader) = PoolReader::open(&**file) {
+        process.has_closed_its_pool = reader.header().life == Life::Closed;
+        process.panics = PanicEvidence::read(&reader);
+    }
     let dead_pool = DeadPool::open(Arc::clone(file), died);
     let dead_pool = dead_pool
         .map_err(|error| process.damage = Some(error.to_string()))

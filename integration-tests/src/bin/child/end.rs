@@ -24,6 +24,12 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "quit" => quit(code()),
         "panic" => panic!("told to"),
         "panic-thread" => panic_in_thread(),
+        "panic-hook" => {
+            profiler_panic::install();
+            Ok("ok".to_owned())
+        }
+        "panic-caught" => panic_and_catch(),
+        "panic-abort" => panic_without_unwinding(),
         "abort" => std::process::abort(),
         "kill" => kill(),
         "term" => raise(libc::SIGTERM),
@@ -56,6 +62,16 @@ pub(crate) fn raise(signal: i32) -> anyhow::Result<String> {
     // SAFETY: takes only a number. This program installs no handlers for signals.
     unsafe { libc::raise(signal) };
     Ok("ok".to_owned())
+}
+
+/// Panics in a function that cannot unwind, so that the process aborts.
+extern "C" fn panic_without_unwinding() -> ! {
+    panic!("told to abort");
+}
+
+fn panic_and_catch() -> anyhow::Result<String> {
+    let caught = std::panic::catch_unwind(|| panic!("told to\n   be caught"));
+    Ok(format!("ok {}", caught.is_err()))
 }
 
 fn panic_in_thread() -> anyhow::Result<String> {

@@ -1,0 +1,87 @@
+//! Unusual panics of processes that die: payloads of any type, messages of any length, panics
+//! within an entry.
+
+use std::panic::panic_any;
+
+use profiler_core::marker;
+use profiler_core::marker::schema::MarkerSchema;
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use serde::{Serialize, Serializer};
+use test_support::own_process;
+
+use crate::children::{begin_with_aborting_hook, ended, is_child};
+
+#[test]
+fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
+    own_process!();
+    if is_child() {
+        begin_with_aborting_hook();
+        panic_any(42);
+    }
+    let name = "unusual::a_payload_that_is_no_text_is_named_like_the_standard_library_does";
+    let ended = ended(name);
+    assert!(
+        ended.verdict.ends_with(": Box<dyn Any>"),
+        "{}",
+        ended.verdict
+    );
+    assert_eq!(ended.panics()[0]["message"], "Box<dyn Any>");
+}
+
+#[test]
+fn a_message_of_a_mebibyte_is_cut() {
+    own_process!();
+    if is_child() {
+        begin_with_aborting_hook();
+        panic!("{}", "ä".repeat(1 << 19));
+    }
+    let ended = ended("unusual::a_message_of_a_mebibyte_is_cut");
+    let message = ended.panics()[0]["message"].as_str().unwrap();
+    assert!(
+        message.len() <= 4096 && message.ends_with("ä…"),
+        "{}",
+        message.len()
+    );
+    assert!(ended.verdict.ends_with("ää"), "{}", ended.verdict);
+    let told = ended.verdict.matches('ä').count();
+    assert_eq!(told, 128, "256 bytes");
+}
+
+/// A payload whose serialisation panics.
+struct Fragile;
+
+impl Serialize for Fragile {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("told to fall over within an entry");
+    }
+}
+
+impl ProfilerMarker for Fragile {
+    const TYPE_NAME: &'static str = "Fragile";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+    }
+}
+
+#[test]
+fn a_panic_within_an_entry_is_named() {
+    own_process!();
+    if is_child() {
+        begin_with_aborting_hook();
+        marker!(
+            "fragile",
+            &category::OTHER,
+            MarkerOptions::default(),
+            &Fragile
+        );
+    }
+    let ended = ended("unusual::a_panic_within_an_entry_is_named");
+    let told = ": told to fall over within an entry";
+    assert!(
+        ended.has_aborted() && ended.verdict.ends_with(told),
+        "{}",
+        ended.verdict
+    );
+    assert_eq!(ended.panics().len(), 0, "the recorder was busy");
+}
