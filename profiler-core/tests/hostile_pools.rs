@@ -76,7 +76,10 @@ fn the_unchanged_pool_is_read_completely() {
     let panics = PoolReader::open(&pool.bytes[..]).unwrap().panics().unwrap();
     assert_eq!(panics.len(), 1);
     let panic = &panics[0];
-    assert_eq!((panic.file.as_str(), panic.line, panic.column), ("src/hostile.rs", 7, 9));
+    assert_eq!(
+        (panic.file.as_str(), panic.line, panic.column),
+        ("src/hostile.rs", 7, 9)
+    );
     assert!(panic.hook_returned.is_some() && panic.message.starts_with("no "));
 }
 

@@ -30,6 +30,7 @@ use serde::Serialize;
 pub use self::field_writer::FieldWriter;
 pub use self::read::{FieldValue, ListIter, PayloadReader};
 
+pub(crate) mod combine;
 mod field_writer;
 mod fields;
 mod read;

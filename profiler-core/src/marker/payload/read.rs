@@ -38,6 +38,15 @@ impl<'a> PayloadReader<'a> {
     pub const fn new(payload: &'a [u8]) -> Self {
         Self { rest: payload }
     }
+
+    /// The encoded values, up to the first one that is malformed.
+    pub(crate) fn encoded(mut self) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::from_fn(move || {
+            let before = self.rest;
+            self.next()?.ok()?;
+            before.get(..before.len().saturating_sub(self.rest.len()))
+        })
+    }
 }
 
 impl<'a> Iterator for PayloadReader<'a> {

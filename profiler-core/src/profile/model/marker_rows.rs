@@ -116,23 +116,15 @@ impl ResolvedMarker<'_> {
         self.marker_type.is_some()
     }
 
-    /// The span that a marker starts or ends, if its type is one of those of numbered spans. An end
-    /// that has further values is `None`: an interval has the payload of its start.
+    /// The span that a marker starts or ends, if its type is one of those of numbered spans.
     pub fn span(&self, marker: &MarkerEntry<'_>) -> Option<SpanKey> {
         let field = self.marker_type?.span_field?;
-        let values = PayloadReader::new(marker.payload).map_while(Result::ok);
-        let is_end = matches!(marker.timing, Timing::End(_));
-        let mut number = None;
-        for (place, value) in values.enumerate() {
-            match value {
-                FieldValue::U64(value) if place == field => number = Some(value),
-                FieldValue::None => {}
-                _ if is_end => return None,
-                _ => {}
-            }
-        }
+        let mut values = PayloadReader::new(marker.payload).map_while(Result::ok);
+        let FieldValue::U64(number) = values.nth(field)? else {
+            return None;
+        };
         let name = self.name;
-        number.map(|number| SpanKey { number, name })
+        Some(SpanKey { number, name })
     }
 
     /// Writes the type and the fields of a payload into an open object.

@@ -8,23 +8,23 @@
 //!
 //! ```text
 //! ends by other threads ──▶ noted ──┐
-//! start of 7 ───────────────────────┴─▶ interval with the payload of its start
+//! start of 7 ───────────────────────┴─▶ interval with the fields of both
 //! start of 8 ──▶ kept ──┐
-//! end of 8 ─────────────┴─▶ interval with the payload of its start
+//! end of 8 ─────────────┴─▶ interval with the fields of both
 //! start of 9 ──▶ kept ────▶ start, when too many are kept, or at the end of the thread's markers
 //! ```
 //!
 //! Invariants: every start and every end is in the profile, in an interval or alone. Memory is
 //! bounded: [`MOST_NOTED`] ends are noted; of the starts that are kept, the oldest is written alone
-//! when there are more than [`MOST_KEPT`], or when their copies take more than [`MOST_BYTES`]. A
-//! start or an end with a stack is written alone, and so is an end with further values: an interval
-//! has one stack and one payload.
+//! when there are more than [`MOST_KEPT`], or when their copies take more than [`MOST_BYTES`]; the
+//! payloads of the noted ends have the same limit. A start or an end with a stack is written alone.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::DefinitionId;
+use crate::marker::payload::combine::combined;
 use crate::profile::strings::StringId;
 use crate::time::Timestamp;
 
@@ -32,7 +32,8 @@ use crate::time::Timestamp;
 const MOST_NOTED: usize = 1 << 18;
 /// Maximum number of starts that are kept.
 const MOST_KEPT: usize = 1 << 16;
-/// Maximum size of the names and payloads of the starts that are kept, in bytes.
+/// Maximum size of the names and payloads of the starts that are kept, and of the payloads of the
+/// ends that are noted, in bytes.
 const MOST_BYTES: usize = 8 << 20;
 
 /// What the start and the end of a span have in common.
@@ -57,6 +58,8 @@ pub struct OpenSpans {
     bytes: usize,
     /// The ends that other threads have recorded.
     ends: HashMap<SpanKey, NotedEnd>,
+    /// The size of the payloads in `ends`.
+    bytes_of_ends: usize,
 }
 
 /// A copy of the start of a span.
@@ -70,9 +73,10 @@ struct SpanStart {
 }
 
 /// An end that is read before its start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct NotedEnd {
     at: Timestamp,
+    payload: Box<[u8]>,
     /// Its interval is written.
     is_joined: bool,
 }
@@ -89,9 +93,16 @@ impl OpenSpans {
     pub fn note(&mut self, marker: &MarkerEntry<'_>, key: Option<SpanKey>) {
         if let (Some(key), Timing::End(at)) = (key, marker.timing)
             && self.ends.len() < MOST_NOTED
+            && self.bytes_of_ends.saturating_add(marker.payload.len()) <= MOST_BYTES
         {
-            let is_joined = false;
-            self.ends.entry(key).or_insert(NotedEnd { at, is_joined });
+            self.ends.entry(key).or_insert_with(|| {
+                self.bytes_of_ends += marker.payload.len();
+                NotedEnd {
+                    at,
+                    payload: Box::from(marker.payload),
+                    is_joined: false,
+                }
+            });
         }
     }
 
@@ -107,7 +118,7 @@ impl OpenSpans {
             (Some(key), Timing::Start(at)) => self.start(key, marker, at, write),
             (Some(key), Timing::End(end)) if self.take_joined(key, end) => {}
             (Some(key), Timing::End(end)) => match self.take(key) {
-                Some(start) => write(&start.until(end)),
+                Some(start) => start.until(end, marker.payload, write),
                 None => write(marker),
             },
             _ => write(marker),
@@ -128,7 +139,7 @@ impl OpenSpans {
     ) {
         if let Some(end) = self.ends.get_mut(&key).filter(|end| !end.is_joined) {
             end.is_joined = true;
-            return write(&SpanStart::of(key, marker, at).until(end.at));
+            return SpanStart::of(key, marker, at).until(end.at, &end.payload, write);
         }
         // Two spans of one number are from a damaged pool.
         if self.places.contains_key(&key) || cost(marker) > MOST_BYTES {
@@ -198,10 +209,15 @@ impl SpanStart {
         self.payload.len().saturating_add(name)
     }
 
-    /// The interval of the span. The end may be from another processor, whose clock is a little
-    /// behind.
-    fn until(&self, end: Timestamp) -> MarkerEntry<'_> {
-        self.entry(Timing::Interval(self.at, end.max(self.at)))
+    /// Calls `write` with the interval of the span. The end may be from another processor, whose
+    /// clock is a little behind.
+    fn until(&self, end: Timestamp, of_end: &[u8], write: impl FnOnce(&MarkerEntry<'_>)) {
+        let timing = Timing::Interval(self.at, end.max(self.at));
+        let payload = &combined(&self.payload, of_end);
+        write(&MarkerEntry {
+            payload,
+            ..self.entry(timing)
+        });
     }
 
     /// The start without an end.
