@@ -53,9 +53,6 @@
 //! many these are.
 //!
 //! # Limitations
-//! - Viewers connect the starts and ends of intervals by their names. If tasks of one name overlap
-//!   on the thread that has spawned them, a bar may begin where another task began. Its fields are
-//!   those of the task that ended there, and its field "Lifetime" is right.
 //! - A `LocalSet` calls no hooks, and `block_on` has no task: their futures are recorded if they
 //!   are [`profiled`](ProfileFuture::profiled).
 //! - A task is recorded by its hooks and by its wrapper, if it has both.
