@@ -100,12 +100,11 @@ fn a_recovered_profile_names_the_panic() -> anyhow::Result<()> {
     own_process!();
     let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
     tree.spawn_kids(&OPTIONS, 1)?;
-    let kid = &mut tree.kids[0];
-    kid.ask("panic-hook")?;
-    kid.ask("record 2 500")?;
-    kid.tell("panic-abort")?;
-    kid.wait()?;
-    tree.kill_all()?;
+    tree.kids[0].ask("panic-hook")?;
+    tree.kids[0].ask("record 2 500")?;
+    tree.kill_parent()?;
+    tree.kids[0].tell("panic-abort")?;
+    tree.kids[0].wait()?;
     let name = tree.kids[0].name.clone();
     let told = format!("recovered: ended, with unknown status: {PLACE}");
     let gecko = Profile::read(&recover(&tree, "gecko")?)?;

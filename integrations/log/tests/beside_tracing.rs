@@ -3,7 +3,6 @@
 use log::LevelFilter;
 use profiler_log::RecordingRules;
 use test_support::own_process;
-use tracing::subscriber::NoSubscriber;
 
 use crate::support::{Noting, RunningSession, markers, messages};
 
@@ -19,7 +18,7 @@ fn install(beside_tracing: bool) -> Noting {
 }
 
 fn record_with_profiler_tracing() {
-    let subscriber = profiler_tracing::around(NoSubscriber::new());
+    let subscriber = profiler_tracing::subscriber();
     tracing::subscriber::set_global_default(subscriber).unwrap();
 }
 

@@ -1,16 +1,16 @@
 //! Spans of the crate `tracing` in jobs.
 
 use profiler_rayon::JobContext;
-use profiler_tracing::around;
+use profiler_tracing::subscriber;
 use test_support::own_process;
 use test_support::patience::until;
-use tracing::subscriber::{NoSubscriber, set_global_default};
+use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
 
 use crate::support::{MeasuredSession, Phase, SeenMarker, labels_at, mark, named, pool};
 
 fn start() -> MeasuredSession {
-    set_global_default(around(NoSubscriber::new())).unwrap();
+    set_global_default(subscriber()).unwrap();
     let session = MeasuredSession::start();
     assert!(until(|| tracing::enabled!(tracing::Level::INFO)));
     session
