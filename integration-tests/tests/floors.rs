@@ -18,7 +18,9 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 10] = [
+    "integrations/log",
+    "integrations/metrics",
     "integrations/rayon",
     "integrations/tokio",
     "integrations/tracing",
