@@ -18,7 +18,9 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 11] = [
+    "integrations/log",
+    "integrations/metrics",
     "integrations/panic",
     "integrations/rayon",
     "integrations/tokio",

@@ -1,6 +1,7 @@
 //! The sum in the profile is the sum of what the program has added, on any number of threads.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use metrics::{counter, gauge, histogram};
 use proptest::prelude::*;
@@ -57,22 +58,31 @@ fn run(threads: &[Steps]) {
     });
 }
 
+/// Threads that change one gauge at the same time.
+const THREADS: i64 = 3;
+
 #[test]
-fn a_gauge_that_threads_set_has_the_latest_value_in_the_end() {
+fn a_gauge_that_threads_change_at_the_same_time_has_the_latest_value_in_the_end() {
     own_process!();
     let _session = start_alone();
-    let latest = AtomicI64::new(0);
-    let shared = gauge!("shared");
-    for round in 1..500 {
-        std::thread::scope(|scope| {
-            for step in [round, -round] {
-                let (shared, latest) = (&shared, &latest);
-                scope.spawn(move || {
-                    shared.increment(f64::from(step));
-                    latest.fetch_add(step.into(), Ordering::SeqCst);
-                });
+    let (shared, together) = (gauge!("shared"), Barrier::new(THREADS.try_into().unwrap()));
+    // A thread that fails would leave the others at the barrier.
+    let wrong_rounds = AtomicU32::new(0);
+    let many_changes = || {
+        for round in 0..300 {
+            together.wait();
+            // A single change is the last one of its thread more often.
+            (0..1 + round % 40).for_each(|_| shared.increment(2));
+            if together.wait().is_leader() {
+                let changes: i64 = (0..=round).map(|round| 1 + round % 40).sum();
+                let is_wrong = value("shared") != 2 * changes * THREADS;
+                wrong_rounds.fetch_add(is_wrong.into(), Ordering::SeqCst);
             }
-        });
-        assert_eq!(value("shared"), latest.load(Ordering::SeqCst));
-    }
+            together.wait();
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..THREADS).for_each(|_| _ = scope.spawn(many_changes));
+    });
+    assert_eq!(wrong_rounds.load(Ordering::SeqCst), 0);
 }

@@ -86,10 +86,8 @@ fn tasks_that_are_aborted_that_panic_or_that_end_with_their_runtime_have_an_end(
     });
     drop(runtime);
     assert!(until(|| tasks(Phase::End).len() == 3));
-    let mut spans = [Phase::Start, Phase::End].map(|phase| {
-        let spans = tasks(phase).iter().map(Seen::span).collect::<Vec<_>>();
-        spans
-    });
+    let mut spans = [Phase::Start, Phase::End]
+        .map(|phase| tasks(phase).iter().map(Seen::span).collect::<Vec<_>>());
     spans.iter_mut().for_each(|spans| spans.sort_unstable());
     assert_eq!(spans[0], spans[1]);
 }

@@ -53,13 +53,15 @@ fn report(subjects: &[Subject], mut costs: Costs) {
     for subject in subjects {
         for operation in OPERATIONS {
             let key = (subject.name.to_owned(), operation.to_owned());
-            let median = costs.get_mut(&key).map_or(f64::NAN, median);
+            let median = costs
+                .get_mut(&key)
+                .map_or(f64::NAN, |values| median(values));
             println!("tokio.{}.{operation}.ns\t{median:.1}\tns\t-", subject.name);
         }
     }
 }
 
-fn median(values: &mut Vec<f64>) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
