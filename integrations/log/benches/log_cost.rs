@@ -5,7 +5,7 @@
 //! name<TAB>value<TAB>unit<TAB>promise
 //! ```
 //!
-//! The first rows are the cost while no session runs, of a record that nobody wants. The peer is a
+//! The first rows are the cost while no session runs, of a record that is not wanted. The peer is a
 //! logger that formats each record, as every logger does that writes.
 
 #[path = "cost/turns.rs"]

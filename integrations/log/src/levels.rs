@@ -5,14 +5,14 @@
 //! [`follow_session`] after each start and stop, on a thread of its own (`session::on_switch`).
 //!
 //! ```text
-//! word   own level (bits 0-7) · raised level or NONE (8-15) · not applied yet (16) · changes (32-63)
+//! word   own level (bits 0-7) · raised level or NONE (8-15) · not applied (16) · changes (32-63)
 //! ```
 //!
 //! Invariants: the level is never lower than the program's own. If the program calls
 //! `log::set_max_level` during a session, its level stays, also after the session. The number of
-//! changes makes each word unique, and whoever changes the word applies it until nobody has changed
-//! it meanwhile, so the level is that of the latest word. No lock: a forked child could find it
-//! held.
+//! changes makes each word unique. A thread that changes the word applies it again until no other
+//! thread has changed it meanwhile, so the level is that of the latest word. No lock: a forked
+//! child could find it held.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -24,7 +24,7 @@
 //!
 //! # The level of `log`
 //! While no session runs, the level of `log` is the one that the program has chosen, so a record
-//! that nobody wants costs one load. A session raises it to the largest recorded level, by default
+//! that is not wanted costs one load. A session raises it to the largest recorded level, by default
 //! `Debug`, and the end of the session restores it. Meanwhile the program's own logger gets the
 //! records up to the program's own level only. A program that changes its level while it runs calls
 //! [`set_max_level`].
@@ -47,8 +47,8 @@
 //! at a panic, it ends the program.
 //!
 //! # Limitations
-//! - During a session the `Display` of messages runs that the program's own logger refuses, with the
-//!   locks that its caller holds, and for other messages once more than without the profiler.
+//! - During a session the `Display` of messages runs that the program's own logger refuses, with
+//!   the locks that its caller holds, and for other messages once more than without the profiler.
 //! - During a session, `log::max_level` and `log_enabled!` tell what the profiler or the program
 //!   wants. A record that a caller passes to the logger without a look at the level reaches the
 //!   program's own logger only if its level is at most the program's.

@@ -39,7 +39,8 @@ fn main() {
 
 fn start_session() {
     session::start(SessionParams::default(), StartOptions::default()).expect("a session");
-    // A thread that has recorded an entry finds the session without a look at what all threads share.
+    // A thread that has recorded an entry finds the session without a look at what all threads
+    // share.
     marker!("start", &category::TEST);
 }
 

@@ -1,7 +1,8 @@
 //! Converts the value of a histogram of times to the instant at which the time began.
 //!
-//! The session's clock counts ticks, whose length is measured between the start of the first session
-//! and the first value after it. Invariant: an instant is never before the start of that session.
+//! The session's clock counts ticks, whose length is measured between the start of the first
+//! session and the first value after it. Invariant: an instant is never before the start of that
+//! session.
 
 use std::sync::OnceLock;
 
@@ -19,8 +20,8 @@ pub(crate) fn begin() {
     START.get_or_init(Anchor::take);
 }
 
-/// The instant that is so many nanoseconds before `end`. `None` if the length of a tick is not
-/// known yet, or if this is no time.
+/// The instant that is this number of nanoseconds before `end`. `None` if the length of a tick is
+/// not known yet, or if this is no time.
 pub(crate) fn before(end: Timestamp, nanoseconds: f64) -> Option<Timestamp> {
     let converter = match CONVERTER.get() {
         Some(converter) => converter,

@@ -7,7 +7,7 @@
 //!
 //! A process has one panic hook, so each subject is measured in a process of its own, which this
 //! program starts. The subjects take turns, and the smallest value of all turns counts. The first
-//! row is the cost while nobody records.
+//! row is the cost without a session.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! The runs of groups: one for each job, whoever executes it.
+//! The runs of groups: one for each job, on any worker.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -44,8 +44,9 @@
 //!
 //! # Costs
 //! While no session runs: one load before a poll and at a spawn, a thread-local after a poll, two
-//! loads at the end of a task; a wrapped future is larger by its record. There is no thread. While one runs, a task costs two entries, and a
-//! poll two reads of the clock; an open task of a runtime takes 64 bytes.
+//! loads at the end of a task; a wrapped future is larger by its record. There is no thread. While
+//! one runs, a task costs two entries, and a poll two reads of the clock; an open task of a runtime
+//! takes 64 bytes.
 //!
 //! # What is lost
 //! Tasks of a runtime beyond 349,524 open ones are not recorded, and counted. The tasks of more

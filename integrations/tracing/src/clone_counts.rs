@@ -13,7 +13,7 @@
 //! are only in the buckets of its number.
 //!
 //! If no further table may be made, the clone is not counted. The span is then marked: it never
-//! ends, because nobody knows its last handle. The caller counts the end as lost. Spans that have
+//! ends, because its last handle is not known. The caller counts the end as lost. Spans that have
 //! the same number modulo [`MARKS`] share a mark, and never end, either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +80,7 @@ impl CloneCounts {
     /// Removes a handle of the span with this number. True if it was the last one.
     #[inline]
     pub(crate) fn remove(&self, number: u64) -> bool {
-        // Whoever has cloned this span has passed the handle on to this thread, or is this thread.
+        // The thread that has cloned this span has passed the handle on to this one, or is this one.
         self.used.load(Ordering::Relaxed) == 0 || self.remove_counted(number)
     }
 

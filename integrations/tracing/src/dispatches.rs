@@ -1,14 +1,14 @@
 //! Makes `tracing` ask again, when recording begins or ends, which call sites are of interest.
 //!
 //! `tracing` caches the answer for each call site. While nothing is recorded, the profiler answers
-//! that nothing is of interest to it, so call sites that nobody wants cost one load. The core calls
-//! [`rebuild`] after each start and stop, on a thread of its own (`session::on_switch`).
+//! that nothing is of interest to it, so call sites that are not wanted cost one load. The core
+//! calls [`rebuild`] after each start and stop, on a thread of its own (`session::on_switch`).
 //!
 //! If a program has a single subscriber, `tracing` asks the default subscriber of the thread that
 //! rebuilds the cache. That is none if the program's subscriber is the default of other threads
 //! only, and the answer would then turn off the program's own subscriber. So a subscriber that
 //! contains the profiler's is the default during the rebuild. Without one there is no rebuild: the
-//! answers of the profiler's subscriber matter to nobody.
+//! answers of the profiler's subscriber have no effect.
 //!
 //! `tracing-core` does not tell a subscriber in a `Box` or an `Arc` that it becomes part of a
 //! dispatcher. Such a subscriber is found if it is the default of all threads.
@@ -52,8 +52,8 @@ pub(crate) fn ask_again_at_switches() {
 /// Called once for each subscriber, when it becomes part of a dispatcher.
 pub(crate) fn note(dispatch: &Dispatch) {
     let mut places = DISPATCHES.iter().filter_map(try_lock);
-    // `tracing` holds a lock here. A subscriber whose last reference is dropped here may need it, so
-    // a place is looked at only if none is empty.
+    // `tracing` holds a lock here. A subscriber whose last reference is dropped here may need it,
+    // so a place is looked at only if none is empty.
     let free = places.find(|place| place.is_none());
     let mut places = DISPATCHES.iter().filter_map(try_lock);
     let free = free.or_else(|| places.find(|place| upgrade(place).is_none()));

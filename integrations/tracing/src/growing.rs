@@ -1,7 +1,7 @@
 //! A table that gets further tables of the same kind when it is full.
 //!
 //! Used by `clone_counts` and `span_map`. Lock-free. Invariants: a table is never freed, and it is
-//! in use after all tables before it, so whoever looks through the tables until the first missing
+//! in use after all tables before it, so a thread that looks through the tables until the first missing
 //! one sees all that were made before.
 
 #![allow(unsafe_code)]
@@ -64,7 +64,7 @@ fn grow<T>(place: &AtomicPtr<T>, table: Box<T>) -> Option<&T> {
     let made = Box::into_raw(table);
     let placed = place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
     if placed.is_err() {
-        // SAFETY: from `Box::into_raw` above, and nobody else has seen it.
+        // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
         drop(unsafe { Box::from_raw(made) });
     }
     loaded(place)

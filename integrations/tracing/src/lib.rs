@@ -53,8 +53,8 @@
 //!   that panics if it does not find the number, such as `OpenTelemetrySpanExt::set_parent`.
 //! - With this rule, the `Debug` of values runs that the program's own filter keeps from running,
 //!   with the locks that its caller holds.
-//! - The `Debug` of a value that is recorded runs once more than without the profiler, and twice more
-//!   if the chunk of the thread is full.
+//! - The `Debug` of a value that is recorded runs once more than without the profiler, and twice
+//!   more if the chunk of the thread is full.
 //! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
 //!   does not know.
 //! - Numbers of an inner subscriber must not have the bits 34 to 36, 62 and 63 all set: counters,

@@ -49,14 +49,14 @@ impl RecordingRules {
         self
     }
 
-    /// Also records the spans and events that the filters of the inner subscriber refuse. By default
-    /// they are not recorded.
+    /// Also records the spans and events that the filters of the inner subscriber refuse. By
+    /// default they are not recorded.
     ///
     /// A span that is refused is then enabled during a session, and the inner subscriber does not
     /// know its number: `Span::or_current` returns the span itself, and an extension that looks the
     /// number up in a registry does not find it. Do not use this rule with an extension that panics
-    /// in this case, such as `OpenTelemetrySpanExt::set_parent`. The `Debug` of values runs that the
-    /// filters keep from running. The layer never sees what the global filters of its registry
+    /// in this case, such as `OpenTelemetrySpanExt::set_parent`. The `Debug` of values runs that
+    /// the filters keep from running. The layer never sees what the global filters of its registry
     /// refuse, and ignores this rule.
     #[must_use]
     pub const fn beyond_filters(mut self, beyond_filters: bool) -> Self {

@@ -31,7 +31,7 @@ pub(crate) const MAX_SITE: u64 = (1 << SITE_BITS) - 1;
 pub(crate) struct RecordedSpan(u64);
 
 impl RecordedSpan {
-    /// A span that nobody records. Its call site does not exist.
+    /// A span that is not recorded. Its call site does not exist.
     pub(crate) const NOT_RECORDED: Self = Self(MARKS);
 
     /// A span with this number, of the call site with this number.

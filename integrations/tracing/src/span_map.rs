@@ -12,7 +12,7 @@
 //! owner, remove   value 0 · key 0 (release)
 //! ```
 //!
-//! Invariants: whoever holds a span's number has received it after the insertion. An inner
+//! Invariants: a thread that holds a span's number has received it after the insertion. An inner
 //! subscriber may use a number again as soon as its span is closed, so two spans may have a place
 //! under one number for a moment; a removal names the span, too. A number that is not held any more
 //! may find another span, which is harmless: it ends up in a link between spans.

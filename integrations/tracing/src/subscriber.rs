@@ -140,7 +140,7 @@ impl<S: Subscriber> Subscriber for ProfilerSubscriber<S> {
 
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         let inner = ask_interest(&self.inner, metadata);
-        // What nobody records takes no place.
+        // A call site that is not recorded takes no place.
         let is_recorded = if inner.is_never() {
             self.rules.record_unwanted(metadata)
         } else {

@@ -146,8 +146,8 @@ impl Switches {
 
 /// Calls `hook` from now on after each start and each end of recording in this process, on a thread
 /// of the profiler with the program's descriptors. The same function is called once, however often
-/// it is added. Two switches in quick succession may be followed by one call. Returns false if there
-/// are too many functions. Called on a thread of the program.
+/// it is added. Two switches in quick succession may be followed by one call. Returns false if
+/// there are too many functions. Called on a thread of the program.
 pub fn on_switch(hook: fn()) -> bool {
     let is_added = SWITCH_HOOKS
         .iter()

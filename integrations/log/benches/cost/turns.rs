@@ -2,8 +2,8 @@
 //!
 //! Used by the figures of `integrations/log` and `integrations/metrics`: a process has one logger
 //! and one recorder. The program starts itself with the name of a subject. Each operation is
-//! repeated in short rounds, and the fastest round of all turns counts: a round that was interrupted
-//! says nothing about the operation.
+//! repeated in short rounds, and the fastest round of all turns counts: a round that was
+//! interrupted says nothing about the operation.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Example: a server of five processes. Each request is a span in the front end and one in a worker,
-//! and a flow leads from the one to the other.
+//! Example: a server of five processes. Each request is a span in the front end and one in a
+//! worker, and a flow leads from the one to the other.
 //!
 //! ```text
 //! cargo run --release -p profiler-tracing --example server -- [REQUESTS] [--out PROFILE]
