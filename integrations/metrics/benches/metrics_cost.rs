@@ -21,7 +21,7 @@ use profiler_core::marker::category;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_metrics::{alone, around};
 
-type Operations = Vec<(&'static str, Box<dyn Fn()>)>;
+use crate::turns::Operations;
 
 fn main() {
     turns::run(

@@ -58,7 +58,7 @@ pub(crate) fn find_site(metadata: &Metadata<'_>) -> Option<&'static CallSite> {
         return None;
     }
     let places = probes(first_place(metadata));
-    let mut sites = places.map_while(|place| loaded(place));
+    let mut sites = places.map_while(loaded);
     sites.find(|site| is_of(site, metadata))
 }
 

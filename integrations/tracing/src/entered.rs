@@ -45,12 +45,14 @@ struct Place {
 }
 
 impl Place {
-    const FREE: Self = Self {
-        id: Cell::new(Entered::NONE.id),
-        span: Cell::new(Entered::NONE.span),
-        since: Cell::new(Entered::NONE.since),
-        label: Cell::new(Entered::NONE.label),
-    };
+    const fn free() -> Self {
+        Self {
+            id: Cell::new(Entered::NONE.id),
+            span: Cell::new(Entered::NONE.span),
+            since: Cell::new(Entered::NONE.since),
+            label: Cell::new(Entered::NONE.label),
+        }
+    }
 
     #[inline(always)]
     fn set(&self, entered: Entered) {
@@ -80,7 +82,7 @@ thread_local! {
     static STACK: EnteredStack = const {
         EnteredStack {
             depth: Cell::new(0),
-            entries: [const { Place::FREE }; MOST],
+            entries: [const { Place::free() }; MOST],
         }
     };
 }

@@ -41,7 +41,7 @@ const THREAD_NAME: &str = "profiler-switch";
 const PAUSE: Duration = Duration::from_millis(1);
 
 static SWITCH_HOOKS: [OnceLock<fn()>; MOST] = [const { OnceLock::new() }; MOST];
-static SWITCHES: Renewable<Switches> = Renewable::new(Switches::NONE);
+static SWITCHES: Renewable<Switches> = Renewable::new(Switches::new());
 
 /// The starts and stops of this process, by their number.
 struct Switches {
@@ -60,14 +60,16 @@ struct Switches {
 }
 
 impl Switches {
-    const NONE: Self = Self {
-        latest: AtomicU64::new(0),
-        done: AtomicU64::new(0),
-        is_running: AtomicBool::new(false),
-        is_by_profiler: AtomicBool::new(false),
-        is_kept: AtomicBool::new(false),
-        kept: OnceLock::new(),
-    };
+    const fn new() -> Self {
+        Self {
+            latest: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            is_running: AtomicBool::new(false),
+            is_by_profiler: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
+            kept: OnceLock::new(),
+        }
+    }
 
     /// Starts the kept thread, once, if the calling thread has the table of the program.
     fn keep_thread(&'static self) {
@@ -183,7 +185,7 @@ pub(super) fn after_stop() {
 
 /// In a forked child that begins anew: no thread runs the functions.
 pub(super) fn forget_parent() {
-    SWITCHES.renew(Switches::NONE);
+    SWITCHES.renew(Switches::new());
 }
 
 fn has_hooks() -> bool {

@@ -17,8 +17,11 @@ const TURNS: usize = 5;
 const ROUNDS: u32 = 400;
 const REPETITIONS: u32 = 500;
 
-/// Installs a subject, and returns the operations to measure.
-pub(crate) type Install = fn() -> Vec<(&'static str, Box<dyn Fn()>)>;
+/// The operations to measure, with their names.
+pub(crate) type Operations = Vec<(&'static str, Box<dyn Fn()>)>;
+
+/// Installs a subject.
+pub(crate) type Install = fn() -> Operations;
 
 /// The nanoseconds of one call in the fastest round.
 fn nanoseconds(operation: &dyn Fn()) -> f64 {

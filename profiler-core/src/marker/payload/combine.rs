@@ -13,7 +13,7 @@ use super::read::PayloadReader;
 /// at most one value, which is the number that both have in common.
 pub(crate) fn combined<'a>(start: &'a [u8], end: &[u8]) -> Cow<'a, [u8]> {
     let values = |payload| PayloadReader::new(payload).encoded();
-    if values(end).filter(|value| has_value(value)).count() <= 1 {
+    if values(end).filter(has_value).count() <= 1 {
         return Cow::Borrowed(start);
     }
     let (mut of_start, mut of_end) = (values(start), values(end));

@@ -47,8 +47,8 @@ impl Scalar for u64 {
         let (front, behind) = room.split_first_chunk_mut()?;
         let (first, body) = match self {
             0..=MAX_BYTE => (self.to_le_bytes()[0], 0),
-            ..=0xffff => (251, 2),
-            ..=0xffff_ffff => (252, 4),
+            251..=0xffff => (251, 2),
+            0x1_0000..=0xffff_ffff => (252, 4),
             _ => (253, 8),
         };
         *front = [tag as u8, first];
