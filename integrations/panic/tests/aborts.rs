@@ -133,7 +133,8 @@ fn an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic() {
     own_process!();
     if is_child() {
         begin();
-        let _ = std::thread::spawn(|| fall_over()).join();
+        let ending = std::thread::Builder::new().spawn(|| fall_over());
+        let _ = ending.unwrap().join();
         abort();
     }
     let name = "aborts::an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic";

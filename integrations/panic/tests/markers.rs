@@ -207,8 +207,8 @@ fn a_panic_while_a_thread_ends_does_no_harm() {
     own_process!();
     install_around_counting();
     let _session = RunningSession::start();
-    let ending = std::thread::spawn(|| LATE.with(|_| ()));
-    ending.join().unwrap();
+    let ending = std::thread::Builder::new().spawn(|| LATE.with(|_| ()));
+    ending.unwrap().join().unwrap();
     assert_eq!(calls(), 1);
     assert_eq!(noted().len(), 1);
 }
