@@ -18,6 +18,8 @@ use log::{LevelFilter, Log, Metadata, Record, info};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_log::{alone, around};
 
+use crate::turns::Operations;
+
 fn main() {
     turns::run(
         "log",
@@ -53,37 +55,37 @@ fn start_session() {
     session::start(SessionParams::default(), StartOptions::default()).expect("a session");
 }
 
-fn disabled() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn disabled() -> Operations {
     alone().install(LevelFilter::Off).expect("it is the first");
     operations()
 }
 
-fn inner_alone() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn inner_alone() -> Operations {
     log::set_boxed_logger(Box::new(Formatting)).expect("it is the first");
     log::set_max_level(LevelFilter::Info);
     operations()
 }
 
-fn disabled_around_inner() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn disabled_around_inner() -> Operations {
     let installed = around(Formatting).install(LevelFilter::Info);
     installed.expect("it is the first");
     operations()
 }
 
-fn profiler() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn profiler() -> Operations {
     alone().install(LevelFilter::Off).expect("it is the first");
     start_session();
     operations()
 }
 
-fn profiler_around_inner() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn profiler_around_inner() -> Operations {
     let installed = around(Formatting).install(LevelFilter::Info);
     installed.expect("it is the first");
     start_session();
     operations()
 }
 
-fn operations() -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn operations() -> Operations {
     vec![
         ("constant", Box::new(|| info!("a constant message"))),
         (

@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
 fn work() {
     for number in 0..20_u64 {
         info!(number, path = "/index.html"; "request");
-        let sum = (0..2_000_000).fold(0, |sum, step| black_box(sum ^ step * number));
+        let sum = (0..2_000_000).fold(0, |sum, step| black_box(sum ^ (step * number)));
         debug!(sum; "computed");
         match number {
             7 => warn!(number; "a slow request"),

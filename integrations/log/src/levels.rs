@@ -5,7 +5,7 @@
 //! [`follow_session`] after each start and stop, on a thread of its own (`session::on_switch`).
 //!
 //! ```text
-//! word   own level (bits 0-7) · raised level or NONE (8-15) · not applied yet (16) · changes (32-63)
+//! word   own level (bits 0-7), raised level or NONE (8-15), not applied yet (16), changes (32-63)
 //! ```
 //!
 //! Invariants: the level is never lower than the program's own. If the program calls

@@ -1,9 +1,9 @@
 //! The marker types of records: their fields, and how viewers show them.
 //!
-//! Records without key-values have one type, [`TYPE_NAME`]. Records with key-values have one type for each
-//! sequence of keys, whose name contains a hash of the keys, because the types of all processes are
-//! merged by name. Invariants: the fields are [`OWN_FIELDS`], then the key-values in their order; no
-//! key appears twice; keys consist of letters, digits and underscores.
+//! Records without key-values have one type, [`TYPE_NAME`]. Records with key-values have one type
+//! for each sequence of keys, whose name contains a hash of the keys, because the types of all
+//! processes are merged by name. Invariants: the fields are [`OWN_FIELDS`], then the key-values in
+//! their order; no key appears twice; keys consist of letters, digits and underscores.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -51,6 +51,9 @@ pub(crate) fn write(
     names: &[Box<str>],
     out: &mut FieldWriter<'_>,
 ) -> Result<(), PayloadError> {
+    if names.is_empty() {
+        return Ok(());
+    }
     let mut written = 0;
     let mut result = Ok(());
     for_each(source, |index, key, value| {

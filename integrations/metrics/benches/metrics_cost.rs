@@ -21,7 +21,7 @@ use profiler_core::marker::category;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_metrics::{alone, around};
 
-type Operations = Vec<(&'static str, Box<dyn Fn()>)>;
+use crate::turns::Operations;
 
 fn main() {
     turns::run(
@@ -39,7 +39,7 @@ fn main() {
 
 fn start_session() {
     session::start(SessionParams::default(), StartOptions::default()).expect("a session");
-    // A thread that has recorded an entry finds the session without a look at what all threads share.
+    // A thread that has recorded an entry finds the session without what all threads share.
     marker!("start", &category::TEST);
 }
 

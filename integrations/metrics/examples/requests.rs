@@ -34,7 +34,7 @@ fn work() {
     for number in 0..20_u64 {
         let watch = Stopwatch::start();
         in_flight.increment(1);
-        let sum = (0..2_000_000).fold(0, |sum, step| black_box(sum ^ step * number));
+        let sum = (0..2_000_000).fold(0, |sum, step| black_box(sum ^ (step * number)));
         counter!("sent_bytes_total").increment(1000 + sum % 1000);
         let status = if number == 13 { "500" } else { "200" };
         counter!("requests_total", "status" => status).increment(1);

@@ -12,25 +12,26 @@ use crate::losses::{LEFT_OUT, WITHOUT_LABELS};
 use crate::tracks::{Category, Subject, Target, Track, Tracks};
 use crate::units::Scale;
 
-static COUNTERS: Tracks<CounterTarget> = Tracks::new(Kind::Counter, 1, CounterTarget::new);
+static COUNTERS: Tracks<&'static CounterTarget> =
+    Tracks::new(Kind::Counter, 1, CounterTarget::leaked);
 
 /// The counter of the profile that a metric changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct CounterTarget {
     counter: &'static Counter,
     scale: Scale,
 }
 
 impl CounterTarget {
-    fn new(subject: &Subject) -> Self {
-        Self {
+    fn leaked(subject: &Subject) -> &'static Self {
+        Box::leak(Box::new(Self {
             counter: subject.counter("", subject.scale, Category::Rate),
             scale: subject.scale,
-        }
+        }))
     }
 
     #[inline]
-    fn add(self, value: u64) {
+    fn add(&self, value: u64) {
         self.counter.add(self.scale.whole_of(value));
     }
 }
@@ -38,7 +39,7 @@ impl CounterTarget {
 /// What the program holds.
 struct CounterHandle {
     inner: metrics::Counter,
-    track: Option<&'static Track<CounterTarget>>,
+    track: Option<&'static Track<&'static CounterTarget>>,
 }
 
 /// A counter around that of the inner recorder.

@@ -1,7 +1,7 @@
 //! Histograms: a marker per value, the number of values, and their sum.
 //!
-//! A profile shows when something was slow and what else happened then. So each value is a marker on
-//! its thread, and a value that is a time is an interval that ends now: the request, beside the
+//! A profile shows when something was slow and what else happened then. So each value is a marker
+//! on its thread, and a value that is a time is an interval that ends now: the request, beside the
 //! samples that were taken during it. A distribution over the whole session, such as quantiles,
 //! says nothing about that, and the program's own recorder has it. A hot histogram would evict all
 //! other entries, so the markers of each histogram are limited to [`MOST_IN_WINDOW`] in a short

@@ -15,8 +15,8 @@
 //!   a session. An absolute value counts by its growth since the previous absolute value.
 //! - A gauge is a counter of the profile that has the latest value, also the one that it had when
 //!   the session started.
-//! - Each value of a histogram is a marker on its thread. A value that is a time is an interval that
-//!   ends when it is recorded. Two counters have the number of the values, and their sum.
+//! - Each value of a histogram is a marker on its thread. A value that is a time is an interval
+//!   that ends when it is recorded. Two counters have the number of the values, and their sum.
 //!
 //! The profile has the values of counters at each tick of the sampler, and the last values of a
 //! process that was killed.
@@ -27,11 +27,11 @@
 //! bytes become bytes. The name of the track has the unit. The unit is that of
 //! `describe_counter!` and its like, or that with which the name ends: `_seconds`, `_ms`, `_bytes`,
 //! `_percent`, `_ratio` (in thousandths) and similar ones, also before `_total`. Any other metric
-//! counts whole numbers. If such a gauge has a fraction, it has a second track, in thousandths, from
-//! then on; if such a histogram has a value, its sum is in thousandths.
+//! counts whole numbers. If such a gauge has a fraction, it has a second track, in thousandths,
+//! from then on. The sum of such a histogram is in thousandths.
 //!
-//! Viewers draw counters of bytes as a rate, and gauges of bytes as memory. A description is used if
-//! it is there before the first change in a session.
+//! Viewers draw counters of bytes as a rate, and gauges of bytes as memory. A description is used
+//! if it is there before the first change in a session.
 //!
 //! # Costs
 //! While no session runs, a change of a counter or a histogram costs one load, besides the inner

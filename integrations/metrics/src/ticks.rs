@@ -1,7 +1,7 @@
 //! Converts the value of a histogram of times to the instant at which the time began.
 //!
-//! The session's clock counts ticks, whose length is measured between the start of the first session
-//! and the first value after it. Invariant: an instant is never before the start of that session.
+//! The session's clock counts ticks, whose length is measured between the start of the first
+//! session and the first value after it. Invariant: an instant is never before the start of that session.
 
 use std::sync::OnceLock;
 

@@ -7,7 +7,7 @@
 //! ```text
 //! keys    4,096 of each kind; metrics after them share the track of their name
 //! labels  100 of each name, and 600 counters in all, have targets of their own
-//! names   1,024 of each kind, with a target "NAME (other labels)" for the others, 300 counters in all
+//! names   1,024 of each kind, with a target "NAME (other labels)" for the others; 300 counters
 //! ```
 //!
 //! Invariants: a target never changes; nothing waits for a lock; what has no target is counted.

@@ -2,8 +2,8 @@
 //!
 //! Used by the figures of `integrations/log` and `integrations/metrics`: a process has one logger
 //! and one recorder. The program starts itself with the name of a subject. Each operation is
-//! repeated in short rounds, and the fastest round of all turns counts: a round that was interrupted
-//! says nothing about the operation.
+//! repeated in short rounds, and the fastest round of all turns counts: a round that was
+//! interrupted says nothing about the operation.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,8 +17,11 @@ const TURNS: usize = 5;
 const ROUNDS: u32 = 400;
 const REPETITIONS: u32 = 500;
 
-/// Installs a subject, and returns the operations to measure.
-pub(crate) type Install = fn() -> Vec<(&'static str, Box<dyn Fn()>)>;
+/// The operations to measure, with their names.
+pub(crate) type Operations = Vec<(&'static str, Box<dyn Fn()>)>;
+
+/// Installs a subject.
+pub(crate) type Install = fn() -> Operations;
 
 /// The nanoseconds of one call in the fastest round.
 fn nanoseconds(operation: &dyn Fn()) -> f64 {
