@@ -2,9 +2,9 @@
 //!
 //! The latest value of each gauge is always kept, because a change may be relative, and because a
 //! profile shows the value that a gauge had before the session. A gauge of whole numbers gets a
-//! second counter, in thousandths, when it first has a fraction: without a unit it is not known before
-//! whether it counts connections or is a ratio. Invariant: when all threads have returned, the
-//! counters have the latest value.
+//! second counter, in thousandths, when it first has a fraction: without a unit it is not known
+//! before whether it counts connections or is a ratio. Invariant: when all threads have returned,
+//! the counters have the latest value.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! # What is recorded
-//! - A counter is a counter of the profile, per set of labels. It begins with zero at the start of a
-//!   session. An absolute value counts by its growth since the previous absolute value.
+//! - A counter is a counter of the profile, per set of labels. It begins with zero at the start of
+//!   a session. An absolute value counts by its growth since the previous absolute value.
 //! - A gauge is a counter of the profile that has the latest value, also the one that it had when
 //!   the session started.
 //! - Each value of a histogram is a marker on its thread. A value that is a time is an interval

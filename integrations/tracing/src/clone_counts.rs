@@ -80,7 +80,7 @@ impl CloneCounts {
     /// Removes a handle of the span with this number. True if it was the last one.
     #[inline]
     pub(crate) fn remove(&self, number: u64) -> bool {
-        // The thread that has cloned this span has passed the handle on to this one, or is this one.
+        // The thread that has cloned this span is this one, or has passed the handle on to it.
         self.used.load(Ordering::Relaxed) == 0 || self.remove_counted(number)
     }
 

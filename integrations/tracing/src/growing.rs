@@ -1,8 +1,8 @@
 //! A table that gets further tables of the same kind when it is full.
 //!
 //! Used by `clone_counts` and `span_map`. Lock-free. Invariants: a table is never freed, and it is
-//! in use after all tables before it, so a thread that looks through the tables until the first missing
-//! one sees all that were made before.
+//! in use after all tables before it, so a thread that looks through the tables until the first
+//! missing one sees all that were made before.
 
 #![allow(unsafe_code)]
 
