@@ -47,8 +47,9 @@
 //! at a panic, it ends the program.
 //!
 //! # Limitations
-//! - During a session the `Display` of messages runs that the program's own logger refuses, with
-//!   the locks that its caller holds, and for other messages once more than without the profiler.
+//! - During a session the profiler calls `Display` for messages that the program's own logger
+//!   refuses, and once more for the others. The caller may hold a lock at that time. A `Display` that
+//!   takes the same lock then deadlocks.
 //! - During a session, `log::max_level` and `log_enabled!` tell what the profiler or the program
 //!   wants. A record that a caller passes to the logger without a look at the level reaches the
 //!   program's own logger only if its level is at most the program's.

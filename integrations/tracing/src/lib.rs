@@ -13,8 +13,9 @@
 //! ```
 //!
 //! # What is recorded
-//! What the program's own subscriber wants, up to the level `DEBUG`; with
-//! [`RecordingRules::beyond_filters`], also what its filters refuse.
+//! What the program's own subscriber wants, up to the level `DEBUG`. With
+//! [`RecordingRules::beyond_filters`], the subscriber of this crate also records what the filters of
+//! the program's own refuse; the layer ignores this rule.
 //!
 //! - A span is an interval from its creation to the drop of its last handle, on any thread. Its
 //!   start is recorded with its fields at once, so a span that is open when its process is killed
@@ -36,10 +37,13 @@
 //! much as its two entries, unless the inner subscriber wants it, too.
 //!
 //! # What is lost
-//! The profiler drops and counts spans and events of call sites after the 8191st, spans and events
-//! that a `Debug` emits, and spans that the inner subscriber wants, too, while about two million of
-//! them are open. A span that is cloned while half a million others have clones stays open, and so
-//! may later spans with a similar number; the clone is counted.
+//! The profiler drops and counts:
+//! - spans and events of call sites after the 8191st,
+//! - spans and events that a `Debug` emits,
+//! - spans that the inner subscriber wants, too, while about two million of them are open.
+//!
+//! If half a million spans have clones, a further cloned span has no end in the profile. Some later
+//! spans then have no end, either. The clone is counted.
 //!
 //! A `Debug` that panics ends its own
 //! value only: the panic hook runs, and the panic is caught. In a program that is compiled to abort
@@ -51,8 +55,8 @@
 //!   `Span::current` never returns such a span if the inner subscriber keeps track of its current
 //!   span, as a registry does. `Span::or_current` returns it. Do not use the rule with an extension
 //!   that panics if it does not find the number, such as `OpenTelemetrySpanExt::set_parent`.
-//! - With this rule, the `Debug` of values runs that the program's own filter keeps from running,
-//!   with the locks that its caller holds.
+//! - With this rule, the profiler calls `Debug` for values that the program's own filter refuses. The
+//!   caller may hold a lock at that time. A `Debug` that takes the same lock then deadlocks.
 //! - The `Debug` of a value that is recorded runs once more than without the profiler, and twice
 //!   more if the chunk of the thread is full.
 //! - An event whose explicit parent the inner subscriber refuses reaches it with a parent that it
