@@ -131,10 +131,19 @@ fn change(own: impl Fn(u64) -> LevelFilter) {
 #[inline]
 pub(crate) fn is_own(level: Level) -> bool {
     let word = WORD.load(Ordering::Relaxed);
+    if word & NOT_APPLIED != 0 {
+        // The level of `log` may still be that of the word before.
+        return level <= Levels::of(word).own;
+    }
     if word & (u64::from(NONE) << 8) == u64::from(NONE) << 8 {
         return true;
     }
     let levels = Levels::of(word);
+    if !rules::are_applied() {
+        // The session has just ended, or this is a forked child, in which no thread follows it.
+        follow_session();
+        return level <= levels.own;
+    }
     levels.effective() != log::max_level() || level <= levels.own
 }
 

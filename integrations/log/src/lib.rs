@@ -47,6 +47,10 @@
 //! at a panic, it ends the program.
 //!
 //! # Limitations
+//! - A `Display` that logs only when it is first called: the record that it makes is lost for both
+//!   loggers if the profiler formats the message first.
+//! - A record that a thread makes at the moment at which a session ends may reach the program's own
+//!   logger though it is finer than the program's level.
 //! - During a session the profiler calls `Display` for messages that the program's own logger
 //!   refuses, and once more for the others. The caller may hold a lock at that time. A `Display` that
 //!   takes the same lock then deadlocks.

@@ -39,10 +39,6 @@ impl Log for NoLogger {
 impl RecordingRules {
     /// A logger that records by these rules, and passes everything on to `inner`.
     pub fn around<L: Log>(self, inner: L) -> ProfilerLogger<L> {
-        if cfg!(feature = "enabled") {
-            levels::expect(self.max_level);
-            session::on_switch(levels::follow_session);
-        }
         ProfilerLogger { inner, rules: self }
     }
 
@@ -74,12 +70,19 @@ impl<L> ProfilerLogger<L> {
 impl<L: Log + 'static> ProfilerLogger<L> {
     /// Installs this logger, with the largest level that the inner logger gets: that of its filter,
     /// such as `env_logger::Logger::filter`, or [`LevelFilter::Off`] without an inner logger. While
-    /// a session runs, the level of `log` is also at least the largest recorded level.
+    /// a session runs, the level of `log` is also at least the largest recorded level. A logger that
+    /// is installed in another way does not raise the level, and records what reaches it.
     ///
     /// # Errors
     /// If a logger was installed before.
     pub fn install(self, max_level: LevelFilter) -> Result<(), SetLoggerError> {
+        let recorded = self.rules.max_level;
         log::set_boxed_logger(Box::new(self))?;
+        // Only now: without this logger, the program's own would get what a session adds.
+        if cfg!(feature = "enabled") {
+            levels::expect(recorded);
+            session::on_switch(levels::follow_session);
+        }
         levels::set_max_level(max_level);
         Ok(())
     }

@@ -81,7 +81,7 @@ fn type_name(names: &[Box<str>]) -> String {
     }
     let mut hasher = DefaultHasher::new();
     names.hash(&mut hasher);
-    format!("{TYPE_NAME} {:06x}", hasher.finish() & 0xff_ffff)
+    format!("{TYPE_NAME} {:06x}", hasher.finish() & 0xffff_ffff_ffff)
 }
 
 fn label_of(names: &[Box<str>], keys: &[String]) -> String {

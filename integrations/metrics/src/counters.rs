@@ -64,11 +64,13 @@ impl CounterHandle {
     /// The growth since the previous absolute value. Of the first one it is not known.
     fn growth(&self, value: u64) -> Option<u64> {
         let track = self.track.filter(|track| track.is_own())?;
-        let before = track.latest.fetch_max(value, Ordering::Relaxed);
+        // One more than the value; 0 before the first one.
+        let latest = value.saturating_add(1);
+        let before = track.latest.fetch_max(latest, Ordering::Relaxed);
         Some(if before == 0 {
             0
         } else {
-            value.saturating_sub(before)
+            latest.saturating_sub(before)
         })
     }
 }

@@ -41,7 +41,8 @@ impl GaugeTarget {
     fn set(&self, value: f64) {
         let scale = self.subject.scale;
         self.counter.set(scale.whole(value));
-        let has_fraction = scale.quantity == Quantity::Count && value.fract() != 0.0;
+        let is_fraction = value.is_finite() && value.fract() != 0.0;
+        let has_fraction = scale.quantity == Quantity::Count && is_fraction;
         if has_fraction && self.fraction.get().is_none() {
             let _ = self.fraction.set(self.make_fraction());
         }

@@ -25,6 +25,9 @@ impl<R: Recorder> ProfilerRecorder<R> {
     pub(crate) fn new(inner: R) -> Self {
         if cfg!(feature = "enabled") {
             session::on_switch(show_metrics);
+            if session::is_active() {
+                ticks::begin(); // a running session has been announced before
+            }
         }
         Self { inner }
     }

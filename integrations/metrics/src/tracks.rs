@@ -12,6 +12,7 @@
 //!
 //! Invariants: a target never changes; nothing waits for a lock; what has no target is counted.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -104,6 +105,11 @@ pub(crate) struct Subject {
     description: String,
 }
 
+thread_local! {
+    /// Whether the calling thread is finding a target.
+    static IS_FINDING: Cell<bool> = const { Cell::new(false) };
+}
+
 impl<T: Copy> Tracks<T> {
     pub(crate) const fn new(kind: Kind, counters: usize, make: fn(&Subject) -> T) -> Self {
         Self {
@@ -144,9 +150,20 @@ impl<T: Copy> Tracks<T> {
         }
     }
 
+    /// Finding a target allocates, and the program's allocator may change a metric. Such a change
+    /// finds no target, and is counted by its caller.
     #[cold]
     #[inline(never)]
     fn find_target(&self, track: &'static Track<T>) -> Target<T> {
+        if IS_FINDING.replace(true) {
+            return Target::Nowhere;
+        }
+        let found = self.search(track);
+        IS_FINDING.set(false);
+        found
+    }
+
+    fn search(&self, track: &'static Track<T>) -> Target<T> {
         let found = if track.is_of_others {
             if OTHER_COUNTERS.take(self.counters) {
                 Target::Shared((self.make)(&self.subject(track)))
@@ -158,7 +175,13 @@ impl<T: Copy> Tracks<T> {
                 Some(name) if self.may_have_own(name) => {
                     Target::Own((self.make)(&self.subject(track)))
                 }
-                Some(name) => self.target(&name.others),
+                // Values of several gauges have no sum, so gauges share no track.
+                Some(_) if self.kind == Kind::Gauge => Target::Nowhere,
+                Some(name) => {
+                    let others = &name.others;
+                    let known = others.target.get().copied();
+                    known.unwrap_or_else(|| self.search(others))
+                }
                 None => Target::Nowhere,
             }
         };

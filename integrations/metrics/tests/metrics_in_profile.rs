@@ -70,6 +70,11 @@ fn an_absolute_value_counts_by_its_growth() {
     total.absolute(1002); // of a thread that was slower
     total.absolute(1010);
     assert_eq!(value("total"), 10);
+    let from_zero = counter!("from zero");
+    for value in [0, 5, 9] {
+        from_zero.absolute(value);
+    }
+    assert_eq!(value("from zero"), 9);
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl ProfilerMarker for PanicMarker<'_> {
             .chart_label("{marker.data.message}")
             .table_label("{marker.data.location}: {marker.data.message}")
             .tooltip_label("Panic: {marker.data.message}")
-            .key_label_format("message", "Message", Format::String)
+            .key_label_format("message", "Message", Format::SanitizedString)
             .key_label_format("location", "Location", Format::String)
             .key_label_format("thread", "Thread", Format::String)
             .static_label_value(

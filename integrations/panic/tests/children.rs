@@ -33,7 +33,7 @@ pub(crate) fn begin() {
     profiler_panic::install();
 }
 
-/// Begins a child whose panic hook aborts after it has printed the panic.
+/// Begins a child whose panic hook aborts.
 pub(crate) fn begin_with_aborting_hook() {
     std::panic::set_hook(Box::new(|_| std::process::abort()));
     begin();

@@ -165,8 +165,13 @@ impl JobContext {
     /// If the job panics, after everything that was opened for it is closed.
     #[inline]
     pub fn run<R>(&self, op: impl FnOnce() -> R) -> R {
-        #[cfg(feature = "tracing")]
-        let _span = self.tracing_span().map(tracing::Span::enter);
+        // Inside of the groups and labels of the job, so that the span is not shown in a job that
+        // this one interrupts.
+        let op = || {
+            #[cfg(feature = "tracing")]
+            let _span = self.tracing_span().map(tracing::Span::enter);
+            op()
+        };
         if is_recorded() {
             run(self.0.as_ref(), op)
         } else {

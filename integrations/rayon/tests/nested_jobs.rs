@@ -58,6 +58,7 @@ fn the_time_of_a_deep_job_is_not_that_of_the_job_around_it() {
         ["shallow", "deep"].map(|name| session.totals(GroupKind::Component, name));
     assert_eq!((deep.ticks, deep.runs), (1, 1));
     assert!(shallow.wall_ns + deep.wall_ns <= session.process_ns() + 100);
+    assert!(deep.wall_ns > shallow.wall_ns, "only the deep job works");
 }
 
 #[test]

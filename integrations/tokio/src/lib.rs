@@ -44,14 +44,15 @@
 //!
 //! # Costs
 //! While no session runs: one load before a poll and at a spawn, a thread-local after a poll, two
-//! loads at the end of a task; a wrapped future is larger by its record. There is no thread. While
+//! loads at the end of a task; a wrapped future is larger by its record. No thread reads counters. While
 //! one runs, a task costs two entries, and a poll two reads of the clock; an open task of a runtime
 //! takes 64 bytes.
 //!
 //! # What is lost
-//! Tasks of a runtime beyond 349,524 open ones are not recorded, and counted. The tasks of more
-//! than 1024 places share one name. Runtimes beyond 32 have no counters, and a counter says how
-//! many these are.
+//! At most 349,524 tasks of runtimes may be open, and fewer if some of them live long; further ones are
+//! counted as dropped, unless they were spawned before the session. The tasks of more than 1024
+//! places share one name. At most 32 runtimes with at most 64 different names have counters; a
+//! counter has the number of the others.
 //!
 //! # Limitations
 //! - A `LocalSet` calls no hooks, and `block_on` has no task: their futures are recorded if they

@@ -18,6 +18,8 @@ use crate::worker_load::{WorkerLoad, WorkerReading};
 #[derive(Debug)]
 pub(crate) struct RuntimeReader {
     metrics: RuntimeMetrics,
+    /// The process of the runtime.
+    pub(crate) process: u32,
     counters: &'static RuntimeCounters,
     /// The threads that the hooks have counted, if there are hooks.
     #[cfg_attr(tokio_unstable, allow(dead_code))] // tokio itself tells their number
@@ -75,6 +77,7 @@ impl RuntimeReader {
             latest: Timestamp::ZERO,
             session: 0,
             at_start: RuntimeTotals::default(),
+            process: std::process::id(),
             metrics,
         })
     }

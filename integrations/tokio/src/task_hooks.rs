@@ -2,7 +2,8 @@
 //!
 //! Called by [`crate::RuntimeHooks`], and only compiled with `tokio_unstable`. tokio calls the
 //! hooks of one task in this order: spawn, then before and after each poll, and the end inside of
-//! the last poll, or without a poll if the task is dropped. The end of a task comes without a spawn
+//! the last poll, or without a poll if the task is dropped. Only the call after a poll may come
+//! late: another worker may already poll the task, or have ended it. The end of a task comes without a spawn
 //! for the tasks of the blocking pool, and before the spawn if the runtime has shut down.
 //!
 //! Costs while no session runs: one load before a poll and at a spawn, a thread-local after a poll,
@@ -42,17 +43,16 @@ fn record_spawn(meta: &TaskMeta<'_>) {
         return; // the runtime has shut down, and the task never runs
     }
     let task = RecordedTask::spawned_now(number, current_span(), current_task());
-    open(&task, site(meta));
+    if open(&task, site(meta)).is_none() {
+        count_without_site();
+    }
 }
 
 /// Begins the interval of a task, if there is a place for it.
 fn open(task: &RecordedTask, site: &SpawnSite) -> Option<&'static TaskPlace> {
-    let place = OPEN_TASKS.insert(task, session_number());
-    match place {
-        Some(_) => task_marks::begin(site, task),
-        None => count_without_site(),
-    }
-    place
+    let place = OPEN_TASKS.insert(task, session_number())?;
+    task_marks::begin(site, task);
+    Some(place)
 }
 
 /// A poll begins while a session runs. `address` is in the stack frame of the hook.
@@ -89,6 +89,7 @@ fn see_late(
 ) -> Option<&'static TaskPlace> {
     let task = RecordedTask::seen_late(number);
     let Some(place) = known else {
+        // Without a place, the task was counted when it was spawned, and not at each poll.
         return open(&task, site);
     };
     place.fill(&task, session_number());
@@ -104,7 +105,7 @@ pub(crate) fn after_poll(meta: &TaskMeta<'_>, rules: &TaskRules) {
     };
     let ns = poll.timed.end(poll.site, rules, poll.mark);
     if let Some(place) = poll.place {
-        place.set_times(place.times().and(ns));
+        place.add_poll(poll.mark.task, ns);
     }
 }
 

@@ -118,7 +118,7 @@ impl TaskEnd {
 /// Begins the interval of a task.
 #[inline]
 pub(crate) fn begin(site: &SpawnSite, task: &RecordedTask) {
-    let note = (task.spawned == Timestamp::ZERO).then_some("spawned before the session");
+    let note = (task.spawned == Timestamp::ZERO).then_some("spawned before it was recorded");
     site.tasks.add(MarkerOptions::interval_start(), |out| {
         write_numbers(out, task)?;
         optional_text(out, note)?;

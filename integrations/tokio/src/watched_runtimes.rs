@@ -3,9 +3,10 @@
 //! The thread is outside of the runtimes, so a runtime that is stuck is shown, too. It exists while
 //! a session runs and a runtime is watched. Invariants: a place is locked for the time of one
 //! reading, some microseconds, by the thread, and when a runtime is added or removed; a forked
-//! child starts a thread of its own, and never waits for a place that its parent may have locked.
+//! child starts a thread of its own, never waits for a place that its parent may have locked, and does
+//! not read the runtimes of its parent.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -68,8 +69,11 @@ fn put(reader: RuntimeReader) -> Option<usize> {
         let Ok(mut place) = place.try_lock() else {
             return false;
         };
-        if place.is_none() {
-            *place = reader.take();
+        let own = std::process::id();
+        if place.as_ref().is_none_or(|known| known.process != own) {
+            // The runtime of the process that forked this one has no threads here, and is not
+            // dropped.
+            std::mem::forget(std::mem::replace(&mut *place, reader.take()));
         }
         reader.is_none()
     };
@@ -118,6 +122,8 @@ fn read_all_the_time() {
             std::thread::sleep(INTERVAL);
         }
         READING.store(0, Ordering::SeqCst);
+        // The next look at the session is an ordinary load.
+        fence(Ordering::SeqCst);
         // A start or a runtime in between has seen the thread and has started none.
         if !is_wanted() || !take_over() {
             return;
@@ -130,6 +136,7 @@ fn read_all() {
     for place in &PLACES {
         if let Ok(mut place) = place.try_lock()
             && let Some(reader) = place.as_mut()
+            && reader.process == std::process::id()
         {
             reader.read(session);
         }

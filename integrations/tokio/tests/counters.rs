@@ -140,7 +140,7 @@ fn runtimes_beyond_the_bound_run_and_are_counted() {
 
 #[test]
 #[cfg(tokio_unstable)]
-fn polls_and_local_queues_are_counted() {
+fn polls_are_counted() {
     own_process!();
     let _session = RunningSession::start();
     let runtime = one_thread(&RuntimeRules::named("r"));

@@ -93,7 +93,8 @@ impl PanicEvidence {
     fn find(&self, end: End) -> Option<(&Suspect, bool)> {
         let in_hook = self.0.iter().find(|one| one.in_hook);
         if let Some(suspect) = in_hook {
-            return Some((suspect, end != End::Unknown || suspect.ends_process));
+            let is_failure = matches!(end, End::Code(_) | End::Abort);
+            return Some((suspect, is_failure || suspect.ends_process));
         }
         let cause = match end {
             End::Code(MAIN_PANICKED) => self.latest(|one| one.is_main),
