@@ -69,6 +69,8 @@ fn a_panic_within_an_entry_is_named() {
     own_process!();
     if is_child() {
         begin_with_aborting_hook();
+        // A process without any entry is missing in the profile.
+        marker!("up");
         marker!(
             "fragile",
             &category::OTHER,

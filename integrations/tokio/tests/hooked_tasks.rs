@@ -223,12 +223,12 @@ fn a_task_that_is_older_than_the_session_begins_at_its_first_poll_in_it() {
     let note = || tasks(Phase::Start)[0].text("note");
     let first = RunningSession::start();
     assert!(until(begins));
-    assert_eq!(note().as_deref(), Some("spawned before the session"));
+    assert_eq!(note().as_deref(), Some("spawned before it was recorded"));
     drop(first);
     runtime.block_on(yield_now());
     let _second = RunningSession::start();
     assert!(until(begins));
-    assert_eq!(note().as_deref(), Some("spawned before the session"));
+    assert_eq!(note().as_deref(), Some("spawned before it was recorded"));
     IS_DONE.store(true, Ordering::SeqCst);
     let number = runtime.block_on(older).unwrap();
     assert_eq!(end_of(number).field("lifetime"), None);

@@ -188,7 +188,7 @@ fn a_future_that_is_older_than_the_session_begins_at_its_first_poll_in_it() {
         };
         assert!(until(begins));
         let note = named("older")[0].text("note");
-        assert_eq!(note.as_deref(), Some("spawned before the session"));
+        assert_eq!(note.as_deref(), Some("spawned before it was recorded"));
         drop(session);
         runtime.block_on(yield_now());
     }
