@@ -298,6 +298,7 @@ mod tests {
         TABLE_OF_HOOK.store(usize::from(is_program) + 1, Ordering::SeqCst);
     }
 
+    #[cfg(all(target_os = "linux", not(profiler_portable)))]
     #[test]
     fn the_functions_run_with_the_descriptors_of_the_program() {
         let _alone = ALONE_IN_TESTS
