@@ -87,32 +87,46 @@ thread_local! {
     };
 }
 
-/// Adds a span that the thread has entered. `open` makes the entry if there is room for it.
-#[inline]
-pub(crate) fn push(open: impl FnOnce() -> Entered) {
+/// Whether the next span that the thread enters is kept.
+#[inline(always)]
+pub(crate) fn has_place() -> bool {
+    STACK.with(|stack| stack.depth.get() < MOST)
+}
+
+/// Adds a span that the thread has entered. Its values are kept if there is a place for it.
+#[inline(always)]
+pub(crate) fn push(entered: Entered) {
     STACK.with(|stack| {
         let depth = stack.depth.get();
         if let Some(place) = stack.entries.get(depth) {
-            place.set(open());
+            place.set(entered);
         }
         stack.depth.set(depth.saturating_add(1));
     });
 }
 
-/// Removes the innermost entry of the span with this number, and returns it. `None` if it is not
-/// kept.
-#[inline]
-pub(crate) fn pop(id: u64) -> Option<Entered> {
+/// Removes the innermost entry of the span with this number, and passes it to `left` if it was kept.
+///
+/// It does not return the entry: the compiler would copy a returned entry with loads that are wider
+/// than the stores before them, and a processor waits for such a load.
+#[inline(always)]
+pub(crate) fn pop(id: u64, left: impl FnOnce(Entered)) {
     STACK.with(|stack| {
-        let depth = stack.depth.get().checked_sub(1)?;
+        let Some(depth) = stack.depth.get().checked_sub(1) else {
+            return;
+        };
         match stack.entries.get(depth) {
             Some(innermost) if innermost.id.get() == id => {
                 stack.depth.set(depth);
-                Some(innermost.get())
+                left(innermost.get());
             }
-            _ => stack.remove_inner(id, depth),
+            _ => {
+                if let Some(entered) = stack.remove_inner(id, depth) {
+                    left(entered);
+                }
+            }
         }
-    })
+    });
 }
 
 impl EnteredStack {
@@ -170,10 +184,16 @@ mod tests {
     use super::*;
 
     fn enter(id: u64) {
-        push(|| Entered {
+        push(Entered {
             id,
             ..Entered::NONE
         });
+    }
+
+    fn leave(id: u64) -> Option<Entered> {
+        let mut left = None;
+        pop(id, |entered| left = Some(entered));
+        left
     }
 
     fn own_thread(body: impl FnOnce() + Send + 'static) {
@@ -192,9 +212,9 @@ mod tests {
     fn spans_may_be_left_in_any_order() {
         own_thread(|| {
             (1..=4).for_each(enter);
-            assert_eq!(pop(2).map(|entered| entered.id), Some(2));
+            assert_eq!(leave(2).map(|entered| entered.id), Some(2));
             assert_eq!(innermost_id(), Some(4));
-            assert_eq!([4, 3, 1].map(|id| pop(id).is_some()), [true; 3]);
+            assert_eq!([4, 3, 1].map(|id| leave(id).is_some()), [true; 3]);
             assert_eq!(innermost_id(), None);
         });
     }
@@ -202,9 +222,9 @@ mod tests {
     #[test]
     fn a_span_that_was_not_entered_changes_nothing() {
         own_thread(|| {
-            assert!(pop(9).is_none());
+            assert!(leave(9).is_none());
             enter(1);
-            assert!(pop(9).is_none());
+            assert!(leave(9).is_none());
             assert_eq!(innermost_id(), Some(1));
         });
     }
@@ -215,10 +235,10 @@ mod tests {
             (1..=40).for_each(enter);
             assert_eq!(innermost_id(), None);
             for id in (33..=40).rev() {
-                assert!(pop(id).is_none());
+                assert!(leave(id).is_none());
             }
             assert_eq!(innermost_id(), Some(32));
-            assert!(pop(32).is_some());
+            assert!(leave(32).is_some());
         });
     }
 
@@ -226,10 +246,10 @@ mod tests {
     fn a_kept_span_that_is_left_below_the_bound_leaves_no_entry() {
         own_thread(|| {
             (1..=40).for_each(enter);
-            assert_eq!(pop(20).map(|entered| entered.id), Some(20));
-            assert!((33..=40).rev().all(|id| pop(id).is_none()));
+            assert_eq!(leave(20).map(|entered| entered.id), Some(20));
+            assert!((33..=40).rev().all(|id| leave(id).is_none()));
             assert_eq!(innermost_id(), Some(32));
-            let left = (1..=32).rev().filter_map(pop).count();
+            let left = (1..=32).rev().filter_map(leave).count();
             assert_eq!((left, innermost_id()), (31, None));
         });
     }
@@ -237,7 +257,7 @@ mod tests {
     #[test]
     fn the_parent_is_the_innermost_recorded_span() {
         own_thread(|| {
-            push(|| Entered {
+            push(Entered {
                 id: 1,
                 span: 7,
                 ..Entered::NONE

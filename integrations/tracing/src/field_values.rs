@@ -39,7 +39,7 @@ pub(crate) fn write(
         // The entry is begun anew in a larger room. This happens once for each call site.
         return Err(PayloadError::NoRoom);
     }
-    values.result
+    values.result()
 }
 
 #[cold]
@@ -51,9 +51,8 @@ fn write_one_by_one(
     for index in 0..site.metadata.fields().len() {
         let mut value = ValueWriter::new(out, Some(index));
         visit(&mut value);
-        let ValueWriter { result, next, .. } = value;
-        result?;
-        if next == index {
+        value.result()?;
+        if value.next == index {
             out.none()?;
         }
     }
@@ -68,7 +67,9 @@ struct ValueWriter<'w, 'a> {
     /// The only field to write, if not all.
     only: Option<usize>,
     is_unordered: bool,
-    result: Result<(), PayloadError>,
+    /// A value did not fit. Not the error itself, which is larger than a word: the compiler would
+    /// copy it with loads that are wider than the stores before them.
+    is_full: bool,
 }
 
 impl<'w, 'a> ValueWriter<'w, 'a> {
@@ -79,7 +80,17 @@ impl<'w, 'a> ValueWriter<'w, 'a> {
             next: only.unwrap_or(0),
             only,
             is_unordered: false,
-            result: Ok(()),
+            is_full: false,
+        }
+    }
+
+    /// Whether all values fitted.
+    #[inline]
+    const fn result(&self) -> Result<(), PayloadError> {
+        if self.is_full {
+            Err(PayloadError::NoRoom)
+        } else {
+            Ok(())
         }
     }
 
@@ -97,8 +108,9 @@ impl<'w, 'a> ValueWriter<'w, 'a> {
             return;
         }
         self.is_unordered |= index < self.next;
-        if self.result.is_ok() && !self.is_unordered {
-            self.result = self.fill_up_to(index).and_then(|()| write(self.out));
+        if !self.is_full && !self.is_unordered {
+            let written = self.fill_up_to(index).and_then(|()| write(self.out));
+            self.is_full = written.is_err();
             self.next = index.saturating_add(1);
         }
     }

@@ -72,17 +72,21 @@ pub(crate) fn end(span: RecordedSpan) {
 /// Notes that the calling thread has entered a span, and opens its label.
 #[inline]
 pub(crate) fn enter(id: &span::Id, span: Option<RecordedSpan>, rules: &RecordingRules) {
-    entered::push(|| Entered {
+    let kept = span.filter(|_| entered::has_place());
+    let label = match kept.and_then(site_of_span) {
+        Some(site) => open_label(site, id),
+        None => u32::MAX,
+    };
+    let since = if rules.polls && kept.is_some() {
+        Timestamp::now()
+    } else {
+        Timestamp::ZERO
+    };
+    entered::push(Entered {
         id: id.into_u64(),
         span: span.map_or(0, RecordedSpan::word),
-        since: if rules.polls && span.is_some() {
-            Timestamp::now()
-        } else {
-            Timestamp::ZERO
-        },
-        label: span
-            .and_then(site_of_span)
-            .map_or(u32::MAX, |site| open_label(site, id)),
+        since,
+        label,
     });
 }
 
@@ -115,18 +119,17 @@ fn address_near_caller(id: &span::Id) -> u64 {
 /// was entered if the rules say so.
 #[inline]
 pub(crate) fn exit(id: &span::Id, rules: &RecordingRules) {
-    let Some(entered) = entered::pop(id.into_u64()) else {
-        return;
-    };
-    LabelScope::close(entered.label);
-    if rules.polls && entered.since != Timestamp::ZERO {
-        record_poll(entered);
-    }
+    entered::pop(id.into_u64(), |entered| {
+        LabelScope::close(entered.label);
+        if rules.polls && entered.since != Timestamp::ZERO {
+            record_poll(entered.span, entered.since);
+        }
+    });
 }
 
 #[inline(never)]
-fn record_poll(entered: Entered) {
-    let Some(span) = RecordedSpan::from_word(entered.span) else {
+fn record_poll(span: u64, since: Timestamp) {
+    let Some(span) = RecordedSpan::from_word(span) else {
         return;
     };
     let Some(site) = site_of_span(span) else {
@@ -135,7 +138,7 @@ fn record_poll(entered: Entered) {
     add_marker(
         site.metadata.name(),
         site.markers.category(),
-        MarkerOptions::interval_until_now_from(entered.since),
+        MarkerOptions::interval_until_now_from(since),
         &SpanPoll {
             span: span.number(),
         },
