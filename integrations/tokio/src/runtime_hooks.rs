@@ -9,9 +9,7 @@ use tokio::runtime::Builder;
 #[cfg(tokio_unstable)]
 use tokio::runtime::TaskMeta;
 
-#[cfg(tokio_unstable)]
-use crate::runtime_threads::name_new_worker;
-use crate::runtime_threads::{RuntimeThreads, name_worker};
+use crate::runtime_threads::RuntimeThreads;
 #[cfg(tokio_unstable)]
 use crate::task_hooks;
 use crate::task_rules::TaskRules;
@@ -93,7 +91,7 @@ impl RuntimeHooks {
 
     /// For `on_thread_park`: names the thread if it has become a worker.
     pub fn thread_park(&self) {
-        name_worker(&self.name);
+        self.threads.name_worker(&self.name);
     }
 
     /// For `on_task_spawn`: begins the interval of the task. Only with `tokio_unstable`, as the
@@ -111,7 +109,7 @@ impl RuntimeHooks {
     #[inline]
     pub fn before_task_poll(&self, task: &TaskMeta<'_>) {
         if let Some(rules) = self.tasks.as_ref().filter(|_| is_recording()) {
-            name_new_worker(&self.name);
+            self.threads.name_new_worker(&self.name);
             let local = 0_u8;
             let address = std::ptr::from_ref(&local).addr() as u64;
             task_hooks::before_poll(task, rules, address);

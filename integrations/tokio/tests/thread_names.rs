@@ -66,3 +66,43 @@ fn hooks_of_the_program_may_call_those_of_the_profiler() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert!(is_named("shared blocking 0"), "{:?}", thread_names());
 }
+
+#[test]
+fn a_thread_that_starts_after_another_has_stopped_gets_its_name() {
+    own_process!();
+    let _session = RunningSession::start();
+    let hooks = RuntimeRules::named("pool").hooks();
+    let stopped = Arc::new(AtomicUsize::new(0));
+    let mut builder = Builder::new_current_thread();
+    hooks.install(&mut builder);
+    let counted = Arc::clone(&stopped);
+    builder.on_thread_stop(move || {
+        hooks.thread_stop();
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let keep_alive = std::time::Duration::from_millis(1);
+    let runtime = builder.thread_keep_alive(keep_alive).build().unwrap();
+    for round in 1..=3 {
+        runtime.block_on(runtime.spawn_blocking(mark)).unwrap();
+        assert!(until(|| stopped.load(Ordering::SeqCst) == round));
+    }
+    assert!(is_named("pool blocking 0"), "{:?}", thread_names());
+    assert!(!is_named("pool blocking 1"), "{:?}", thread_names());
+}
+
+#[test]
+fn a_thread_of_one_runtime_that_drives_another_one_keeps_its_name() {
+    own_process!();
+    let _session = RunningSession::start();
+    let outer = one_thread(&RuntimeRules::named("outer"));
+    let drive_inner = || {
+        mark();
+        let inner = two_workers(&RuntimeRules::named("inner"));
+        inner.block_on(tokio::time::sleep(std::time::Duration::from_millis(1)));
+        let inner = one_thread(&RuntimeRules::named("inner"));
+        inner.block_on(tokio::time::sleep(std::time::Duration::from_millis(1)));
+        mark();
+    };
+    outer.block_on(outer.spawn_blocking(drive_inner)).unwrap();
+    assert!(is_named("outer blocking 0"), "{:?}", thread_names());
+}

@@ -138,12 +138,20 @@ pub(crate) unsafe fn release(_start: *mut u8, _len: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A number of the calling thread: its Rust identity, since there is no portable system number.
+/// A number of the calling thread, since there is no portable system number: threads are counted in
+/// the order in which they ask. Like a system's number, it fits into 32 bits; unlike one, it is never
+/// the number of the process, which would mark the main thread.
 pub(crate) fn current_thread_id() -> ThreadId {
-    use std::hash::{Hash, Hasher};
-    let mut hasher = std::hash::DefaultHasher::new();
-    std::thread::current().id().hash(&mut hasher);
-    ThreadId::new(hasher.finish() >> 16)
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(1 << 31);
+    thread_local! {
+        static OWN: Cell<u64> = const { Cell::new(0) };
+    }
+    if OWN.get() == 0 {
+        OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+    ThreadId::new(OWN.get())
 }
 
 /// Always `None`: thread names cannot be read here.
