@@ -146,7 +146,8 @@ mod tests {
         let numbers = ThreadNumbers::default();
         let taken: Vec<_> = (0..70).filter_map(|_| numbers.take()).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
-        [66, 3].map(|number| numbers.put_back(number));
+        numbers.put_back(66);
+        numbers.put_back(3);
         assert_eq!([numbers.take(), numbers.take()], [Some(3), Some(66)]);
     }
 
