@@ -71,12 +71,17 @@ export function readProfile(file) {
   return JSON.parse((bytes[0] === 0x1f ? gunzipSync(bytes) : bytes).toString());
 }
 
-/** Returns the answers to all queries, by name. */
+/** The queries of docs/perfetto.md. */
+const DOCUMENTED = readFileSync(new URL("../../../docs/perfetto.md", import.meta.url), "utf8")
+  .split("```sql\n").slice(1).map((text) => text.split("```")[0]);
+
+/** Returns the answers to all queries, by name; `documented` are those of the documentation. */
 function open(trace, work) {
   const copy = join(work, "old-flows.pftrace");
   writeFileSync(copy, withOldFlows(readFileSync(trace)));
-  const answers = queryTrace(copy, Object.values(QUERIES));
-  return Object.fromEntries(Object.keys(QUERIES).map((name, at) => [name, answers[at]]));
+  const own = Object.keys(QUERIES);
+  const answers = queryTrace(copy, [...Object.values(QUERIES), ...DOCUMENTED]);
+  return { ...Object.fromEntries(own.map((name, at) => [name, answers[at]])), documented: answers.slice(own.length) };
 }
 
 function counted(rows) {
@@ -265,6 +270,21 @@ function checkClock(profile, trace, say) {
   say(times.every((at) => at >= start && at <= end), "times are on the monotonic clock");
 }
 
+/** The queries of the documentation find what the trace has. */
+function checkDocumented(trace, say) {
+  const [functions, intervals, incomplete, counters, flows] = trace.documented;
+  say(DOCUMENTED.length === 5, `docs/perfetto.md has five queries (${DOCUMENTED.length})`);
+  const some = [
+    [functions, trace.samples.length > 0 && trace.callsites.some((row) => row.name !== "(idle)")],
+    [intervals, trace.slices.length > 0],
+    [incomplete, trace.programs.some((row) => !row.name.endsWith(": complete"))],
+    [counters, trace.counters.length > 0],
+    [flows, trace.flows.length > 0],
+  ];
+  const wrong = some.filter(([rows, expected]) => (rows.length > 0) !== expected);
+  say(wrong.length === 0, `the queries of docs/perfetto.md find ${trace.documented.map((rows) => rows.length)} rows`);
+}
+
 export async function check(context, say) {
   const tell = (good, what) => say(good, `perfetto: ${what}`);
   const profile = readProfile(context.profile);
@@ -277,6 +297,7 @@ export async function check(context, say) {
   checkCounters(profile, trace, numbers, tell);
   checkUse(profile, trace, numbers, tell);
   checkClock(profile, trace, tell);
+  checkDocumented(trace, tell);
 }
 
 /** Returns the last packet with a sample that runs, of a trace as latin1. */

@@ -43,7 +43,7 @@ pub struct Part {
     /// Empty unless logs are wanted.
     pub logs: Logs,
     pub(super) start_time: Option<f64>,
-    pub(super) libs: Vec<Lib>,
+    pub(crate) libs: Vec<Lib>,
     pub(crate) paused: Vec<PausedRange>,
     /// Location texts that may be addresses: whether they occur as a caller's, and as the
     /// innermost.

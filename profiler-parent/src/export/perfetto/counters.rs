@@ -9,9 +9,10 @@ use std::io::{self, Write};
 use super::super::proto::Message;
 use super::super::slices::bounded_ns;
 use super::Trace;
-use super::markers::event;
+use super::descriptor;
+use super::event;
 use super::packets::{Content, Packets};
-use super::tracks::{TrackId, described, descriptor};
+use super::tracks::TrackId;
 use crate::reading::{CounterSeries, CounterValue, Meta, Survey};
 
 /// Fields of `CounterDescriptor`, and values of its unit.
@@ -93,7 +94,9 @@ pub(super) fn write<W: Write>(
     if changes_between_points(series) {
         let name = format!("{}: number", series.name);
         let unit = Unit::known(counter::COUNT, 1.0);
-        write(&name, "How often the counter changed", unit, |point| point.number)?;
+        write(&name, "How often the counter changed", unit, |point| {
+            point.number
+        })?;
     }
     Ok(())
 }
@@ -120,12 +123,7 @@ pub(super) fn counter_track<W: Write>(
     if !unit.name.is_empty() {
         counter.bytes(counter::UNIT_NAME, unit.name.as_bytes());
     }
-    let mut body = described(track, Some(parent));
-    body.bytes(descriptor::NAME, name.as_bytes());
-    body.message(descriptor::COUNTER, &counter);
-    if !description.is_empty() {
-        body.bytes(descriptor::DESCRIPTION, description.as_bytes());
-    }
+    let body = descriptor::counter(track, parent, [name, description], &counter);
     packets.write(Content::TrackDescriptor, &body)
 }
 

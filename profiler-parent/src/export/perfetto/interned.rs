@@ -11,7 +11,8 @@ use super::super::by_row::ByRow;
 use super::super::proto::Message;
 use super::super::recording::Thread;
 use super::super::tree::What;
-use crate::reading::{FrameId, NodeId, Tables, TextId};
+use super::libraries::Libraries;
+use crate::reading::{FrameId, NodeId, Survey, Tables, TextId};
 
 /// Fields of `InternedData`.
 mod data {
@@ -21,6 +22,7 @@ mod data {
     pub(super) const FUNCTIONS: u64 = 5;
     pub(super) const FRAMES: u64 = 6;
     pub(super) const CALLSTACKS: u64 = 7;
+    pub(super) const BUILD_IDS: u64 = 16;
     pub(super) const MAPPING_PATHS: u64 = 17;
     pub(super) const SOURCES: u64 = 18;
     pub(super) const MAPPINGS: u64 = 19;
@@ -39,6 +41,7 @@ mod entry {
     /// Of `Callstack`.
     pub(super) const FRAMES: u64 = 2;
     /// Of `Mapping`.
+    pub(super) const BUILD_ID: u64 = 2;
     pub(super) const END: u64 = 5;
     pub(super) const PATH: u64 = 7;
 }
@@ -79,13 +82,15 @@ pub(super) struct Interned {
     annotations: HashMap<String, u64>,
     has_special: [bool; 2],
     has_no_mapping: bool,
+    of_process: Libraries,
     entry: Message,
     path: Vec<u64>,
 }
 
 impl Interned {
     /// Begins a thread. Returns whether the sequence's state must be cleared.
-    pub(super) fn begin(&mut self, thread: &Thread<'_>) -> bool {
+    pub(super) fn begin(&mut self, thread: &Thread<'_>, survey: &Survey) -> bool {
+        self.of_process.begin(thread.part, survey);
         let is_own = thread.has_own_tables;
         let texts = thread.tables.texts.len();
         for by_text in [&mut self.functions, &mut self.libraries, &mut self.sources] {
@@ -197,12 +202,15 @@ impl Interned {
         };
         let mapping = self.mapping(func.library, tables);
         let function = self.row(Column::Functions, func.name, tables);
-        let source = func.file.map(|file| self.row(Column::Sources, file, tables));
+        let source = func
+            .file
+            .map(|file| self.row(Column::Sources, file, tables));
         self.entry.clear();
         self.entry.number(entry::IID, iid);
         self.entry.number(entry::FUNCTION, function);
         self.entry.number(entry::MAPPING, mapping);
-        self.entry.number(entry::ADDRESS, frame.address.unwrap_or(0));
+        self.entry
+            .number(entry::ADDRESS, frame.address.unwrap_or(0));
         self.entry.number(entry::SOURCE, source.unwrap_or(0));
         let line = frame.line.or(func.line).map_or(0, u64::from);
         self.entry.number(entry::LINE, line);
@@ -213,18 +221,33 @@ impl Interned {
     /// The number of the mapping of a library. It covers the whole range, because addresses are
     /// relative to it.
     fn mapping(&mut self, library: Option<TextId>, tables: &Tables) -> u64 {
-        let Some(library) = library.filter(|library| tables.text(*library).is_some()) else {
+        let named = library.and_then(|row| Some((row, tables.text(row)?)));
+        let Some((row, name)) = named else {
             return self.no_mapping();
         };
-        let iid = FIRST_ROW + u64::from(library.0);
-        if self.libraries.get(library.0).is_none() {
-            let path = self.row(Column::Libraries, library, tables);
-            self.entry.clear();
-            self.entry.number(entry::IID, iid);
-            self.entry.number(entry::END, i64::MAX.unsigned_abs());
-            self.entry.number(entry::PATH, path);
-            self.new.message(data::MAPPINGS, &self.entry);
+        let iid = FIRST_ROW + u64::from(row.0);
+        if !is_new(&mut self.libraries, row.0) {
+            return iid;
         }
+        let known = self.of_process.get(name).cloned();
+        // Perfetto puts a slash before the path.
+        let path = known
+            .as_ref()
+            .map(|known| known.path.trim_start_matches('/'));
+        let path = path.filter(|path| !path.is_empty()).unwrap_or(name);
+        self.text(data::MAPPING_PATHS, iid, path);
+        let build_id = known.as_ref().map(|known| known.build_id.as_slice());
+        let build_id = build_id.filter(|id| !id.is_empty());
+        if let Some(build_id) = build_id {
+            self.bytes(data::BUILD_IDS, iid, build_id);
+        }
+        self.entry.clear();
+        self.entry.number(entry::IID, iid);
+        self.entry
+            .number(entry::BUILD_ID, build_id.map_or(0, |_| iid));
+        self.entry.number(entry::END, i64::MAX.unsigned_abs());
+        self.entry.number(entry::PATH, iid);
+        self.new.message(data::MAPPINGS, &self.entry);
         iid
     }
 
@@ -241,7 +264,6 @@ impl Interned {
     fn row(&mut self, column: Column, row: TextId, tables: &Tables) -> u64 {
         let (rows, field) = match column {
             Column::Functions => (&mut self.functions, data::FUNCTIONS),
-            Column::Libraries => (&mut self.libraries, data::MAPPING_PATHS),
             Column::Sources => (&mut self.sources, data::SOURCES),
         };
         let iid = FIRST_ROW + u64::from(row.0);
@@ -252,9 +274,13 @@ impl Interned {
     }
 
     fn text(&mut self, field: u64, iid: u64, text: &str) {
+        self.bytes(field, iid, text.as_bytes());
+    }
+
+    fn bytes(&mut self, field: u64, iid: u64, bytes: &[u8]) {
         self.entry.clear();
         self.entry.number(entry::IID, iid);
-        self.entry.bytes(entry::TEXT, text.as_bytes());
+        self.entry.bytes(entry::TEXT, bytes);
         self.new.message(field, &self.entry);
     }
 }
@@ -263,7 +289,6 @@ impl Interned {
 #[derive(Clone, Copy, Debug)]
 enum Column {
     Functions,
-    Libraries,
     Sources,
 }
 

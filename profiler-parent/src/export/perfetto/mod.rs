@@ -10,21 +10,27 @@
 //! | processes, threads | `ProcessTree`, and a track each ([`tracks`]) |
 //! | programs of a process, with the verdicts on their data | slices of the process ([`verdicts`]) |
 //! | samples | `PerfSample`, with an interned stack; a counter of the processor use ([`samples`]) |
-//! | markers | slices, instants and flows ([`markers`]), with typed fields ([`annotations`]) |
+//! | markers | slices, instants and flows ([`markers`], [`spans`]), with typed fields ([`annotations`]) |
 //! | counters | counter tracks of the process ([`counters`]) |
 //!
 //! A sample is one `PerfSample` at its time: Perfetto counts samples and does not weigh them, so
-//! a sample after a long gap counts once. Not exported: the cost of the sampler, pauses.
+//! a sample after a long gap counts once. Its other format for samples,
+//! `StreamingProfilePacket`, has times in microseconds, and needs a sequence with its own interned
+//! data for each thread. Not exported: the cost of the sampler, pauses.
 
 mod annotations;
 mod clock;
 mod counters;
+mod descriptor;
+mod event;
 mod interned;
 mod lanes;
+mod libraries;
 mod markers;
 mod numbers;
 mod packets;
 mod samples;
+mod spans;
 mod tracks;
 mod verdicts;
 
@@ -68,7 +74,7 @@ impl<W: Write> Sink for Trace<W> {
 
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
         let track = self.tracks.thread(thread, &mut self.packets)?;
-        if self.interned.begin(thread) {
+        if self.interned.begin(thread, survey) {
             self.packets.clear_state()?;
         }
         samples::write(self, track, thread, survey)?;

@@ -7,46 +7,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
-use super::super::proto::Message;
 use super::super::recording::Thread;
+use super::descriptor::{self, About};
 use super::numbers::Numbers;
 use super::packets::{Content, Packets};
 use crate::reading::{PartId, Survey};
-
-/// Fields of `TrackDescriptor`.
-pub(super) mod descriptor {
-    pub(in super::super) const UUID: u64 = 1;
-    pub(in super::super) const NAME: u64 = 2;
-    pub(in super::super) const PROCESS: u64 = 3;
-    pub(in super::super) const THREAD: u64 = 4;
-    pub(in super::super) const PARENT: u64 = 5;
-    pub(in super::super) const COUNTER: u64 = 8;
-    pub(in super::super) const DESCRIPTION: u64 = 14;
-}
-
-/// Fields of `ProcessDescriptor`.
-mod process {
-    pub(super) const PID: u64 = 1;
-    pub(super) const COMMAND_LINE: u64 = 2;
-    pub(super) const NAME: u64 = 6;
-    pub(super) const STARTED: u64 = 7;
-    pub(super) const LABELS: u64 = 8;
-}
-
-/// Fields of `ThreadDescriptor`.
-mod thread {
-    pub(super) const PID: u64 = 1;
-    pub(super) const TID: u64 = 2;
-    pub(super) const NAME: u64 = 5;
-}
-
-/// Fields of `ProcessTree`, and of its `Process`.
-mod tree {
-    pub(super) const PROCESSES: u64 = 1;
-    pub(super) const PID: u64 = 1;
-    pub(super) const PARENT: u64 = 2;
-    pub(super) const COMMAND_LINE: u64 = 3;
-}
 
 /// The name of a group of counters whose process is known only at the end.
 const COUNTERS: &str = "Counters";
@@ -68,18 +33,6 @@ pub(super) struct ThreadTrack {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) track: TrackId,
-}
-
-/// What is known of a process.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct About<'a> {
-    pub(super) name: &'a str,
-    pub(super) parent: Option<u32>,
-    pub(super) command_line: Option<&'a str>,
-    /// Nanoseconds since the session's start.
-    pub(super) started_ns: Option<i64>,
-    /// Shown beside the name.
-    pub(super) label: Option<&'a str>,
 }
 
 /// All tracks. See the [module](self).
@@ -135,12 +88,8 @@ impl Tracks {
             self.numbers.take(thread.tid)
         };
         let track = self.next();
-        let mut about = Message::default();
-        about.number(thread::PID, u64::from(process.number));
-        about.number(thread::TID, u64::from(tid));
-        about.bytes(thread::NAME, thread.name.as_bytes());
-        let mut body = described(track, Some(process.track));
-        body.message(descriptor::THREAD, &about);
+        let numbers = [process.number, tid];
+        let body = descriptor::thread(track, process.track, numbers, thread.name);
         packets.write(Content::TrackDescriptor, &body)?;
         Ok(ThreadTrack {
             pid: process.number,
@@ -223,7 +172,7 @@ impl Tracks {
                 None => {
                     let wanted = pid.as_deref().map_or(0, system_number);
                     let number = self.numbers.take(wanted);
-                    let product = survey.parts.get(part.0);
+                    let product = survey.parts.get(part.0).filter(|_| pid.is_none());
                     let product = product.and_then(|part| part.product.as_deref());
                     let about = About {
                         name: product.unwrap_or("process"),
@@ -232,8 +181,7 @@ impl Tracks {
                     self.declare(number, &about, packets)?
                 }
             };
-            let mut body = described(group, Some(process.track));
-            body.bytes(descriptor::NAME, COUNTERS.as_bytes());
+            let body = descriptor::named(group, process.track, COUNTERS);
             packets.write(Content::TrackDescriptor, &body)?;
         }
         Ok(())
@@ -246,43 +194,13 @@ impl Tracks {
         about: &About<'_>,
         packets: &mut Packets<W>,
     ) -> io::Result<ProcessTrack> {
-        let mut row = Message::default();
-        row.number(tree::PID, u64::from(number));
-        row.number(tree::PARENT, about.parent.map_or(0, u64::from));
-        row.bytes(tree::COMMAND_LINE, about.name.as_bytes());
-        let mut body = Message::default();
-        body.message(tree::PROCESSES, &row);
-        packets.write(Content::ProcessTree, &body)?;
+        let row = descriptor::process_tree(number, about);
+        packets.write(Content::ProcessTree, &row)?;
         let track = self.next();
-        let mut described = described(track, None);
-        described.message(descriptor::PROCESS, &process_message(number, about, packets));
-        packets.write(Content::TrackDescriptor, &described)?;
+        let body = descriptor::process(track, number, about);
+        packets.write(Content::TrackDescriptor, &body)?;
         Ok(ProcessTrack { number, track })
     }
-}
-
-/// The message `ProcessDescriptor`.
-fn process_message<W: Write>(number: u32, about: &About<'_>, packets: &Packets<W>) -> Message {
-    let mut message = Message::default();
-    message.number(process::PID, u64::from(number));
-    if let Some(words) = about.command_line {
-        message.bytes(process::COMMAND_LINE, words.as_bytes());
-    }
-    message.bytes(process::NAME, about.name.as_bytes());
-    let started = about.started_ns.map_or(0, |at| packets.time(at));
-    message.number(process::STARTED, started);
-    if let Some(label) = about.label {
-        message.bytes(process::LABELS, label.as_bytes());
-    }
-    message
-}
-
-/// The beginning of a `TrackDescriptor`.
-pub(super) fn described(track: TrackId, parent: Option<TrackId>) -> Message {
-    let mut body = Message::default();
-    body.number(descriptor::UUID, track.0);
-    body.number(descriptor::PARENT, parent.map_or(0, |parent| parent.0));
-    body
 }
 
 /// The system's number in a process number of the profile; 0 if there is none.

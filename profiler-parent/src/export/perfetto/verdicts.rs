@@ -12,10 +12,11 @@ use super::super::proto::Message;
 use super::super::slices::bounded_ns;
 use super::Trace;
 use super::annotations::{add_number, add_numbers, add_text};
+use super::descriptor::{self, About};
+use super::event;
 use super::lanes::Lanes;
-use super::markers::event;
 use super::packets::Content;
-use super::tracks::{About, ProcessTrack, Tracks, described, descriptor, life_number};
+use super::tracks::{ProcessTrack, Tracks, life_number};
 use crate::reading::{GatheredProcess, Meta, Survey};
 
 /// The name of the tracks, and the category of the slices.
@@ -29,22 +30,16 @@ type Lives = HashMap<u64, Vec<(i64, u32)>>;
 
 /// Declares all processes of the log, and writes the slices of their programs.
 pub(super) fn write<W: Write>(trace: &mut Trace<W>, survey: &Survey) -> io::Result<()> {
-    let logs = survey.parts.iter().flat_map(|part| part.logs.gathering.values());
+    let logs = survey
+        .parts
+        .iter()
+        .flat_map(|part| part.logs.gathering.values());
     let mut rows: Vec<Row<'_>> = logs
         .flat_map(|log| &log.processes)
         .map(|process| Row::new(process, &survey.meta))
         .collect();
     number(&mut rows, &mut trace.tracks);
-    let mut lives = lives(&rows);
-    let mut processes = HashMap::new();
-    for (place, row) in rows.iter().enumerate() {
-        let Some(life) = row.life else { continue };
-        let parent = parent(row, &mut lives, &mut trace.tracks);
-        let about = row.about(parent, survey, place == 0);
-        let pid = life_number(&row.process.pid.to_string(), life);
-        let process = trace.tracks.log(pid, row.number, &about, &mut trace.packets)?;
-        processes.insert(row.number, process);
-    }
+    let processes = declare(trace, &rows, &survey.meta)?;
     // Tracks are given in the order of the slices.
     rows.sort_by_key(|row| row.began_ns);
     let mut lanes: HashMap<u32, Lanes> = HashMap::new();
@@ -55,6 +50,36 @@ pub(super) fn write<W: Write>(trace: &mut Trace<W>, survey: &Survey) -> io::Resu
         }
     }
     Ok(())
+}
+
+/// Declares the processes. Returns them by number.
+fn declare<W: Write>(
+    trace: &mut Trace<W>,
+    rows: &[Row<'_>],
+    meta: &Meta,
+) -> io::Result<HashMap<u32, ProcessTrack>> {
+    let mut lives = lives(rows);
+    let mut processes = HashMap::new();
+    // The command line is that of the first program with data, which is the profile's main one.
+    let mut command_line = meta.arguments.as_deref();
+    for row in rows {
+        let Some(life) = row.life else { continue };
+        let GatheredProcess { name, verdict, .. } = row.process;
+        let started = row.process.began_ms.map(bounded_ns);
+        let about = About {
+            name,
+            parent: parent(row, &mut lives, &mut trace.tracks),
+            command_line: command_line.take_if(|_| row.process.present),
+            started: started.map(|at| trace.packets.time(at)),
+            label: Some(verdict.as_str()).filter(|verdict| *verdict != COMPLETE),
+        };
+        let pid = life_number(&row.process.pid.to_string(), life);
+        let process = trace
+            .tracks
+            .log(pid, row.number, &about, &mut trace.packets)?;
+        processes.insert(row.number, process);
+    }
+    Ok(processes)
 }
 
 /// A row of the log.
@@ -75,17 +100,6 @@ impl<'s> Row<'s> {
             began_ns: bounded_ns(process.began_ms.unwrap_or(start)),
             number: 0,
             life: None,
-        }
-    }
-
-    fn about<'a>(&'a self, parent: Option<u32>, survey: &'a Survey, is_root: bool) -> About<'a> {
-        let is_complete = self.process.verdict == COMPLETE;
-        About {
-            name: &self.process.name,
-            parent,
-            command_line: survey.meta.arguments.as_deref().filter(|_| is_root),
-            started_ns: self.process.began_ms.map(bounded_ns),
-            label: (!is_complete).then_some(self.process.verdict.as_str()),
         }
     }
 }
@@ -128,7 +142,9 @@ fn parent(row: &Row<'_>, lives: &mut Lives, tracks: &mut Tracks) -> Option<u32> 
     let outside = || vec![(i64::MIN, tracks.numbers.take(pid))];
     let lives = lives.entry(pid).or_insert_with(outside);
     let begun = lives.partition_point(|(began, _)| *began <= row.began_ns);
-    lives.get(begun.saturating_sub(1)).map(|(_, number)| *number)
+    lives
+        .get(begun.saturating_sub(1))
+        .map(|(_, number)| *number)
 }
 
 /// Writes the slice of a program.
@@ -145,8 +161,7 @@ fn write_row<W: Write>(
     let ended_ns = ended_ns.map(|ended| ended.max(row.began_ns));
     let track = lanes.track(row.began_ns, ended_ns, || {
         let track = tracks.next();
-        let mut body = described(track, Some(process.track));
-        body.bytes(descriptor::NAME, PROGRAMS.as_bytes());
+        let body = descriptor::named(track, process.track, PROGRAMS);
         packets.write(Content::TrackDescriptor, &body)?;
         io::Result::Ok(track)
     })?;

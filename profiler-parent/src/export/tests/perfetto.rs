@@ -28,14 +28,14 @@ fn with<'t>(trace: &'t str, part: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn processes_threads_samples_and_markers_are_in_a_trace() {
+fn x11_processes_threads_samples_and_markers_are_in_a_trace() {
     let mut profile = processed();
-    profile["meta"]["arguments"] = json!("app --fast");
+    profile["libs"] = json!([{"name": "app", "path": "/usr/bin/app", "codeId": "0aff"}]);
     insta::assert_snapshot!(trace(&profile));
 }
 
 #[test]
-fn counters_have_units_and_their_sums() {
+fn x11_counters_have_units_and_their_sums() {
     let mut profile = processed();
     profile["threads"] = json!([]);
     let counter = |name: &str, category: &str, count: Value, number: Value| {
@@ -52,7 +52,7 @@ fn counters_have_units_and_their_sums() {
 }
 
 #[test]
-fn the_log_gives_the_tree_of_processes_the_verdicts_and_the_losses() {
+fn x11_the_log_gives_the_tree_of_processes_the_verdicts_and_the_losses() {
     let mut profile = processed();
     profile["threads"] = json!([]);
     let row = |name: &str, pid: u64, verdict: &str, lived: [Option<f64>; 2]| {
@@ -65,10 +65,21 @@ fn the_log_gives_the_tree_of_processes_the_verdicts_and_the_losses() {
     root["parentPid"] = json!(3);
     let rows = [
         root,
-        row("env", 20, "missing: it recorded nothing", [Some(1.0), Some(2.0)]),
+        row(
+            "env",
+            20,
+            "missing: it recorded nothing",
+            [Some(1.0), Some(2.0)],
+        ),
         row("sh", 20, "complete", [Some(1.5), Some(4.0)]),
-        row("server", 20, "recovered: crashed with signal 9", [Some(4.0), Some(6.0)]),
+        row(
+            "server",
+            20,
+            "recovered: crashed with signal 9",
+            [Some(4.0), Some(6.0)],
+        ),
     ];
+    profile["meta"]["arguments"] = json!("app --fast");
     profile["profileGatheringLog"] = json!({"12": {"processes": rows}});
     let trace = trace(&profile);
     insta::assert_snapshot!(trace);
@@ -81,7 +92,13 @@ fn the_log_gives_the_tree_of_processes_the_verdicts_and_the_losses() {
         .push(late);
     let trace = self::trace(&profile);
     let number = with(&trace, r#"cmdline: "server""#)[0];
-    let number = number.split("pid: ").nth(1).unwrap().split(' ').next().unwrap();
+    let number = number
+        .split("pid: ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
     assert_ne!(number, "20", "the second program has a number of its own");
     let late = with(&trace, r#"cmdline: "late""#)[0];
     assert!(
@@ -91,7 +108,7 @@ fn the_log_gives_the_tree_of_processes_the_verdicts_and_the_losses() {
 }
 
 #[test]
-fn the_threads_of_a_second_program_belong_to_the_process_of_the_log() {
+fn x11_the_threads_of_a_second_program_belong_to_the_process_of_the_log() {
     let mut profile = processed();
     let row = |began: f64| {
         json!({"name": "in the log", "pid": 12, "verdict": "complete", "present": true, "began_TSms": began,
@@ -104,7 +121,7 @@ fn the_threads_of_a_second_program_belong_to_the_process_of_the_log() {
 }
 
 #[test]
-fn overlapping_and_open_spans_have_tracks_of_their_own() {
+fn x11_overlapping_and_open_spans_have_tracks_of_their_own() {
     let mut profile = processed();
     let data = |span: u64| json!({"type": "Span", "span": span});
     profile["threads"] = json!([profile["threads"][0]]);
@@ -119,12 +136,9 @@ fn overlapping_and_open_spans_have_tracks_of_their_own() {
 }
 
 #[test]
-fn each_thread_with_tables_of_its_own_has_interned_data_of_its_own() {
+fn x11_each_thread_with_tables_of_its_own_has_interned_data_of_its_own() {
     let mut profile = fixture::gecko();
-    for thread in [
-        "/threads/0",
-        "/processes/0/threads/0",
-    ] {
+    for thread in ["/threads/0", "/processes/0/threads/0"] {
         let thread = profile.pointer_mut(thread).unwrap();
         thread["samples"]["data"] = json!([[3, 1.0], [4, 2.0]]);
     }
@@ -137,7 +151,7 @@ fn each_thread_with_tables_of_its_own_has_interned_data_of_its_own() {
 }
 
 #[test]
-fn fields_keep_their_types() {
+fn x11_fields_keep_their_types() {
     let mut profile = processed();
     profile["threads"] = json!([profile["threads"][0]]);
     profile["threads"][0]["samples"] = json!({"length": 0, "stack": [], "timeDeltas": []});

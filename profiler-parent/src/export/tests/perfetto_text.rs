@@ -10,10 +10,11 @@ enum Kind {
     Fixed,
     Double,
     Text,
+    Bytes,
     Message(&'static str),
 }
 
-use Kind::{Double, Fixed, Message, Number, Signed, Text};
+use Kind::{Bytes, Double, Fixed, Message, Number, Signed, Text};
 
 /// The messages and their fields.
 #[rustfmt::skip]
@@ -87,9 +88,12 @@ const FIELDS: &[(&str, u64, &str, Kind)] = &[
     ("InternedData", 5, "function_names", Message("InternedText")),
     ("InternedData", 6, "frames", Message("Frame")),
     ("InternedData", 7, "callstacks", Message("Callstack")),
+    ("InternedData", 16, "build_ids", Message("InternedBytes")),
     ("InternedData", 17, "mapping_paths", Message("InternedText")),
     ("InternedData", 18, "source_paths", Message("InternedText")),
     ("InternedData", 19, "mappings", Message("Mapping")),
+    ("InternedBytes", 1, "iid", Number),
+    ("InternedBytes", 2, "bytes", Bytes),
     ("InternedText", 1, "iid", Number),
     ("InternedText", 2, "text", Text),
     ("Frame", 1, "iid", Number),
@@ -101,6 +105,7 @@ const FIELDS: &[(&str, u64, &str, Kind)] = &[
     ("Callstack", 1, "iid", Number),
     ("Callstack", 2, "frame_ids", Number),
     ("Mapping", 1, "iid", Number),
+    ("Mapping", 2, "build_id", Number),
     ("Mapping", 5, "end", Number),
     ("Mapping", 7, "path_string_ids", Number),
     ("PerfSample", 2, "pid", Number),
@@ -130,7 +135,9 @@ fn message(name: &str, mut bytes: &[u8]) -> String {
     let mut text = String::new();
     while !bytes.is_empty() {
         let (field, wire) = key(&mut bytes);
-        let known = FIELDS.iter().find(|known| (known.0, known.1) == (name, field));
+        let known = FIELDS
+            .iter()
+            .find(|known| (known.0, known.1) == (name, field));
         let (_, _, key, kind) = known.unwrap_or_else(|| panic!("{name} has no field {field}"));
         let space = if text.is_empty() { "" } else { " " };
         write!(text, "{space}{key}").unwrap();
@@ -139,7 +146,12 @@ fn message(name: &str, mut bytes: &[u8]) -> String {
             (0, Signed) => write!(text, ": {}", varint(&mut bytes).cast_signed()),
             (1, Fixed) => write!(text, ": {:#x}", fixed(&mut bytes)),
             (1, Double) => write!(text, ": {:?}", f64::from_bits(fixed(&mut bytes))),
-            (2, Text) => write!(text, ": {:?}", std::str::from_utf8(length(&mut bytes)).unwrap()),
+            (2, Text) => write!(
+                text,
+                ": {:?}",
+                std::str::from_utf8(length(&mut bytes)).unwrap()
+            ),
+            (2, Bytes) => write!(text, ": {:02x?}", length(&mut bytes)),
             (2, Message(inner)) => write!(text, " {{ {} }}", message(inner, length(&mut bytes))),
             (wire, _) => panic!("{name}.{key} has wire type {wire}"),
         }
