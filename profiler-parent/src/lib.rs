@@ -30,6 +30,7 @@ mod part_file;
 mod pools;
 mod process_table;
 mod processed;
+pub mod prometheus;
 mod reading;
 pub mod recover;
 mod session;
@@ -54,6 +55,8 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
+#[cfg(feature = "prometheus")]
+pub use prometheus::{MetricsError, MetricsServer};
 pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
 pub use profiler_core as core;
 #[doc(inline)]
