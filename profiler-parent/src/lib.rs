@@ -55,8 +55,6 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
-#[cfg(feature = "prometheus")]
-pub use prometheus::{MetricsError, MetricsServer};
 pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
 pub use profiler_core as core;
 #[doc(inline)]
@@ -67,6 +65,8 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[cfg(feature = "prometheus")]
+pub use prometheus::{MetricsError, MetricsServer};
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 pub use symbols::SymbolOptions;

@@ -75,7 +75,10 @@ mod tests {
         let limit = MemoryLimit::new(ByteLimit::new(100), ByteLimit::new(0));
         for (now, charged, over, peak) in [(100, 60, 0, 60), (50, 60, 10, 60), (50, 20, 0, 60)] {
             limit.publish(ByteLimit::new(now), charged);
-            assert_eq!((limit.charged(), limit.over(), limit.peak()), (charged, over, peak));
+            assert_eq!(
+                (limit.charged(), limit.over(), limit.peak()),
+                (charged, over, peak)
+            );
         }
     }
 }

@@ -42,9 +42,11 @@ mod tests {
     #[test]
     fn a_bearer_token_is_in_one_header_of_that_scheme() {
         let request = |headers: &[&str]| {
-            let all = headers.iter().fold(hyper::Request::builder(), |request, header| {
-                request.header("authorization", *header)
-            });
+            let all = headers
+                .iter()
+                .fold(hyper::Request::builder(), |request, header| {
+                    request.header("authorization", *header)
+                });
             all.body(()).unwrap()
         };
         for header in ["Bearer ab12", "bearer ab12", "BEARER  ab12 "] {

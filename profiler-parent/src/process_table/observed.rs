@@ -120,10 +120,12 @@ impl ProcessTable {
     pub(crate) fn present_counts(&self) -> Vec<(PoolId, EntryCounts)> {
         let pools: Vec<(PoolId, Arc<OwnFile>)> = {
             let all = self.lock();
-            let pools = all.iter().filter_map(|(key, process)| match &process.remains {
-                Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
-                _ => None,
-            });
+            let pools = all
+                .iter()
+                .filter_map(|(key, process)| match &process.remains {
+                    Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
+                    _ => None,
+                });
             pools.collect()
         };
         let counts = |(key, pool)| (key, Remains::Pool(pool).present_counts());
@@ -176,7 +178,9 @@ mod tests {
         ] {
             let process = process(state, remains);
             let activity = ProcessActivity::of(&process, &process.report());
-            let named = ProcessActivity::ALL.iter().find(|(one, _)| Some(*one) == activity);
+            let named = ProcessActivity::ALL
+                .iter()
+                .find(|(one, _)| Some(*one) == activity);
             assert_eq!(named.map(|(_, name)| *name), expected, "{process:?}");
         }
     }
@@ -194,7 +198,10 @@ mod tests {
         for number in 0..PROCESSES {
             let key = PoolId::new(u128::from(number));
             let state = ProcessState::Exited(None);
-            table.add(key, process(state, Remains::Expired(EntryCounts::default())));
+            table.add(
+                key,
+                process(state, Remains::Expired(EntryCounts::default())),
+            );
             table.note_empty(key);
         }
         assert!(table.expired().processes > 0, "all are listed");

@@ -140,7 +140,12 @@ impl Exposition {
     }
 
     /// Writes a sample.
-    pub(super) fn sample(&mut self, family: &MetricFamily, labels: &SampleLabels, value: SampleValue) {
+    pub(super) fn sample(
+        &mut self,
+        family: &MetricFamily,
+        labels: &SampleLabels,
+        value: SampleValue,
+    ) {
         self.line(family.name, family.ending(), labels, value);
     }
 
@@ -172,7 +177,13 @@ impl Exposition {
         self.line(family.name, "_count", labels, count);
     }
 
-    fn line(&mut self, name: &str, ending: &str, SampleLabels(labels): &SampleLabels, value: SampleValue) {
+    fn line(
+        &mut self,
+        name: &str,
+        ending: &str,
+        SampleLabels(labels): &SampleLabels,
+        value: SampleValue,
+    ) {
         if labels.is_empty() {
             self.put(format_args!("{name}{ending} {value}\n"));
         } else {

@@ -107,7 +107,9 @@ impl MetricsReading {
 
     fn write_processes(&self, out: &mut Exposition) {
         self.by_process(out, families::PROCESSES, |row| {
-            let activities = ProcessActivity::ALL.into_iter().zip(row.present.by_activity);
+            let activities = ProcessActivity::ALL
+                .into_iter()
+                .zip(row.present.by_activity);
             activities.map(|((_, name), count)| (Some(("state", name)), count))
         });
         self.one_by_process(out, families::STARTS, |row| row.sum.starts);
@@ -124,7 +126,10 @@ impl MetricsReading {
     fn write_entries(&self, out: &mut Exposition) {
         self.one_by_process(out, families::RECORDED, |row| row.sum.recorded);
         self.by_process(out, families::LOST, |row| {
-            let kept = [("evicted", row.sum.evicted), ("unfinished", row.sum.unfinished)];
+            let kept = [
+                ("evicted", row.sum.evicted),
+                ("unfinished", row.sum.unfinished),
+            ];
             let dropped = DropReason::ALL.map(DropReason::name);
             let dropped = dropped.into_iter().zip(row.sum.dropped);
             let lost = kept.into_iter().chain(dropped);
@@ -189,9 +194,10 @@ impl MetricsReading {
         let labels = |process: &str, kind: &str, group: &str| {
             SampleLabels::of([("process", process), ("kind", kind), ("group", group)])
         };
-        let own = self.groups.iter().map(move |(key, sum)| {
-            (labels(&key.process, key.kind.name(), &key.name), sum)
-        });
+        let own = self
+            .groups
+            .iter()
+            .map(move |(key, sum)| (labels(&key.process, key.kind.name(), &key.name), sum));
         let other = self.other_groups.iter();
         own.chain(other.map(move |sum| (labels(OTHER, OTHER, OTHER), sum)))
     }

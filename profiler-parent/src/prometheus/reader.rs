@@ -11,14 +11,14 @@ use std::time::Duration;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 
-use super::metrics::{
-    Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost,
-};
+use super::metrics::{Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
 #[cfg(feature = "http")]
 use super::text_format::TextFormat;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, ProcessGroups, ProcessStanding, SnapshotReader};
-use crate::process_table::session_sums::{GroupKey, GroupSum, ProcessName, ProcessSum, SessionSums, Sum};
+use crate::process_table::session_sums::{
+    GroupKey, GroupSum, ProcessName, ProcessSum, SessionSums, Sum,
+};
 use crate::process_table::{ObservedProcess, ProcessActivity, ProcessTable};
 
 /// The largest age of a reading that is used again, in nanoseconds: less than a second, so that one
@@ -159,7 +159,9 @@ impl<'a> ReadPools<'a> {
             .iter()
             .map(|process| (&process.name, self.sum_of(process)))
             .collect();
-        let shown = sums.processes.show(lives.iter().map(|(key, sum)| (*key, sum)));
+        let shown = sums
+            .processes
+            .show(lives.iter().map(|(key, sum)| (*key, sum)));
         let groups = self.groups_of(observed);
         let shown_groups = sums.groups.show(groups.iter().map(|(key, sum)| (key, sum)));
         let mut present = self.present(observed);

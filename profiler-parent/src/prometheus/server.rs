@@ -19,7 +19,9 @@ use crate::groups::Monitor;
 use crate::http::{
     Answered, Hosts, HttpServer, HttpService, NoListener, Reply, RequestHead, ServerOptions,
 };
-use crate::http::{bearer, is_same, listen_on_loopback, method_not_allowed, not_found, put, status};
+use crate::http::{
+    bearer, is_same, listen_on_loopback, method_not_allowed, not_found, put, status,
+};
 
 /// Headers of every answer: nothing is stored, and no page of another site can use it.
 const HEADERS: [(&str, &str); 3] = [

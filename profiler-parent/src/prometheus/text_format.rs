@@ -107,7 +107,11 @@ mod tests {
             "Application/OpenMetrics-Text; Version=\"1.0.0\" ; q=0.5, text/plain; q=0.5",
             "text/html, application/openmetrics-text;q=0.1",
         ] {
-            assert_eq!(TextFormat::accepted(open), TextFormat::OpenMetrics, "{open}");
+            assert_eq!(
+                TextFormat::accepted(open),
+                TextFormat::OpenMetrics,
+                "{open}"
+            );
         }
         for text in [
             "",

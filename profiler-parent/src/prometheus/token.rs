@@ -172,7 +172,10 @@ mod tests {
         for mode in [0o604, 0o602, 0o620, 0o644] {
             rights(&path, mode);
             let refused = MetricsToken::of_file(&path);
-            assert!(matches!(refused, Err(TokenError::NotPrivate(_))), "{mode:o}");
+            assert!(
+                matches!(refused, Err(TokenError::NotPrivate(_))),
+                "{mode:o}"
+            );
         }
         rights(&path, 0o640);
         assert!(MetricsToken::of_file(&path).is_ok());
@@ -197,7 +200,10 @@ mod tests {
             assert_eq!(read.is_ok(), is_token, "{text:?}: {read:?}");
         }
         for path in [directory.path().to_owned(), path.join("below a file")] {
-            assert!(matches!(MetricsToken::of_file(&path), Err(TokenError::File { .. } | TokenError::NotPrivate(_))));
+            assert!(matches!(
+                MetricsToken::of_file(&path),
+                Err(TokenError::File { .. } | TokenError::NotPrivate(_))
+            ));
         }
     }
 }

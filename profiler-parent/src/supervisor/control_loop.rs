@@ -491,9 +491,7 @@ impl ControlLoop {
     /// Publishes the limit and the figures that have changed.
     fn publish(&mut self) {
         let charged = self.controller.charged();
-        self.context
-            .limit
-            .publish(self.controller.limit(), charged);
+        self.context.limit.publish(self.controller.limit(), charged);
         if self.controller.over() == 0 {
             for obeyed in self.shrinking.drain(..) {
                 let _ = obeyed.try_send(());

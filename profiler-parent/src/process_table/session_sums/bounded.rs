@@ -146,7 +146,10 @@ mod tests {
     }
 
     fn show(sums: &mut BoundedSums<u32, Count>, present: &[(u32, u64)]) -> Vec<(u32, u64)> {
-        let present: Vec<_> = present.iter().map(|(key, sum)| (*key, Count(*sum))).collect();
+        let present: Vec<_> = present
+            .iter()
+            .map(|(key, sum)| (*key, Count(*sum)))
+            .collect();
         let shown = sums.show(present.iter().map(|(key, sum)| (key, sum)));
         let own = shown.own.into_iter().map(|(key, sum)| (key, sum.0));
         own.chain(shown.other.map(|other| (0, other.0))).collect()

@@ -14,7 +14,7 @@ mod process_sum;
 use profiler_core::internal::entry_counts::EntryCounts;
 
 use super::Process;
-pub(crate) use bounded::{BoundedSums, ShownSums, Sum, SumKey};
+pub(crate) use bounded::{BoundedSums, Sum};
 pub(crate) use group_sum::{GroupKey, GroupSum, sums_in_pool};
 pub(super) use process_sum::has_started;
 pub(crate) use process_sum::{OTHER, ProcessEnd, ProcessName, ProcessSum};
