@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -120,7 +120,7 @@ fn l1_the_live_page_has_the_metrics_for_clients_with_its_token() -> anyhow::Resu
     let token = page.path.trim_matches('/').to_owned();
     let bearer = format!("Bearer {token}");
     let get = |path: &str, headers: &[(&str, &str)]| {
-        let headers = [&[("Host", host.as_str())], headers].concat();
+        let headers = [&[("Host", host.as_str())][..], headers].concat();
         live_support::ask_with(live.address(), "GET", path, &headers)
     };
     let with_token = [("Authorization", bearer.as_str())];
@@ -158,7 +158,7 @@ fn the_command_serves_metrics_with_the_token_of_a_file_and_does_not_print_it() -
     let rest = said
         .strip_prefix("profiler: metrics at http://")
         .with_context(|| said.clone())?;
-    let address = rest.split('/').next().context("no address")?.parse()?;
+    let address: SocketAddr = rest.split('/').next().context("no address")?.parse()?;
     let token = MetricsToken::of_file(directory.path().join("token"))?;
     let bearer = format!("Bearer {}", token.reveal());
     let host = format!("{address}");

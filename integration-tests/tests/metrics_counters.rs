@@ -90,7 +90,7 @@ fn pools_are_read_at_most_once_a_second_and_the_budget_is_shown() -> anyhow::Res
     let before = numbers(&session)?;
     let readings = "profiler_scrape_pool_readings_total";
     let scrapes = "profiler_scrapes_total";
-    // Readings of less than 0.9 s ago are used again, so an hour of them is one per 0.9 s at most.
+    // A reading is used again for 0.9 s.
     let mut last = before.clone();
     let watch = integration_tests::patience::Stopwatch::start();
     while last.get(scrapes) < Some(200.0) {

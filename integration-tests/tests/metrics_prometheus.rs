@@ -73,11 +73,18 @@ impl Prometheus {
 
     fn get(&self, path: &str) -> anyhow::Result<Value> {
         let answer = ask(self.address, "GET", path, &self.address.to_string())?;
-        let body = String::from_utf8_lossy(&answer.body).into_owned();
-        ensure!(answer.status == 200, "{path}: {}{body}", answer.head);
-        // The server sends an answer in pieces, each after a line with its length.
-        let json = body.lines().filter(|line| line.starts_with('{'));
-        Ok(serde_json::from_str(&json.collect::<String>())?)
+        let is_chunked = answer
+            .head
+            .to_lowercase()
+            .contains("transfer-encoding: chunked");
+        let body = if is_chunked {
+            unchunked(&answer.body)?
+        } else {
+            answer.body
+        };
+        let text = String::from_utf8(body)?;
+        ensure!(answer.status == 200, "{path}: {}{text}", answer.head);
+        Ok(serde_json::from_str(&text)?)
     }
 
     /// The only value of a query, once it is `wanted`.
@@ -90,13 +97,29 @@ impl Prometheus {
             let values = answer["data"]["result"].as_array().context("no result")?;
             ensure!(values.len() <= 1, "{query}: {answer}");
             let value = values.first().and_then(|one| one["value"][1].as_str());
-            let value = value.and_then(|value| value.parse().ok());
+            let value = value.and_then(|value| value.parse::<f64>().ok());
             if let Some(value) = value.filter(|value| wanted(*value)) {
                 return Ok(value);
             }
             ensure!(watch.elapsed() < LONG, "{query}: {answer}");
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// The content of a body in pieces, each after a line with its length.
+fn unchunked(mut body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    loop {
+        let end = body.windows(2).position(|two| two == b"\r\n");
+        let (line, rest) = body.split_at(end.context("no length")?);
+        let length = usize::from_str_radix(std::str::from_utf8(line)?, 16)?;
+        if length == 0 {
+            return Ok(content);
+        }
+        let piece = rest.get(2..2 + length).context("a piece is cut")?;
+        content.extend_from_slice(piece);
+        body = rest.get(4 + length..).context("no end")?;
     }
 }
 

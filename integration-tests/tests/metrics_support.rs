@@ -89,6 +89,6 @@ pub(crate) fn ask(
     headers: &[(&str, &str)],
 ) -> anyhow::Result<Answer> {
     let host = server.address().to_string();
-    let headers = [&[("Host", host.as_str())], headers].concat();
+    let headers = [&[("Host", host.as_str())][..], headers].concat();
     ask_with(server.address(), method, path, &headers)
 }

@@ -105,7 +105,7 @@ const WRONG_FILES: &[Case] = &[
             "touch",
             "started",
         ],
-        "other.json has another text",
+        "other.json",
     ),
 ];
 
