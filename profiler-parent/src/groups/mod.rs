@@ -1,10 +1,11 @@
 //! The groups of all processes, read from their pools. They show which groups are slow now.
 //!
 //! Applications call [`Session::groups`](crate::Session::groups) and
-//! [`Session::monitor`](crate::Session::monitor); alerts, the live page and the metrics for Prometheus use the same reader. No
-//! child is asked, so no child can delay a snapshot. A stopped process is read and reported as
-//! frozen, a dead process keeps its final totals, and a process whose pool cannot be read is listed
-//! as missing. [`profiler_core::groups`] defines groups and their totals.
+//! [`Session::monitor`](crate::Session::monitor); alerts, the live page and the metrics for
+//! Prometheus use the same reader. No child is asked, so no child can delay a snapshot. A stopped
+//! process is read and reported as frozen, a dead process keeps its final totals, and a process
+//! whose pool cannot be read is listed as missing. [`profiler_core::groups`] defines groups and
+//! their totals.
 
 mod delta;
 mod merged;

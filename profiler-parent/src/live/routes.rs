@@ -1,10 +1,10 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. The flame graph and the metrics for Prometheus are
-//! computed on a worker thread, because they take long; everything else is answered at once. Invariants: a client without the
-//! token gets the same empty answer for every path; a request whose `Host` header contains a
-//! foreign host name is refused; pages of other sites can read only profiles, each by a path with
-//! its own secret, which reveals nothing about the token.
+//! Called by the server's thread for each request. The flame graph and the metrics for Prometheus
+//! are computed on a worker thread, because they take long; everything else is answered at once.
+//! Invariants: a client without the token gets the same empty answer for every path; a request
+//! whose `Host` header contains a foreign host name is refused; pages of other sites can read only
+//! profiles, each by a path with its own secret, which reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The processes of a session as a reading of their numbers sees them: what each is doing, its
 //! memory, and whether its pool is still to be read.
 //!
-//! Part of the [`ProcessTable`]. Used by `prometheus`. Invariant: a process that has no pool here is
-//! in the sums of the session, which are passed together with the processes.
+//! Part of the [`ProcessTable`]. Used by `prometheus`. Invariant: a process that has no pool here
+//! is in the sums of the session, which are passed together with the processes.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,8 +1,8 @@
 //! Writes metrics in the two text formats.
 //!
-//! Used by [`super::metrics`]. Pure. Invariants: every sample is below the head of its family; label
-//! values are escaped; times are exact, in decimal. The caller writes each family once, and each
-//! set of labels once per family.
+//! Used by [`super::metrics`]. Pure. Invariants: every sample is below the head of its family;
+//! label values are escaped; times are exact, in decimal. The caller writes each family once, and
+//! each set of labels once per family.
 
 use std::fmt::{self, Write};
 

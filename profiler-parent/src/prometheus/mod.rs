@@ -2,15 +2,15 @@
 //! the memory of the session, as text.
 //!
 //! [`Session::metrics`](crate::Session::metrics) reads them, for an application that answers
-//! scrapes with a server of its own. [`Session::serve_metrics`](crate::Session::serve_metrics)
-//! serves them on loopback (feature `prometheus`); the live page has them, too. Invariants:
+//! scrapes with a server of its own. `Session::serve_metrics` (feature `prometheus`) serves them on
+//! loopback, and the live page has them, too. Invariants:
 //!
 //! - Nothing is read between requests, and nothing more than once a second. No process receives a
 //!   message.
 //! - A counter never falls while the session lives, also if processes end and are no longer listed:
 //!   the process table keeps their sums ([`crate::process_table::session_sums`]).
-//! - The number of series is bounded: at most 1,000 groups and 200 names of processes have series of
-//!   their own, and all further ones are in the series whose labels are `other`.
+//! - The number of series is bounded: at most 1,000 groups and 200 names of processes have series
+//!   of their own, and all further ones are in the series whose labels are `other`.
 //! - Equal numbers give equal text: rows are in the order of their labels.
 //!
 //! ```text

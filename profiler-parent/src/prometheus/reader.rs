@@ -118,8 +118,8 @@ impl MetricsSources {
         let snapshot = self.groups.recent_snapshot(TIMEOUT, FRESH / 2);
         let counts: HashMap<PoolId, EntryCounts> =
             self.processes.present_counts().into_iter().collect();
-        // The processes are listed after their pools were read. A pool that is closed meanwhile is in
-        // the sums then, and what was read of it is not used.
+        // The processes are listed after their pools were read. A pool that is closed meanwhile is
+        // in the sums then, and what was read of it is not used.
         let reading = self.processes.observe(|observed, sums| {
             let pools = ReadPools::of(&snapshot, &counts);
             pools.add_up(&observed, sums)

@@ -68,12 +68,13 @@ impl MetricsToken {
         Ok(Self(Token::generate()?.to_hex()))
     }
 
-    /// The token in this file, which Prometheus reads, too (`credentials_file`). If there is no such
-    /// file, makes one with a random token, which only this user can read (mode 0600). White space
-    /// around the token is left out.
+    /// The token in this file, which Prometheus reads, too (`credentials_file`). If there is no
+    /// such file, makes one with a random token, which only this user can read (mode 0600). White
+    /// space around the token is left out.
     ///
     /// # Errors
-    /// [`TokenError`]. A file that other users can read or change is refused; its group may read it.
+    /// [`TokenError`]. A file that other users can read or change is refused; its group may read
+    /// it.
     pub fn of_file(path: impl AsRef<Path>) -> Result<Self, TokenError> {
         let path = path.as_ref();
         let refused = |source| TokenError::File {

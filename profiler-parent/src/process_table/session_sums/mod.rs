@@ -1,11 +1,11 @@
 //! The sums of a session by name: what processes and groups have done since its start, whether
 //! their data is still kept or not.
 //!
-//! Part of the [`ProcessTable`](super::ProcessTable), which adds the final numbers of a process when
-//! it closes the pool of the process, and when it no longer lists the process. `prometheus` adds the
-//! present numbers of all other processes at each reading. Invariants: each process is in exactly
-//! one of the two; a number never falls; the names are limited, and what has no name of its own is
-//! in the sum of the others.
+//! Part of the [`ProcessTable`](super::ProcessTable), which adds the final numbers of a process
+//! when it closes the pool of the process, and when it no longer lists the process. `prometheus`
+//! adds the present numbers of all other processes at each reading. Invariants: each process is in
+//! exactly one of the two; a number never falls; the names are limited, and what has no name of its
+//! own is in the sum of the others.
 
 mod bounded;
 mod group_sum;

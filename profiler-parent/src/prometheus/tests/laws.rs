@@ -60,6 +60,16 @@ fn series(name: &str, labels: &[(&str, &str)]) -> Series {
     (name.to_owned(), labels.collect())
 }
 
+/// The series of the entries into a group.
+fn entries_of(key: &GroupKey) -> Series {
+    let labels = [
+        ("process", &*key.process),
+        ("kind", key.kind.name()),
+        ("group", &*key.name),
+    ];
+    series("profiler_group_entries_total", &labels)
+}
+
 /// The buckets of each histogram, in the order of their bounds.
 fn buckets(all: &BTreeMap<Series, f64>) -> BTreeMap<Series, Vec<(f64, f64)>> {
     let mut histograms = BTreeMap::<Series, Vec<(f64, f64)>>::new();
@@ -94,8 +104,7 @@ proptest! {
             .collect();
         let mut expected = BTreeMap::<Series, u64>::new();
         for (key, sum) in &groups {
-            let labels = [("process", &*key.process), ("kind", key.kind.name()), ("group", &*key.name)];
-            let entries = expected.entry(series("profiler_group_entries_total", &labels)).or_default();
+            let entries = expected.entry(entries_of(key)).or_default();
             *entries = entries.saturating_add(sum.entries);
         }
         let metrics = metrics(shown(&groups));
@@ -117,7 +126,8 @@ proptest! {
     ) {
         let process = Arc::<str>::from("p");
         let key = |number: usize| GroupKey::new(&process, GroupKind::Plugin, &number.to_string());
-        let groups: Vec<_> = groups.into_iter().enumerate().map(|(number, sum)| (key(number), sum)).collect();
+        let groups = groups.into_iter().enumerate();
+        let groups: Vec<_> = groups.map(|(number, sum)| (key(number), sum)).collect();
         let all = parse(&metrics(shown(&groups)).text(TextFormat::Prometheus));
         let histograms = buckets(&all);
         prop_assert_eq!(histograms.len(), groups.len());

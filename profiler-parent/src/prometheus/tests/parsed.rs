@@ -1,4 +1,5 @@
-//! A plain reader of the two formats, for the tests. It fails at everything that it does not expect.
+//! A plain reader of the two formats, for the tests. It fails at everything that it does not
+//! expect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
