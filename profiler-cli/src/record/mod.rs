@@ -7,6 +7,7 @@
 
 mod choices;
 mod features;
+mod metrics;
 mod nested;
 mod outcome;
 mod progress;
@@ -101,6 +102,8 @@ pub(crate) struct RecordArgs {
     /// link; port 0 is any free port, and a port alone is a port of 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     live: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: metrics::MetricsArgs,
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
@@ -141,6 +144,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
             live.url()
         ));
     }
+    let metrics = options.metrics.serve(&session)?;
     let signals = Signals::catch()?;
     let agent = options.agent();
     let mut command = options.command();
@@ -172,7 +176,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .output
         .clone()
         .unwrap_or_else(crate::report::free_name);
-    drop(live);
+    drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
     outcome::report_profile(&report, child.id());
