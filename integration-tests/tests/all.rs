@@ -81,6 +81,7 @@ mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;
+mod merge;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod nested_sessions;
 mod observe_delivery;
