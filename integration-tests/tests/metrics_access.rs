@@ -2,7 +2,7 @@
 //! from the live page and from the command.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -165,8 +165,10 @@ fn the_command_serves_metrics_with_the_token_of_a_file_and_does_not_print_it() -
     let headers = [("Host", host.as_str()), ("Authorization", bearer.as_str())];
     let answer = live_support::ask_with(address, "GET", "/metrics", &headers)?;
     assert_eq!(answer.status, 200, "{}", answer.head);
-    drop(command.stdin.take()); // the helper ends
-    std::io::Read::read_to_string(&mut errors, &mut said)?;
+    let mut input = command.stdin.take().context("no pipe")?;
+    writeln!(input, "mark 5")?;
+    drop(input); // the helper ends
+    errors.read_to_string(&mut said)?;
     assert!(command.wait()?.success(), "{said}");
     assert!(
         !said.contains(token.reveal()),

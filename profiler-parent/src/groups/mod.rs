@@ -26,5 +26,5 @@ pub use snapshot::{
 pub(crate) use snapshot_reader::{SnapshotReader, largest_groups, read_groups};
 
 /// The probes that are on while a page or a scraper shows groups.
-#[cfg(feature = "http")]
+#[cfg(any(feature = "live", feature = "prometheus"))]
 pub(crate) const SHOWN_PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);

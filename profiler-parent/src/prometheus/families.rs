@@ -1,6 +1,7 @@
 //! The metrics: names, types, units and help texts, in the order in which they are written.
 //!
-//! Used by [`super::metrics`]. `docs/prometheus.md` lists the same metrics; a test compares them.
+//! Used by [`super::metrics`]. `docs/prometheus.md` lists the same metrics; the test
+//! `metrics_documents` compares them.
 
 use super::exposition::{MetricFamily, MetricKind};
 
@@ -14,10 +15,6 @@ macro_rules! families {
                 help: $help,
             };
         )*
-
-        /// All metrics.
-        #[cfg(test)]
-        pub(super) const ALL: &[MetricFamily] = &[$($constant),*];
     };
 }
 
@@ -40,8 +37,7 @@ families! {
     PROCESSES = Gauge "profiler_processes" (None):
         "Processes by what they are doing. Ended processes are counted while data of them is kept.";
     STARTS = Counter "profiler_process_starts" (None):
-        "Processes that have connected or ended. More than the processes of this name that run at \
-         the same time: some have been started again.";
+        "Processes that have connected or ended. A process that is started again counts again.";
     ENDS = Counter "profiler_process_ends" (None):
         "Processes that have ended, by the verdict on how.";
     POOL = Gauge "profiler_pool_bytes" (BYTES):

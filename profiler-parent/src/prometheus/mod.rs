@@ -23,7 +23,7 @@
 //!
 //! `docs/prometheus.md` lists the metrics.
 
-#[cfg(feature = "http")]
+#[cfg(any(feature = "live", feature = "prometheus"))]
 mod answer;
 mod exposition;
 mod families;
@@ -35,7 +35,7 @@ mod text_format;
 #[cfg(feature = "prometheus")]
 mod token;
 
-#[cfg(feature = "http")]
+#[cfg(any(feature = "live", feature = "prometheus"))]
 pub(crate) use answer::{METRICS, answer};
 pub use metrics::Metrics;
 pub(crate) use reader::{MetricsReader, MetricsSources};

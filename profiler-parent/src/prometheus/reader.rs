@@ -12,7 +12,7 @@ use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 
 use super::metrics::{Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
-#[cfg(feature = "http")]
+#[cfg(any(feature = "live", feature = "prometheus"))]
 use super::text_format::TextFormat;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, ProcessGroups, ProcessStanding, SnapshotReader};
@@ -88,7 +88,7 @@ impl MetricsReader {
     }
 
     /// The text for a scrape. The time that writing it takes is in later ones.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "live", feature = "prometheus"))]
     pub(crate) fn text(&self, format: TextFormat) -> String {
         let metrics = self.read();
         let start = self.now();
@@ -99,7 +99,7 @@ impl MetricsReader {
     }
 
     /// Drops a reading that is old.
-    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "live", feature = "prometheus")), allow(dead_code))]
     pub(crate) fn tidy(&self) {
         let long_ago = self.now().saturating_sub(FORGET);
         self.lock().latest.take_if(|(at, _)| *at < long_ago);
