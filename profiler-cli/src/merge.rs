@@ -15,7 +15,7 @@ use crate::signals::end_without_leftovers;
 /// Merges recordings of several sessions or machines into one profile on one time line
 ///
 /// Recordings of one boot of a machine are aligned by the clock of that boot, all others by their
-/// wall clocks. The command states for each host how exact that is, and the profile states it too.
+/// wall clocks. The command and the profile state the uncertainty of each host.
 /// A process is shown as NAME (HOST). Nothing of the recordings is lost; each is read twice, and
 /// need not fit into memory. Merged profiles can be merged again.
 #[derive(Debug, Args)]
@@ -34,11 +34,11 @@ pub(crate) struct MergeArgs {
     json: bool,
 }
 
-/// A move by hand.
+/// A shift of one host.
 #[derive(Clone, Debug)]
 struct ShiftArgument(HostShift);
 
-/// The longest move: 30 years.
+/// The largest shift: 30 years.
 const MOST_MS: f64 = 1e12;
 
 impl FromStr for ShiftArgument {
@@ -123,7 +123,7 @@ fn lines(hosts: &[MergedHost]) -> Vec<String> {
     let width = names.max().unwrap_or(0).max("host".len());
     let head = format!(
         "{:<width$}  {:>14}  {:>12}  uncertainty",
-        "host", "begins ms", "moved ms"
+        "host", "begins ms", "shift ms"
     );
     let line = |(name, begins, moved, certainty): &(String, String, String, String)| {
         format!(

@@ -1,7 +1,7 @@
 //! Tests of files from other programs: the files of the regression corpus, and valid documents with
 //! random edits. Each is parsed, imported, merged or exported, or refused without harm.
 //!
-//! The fuzz targets `json_parser`, `cpuprofile_import`, `profile_merge` and `profile_export` use the
+//! The fuzz targets `json_parser`, `cpuprofile_import`, `profile_merge`, `profile_export` use the
 //! same checks. An input that fuzzing finds is added to the corpus.
 
 #[path = "hostile/edits.rs"]

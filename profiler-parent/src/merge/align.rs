@@ -1,8 +1,8 @@
 //! Where each input begins on the time line of the merged profile.
 //!
 //! Pure. Two inputs that were recorded in the same boot of a machine are aligned by the clock that
-//! counts from the boot, which no service corrects. All others are aligned by their wall clocks.
-//! Invariant: a move by hand of one input moves no other input.
+//! counts from the boot, which is never set. All others are aligned by their wall clocks.
+//! Invariant: the shift of one input moves no other input.
 
 /// The start of an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Anchor {
     pub(super) unix_ns: i64,
     /// On the clocks that its hosts count from their boots.
     pub(super) clocks: Vec<ClockPosition>,
-    /// The move by hand, in nanoseconds.
+    /// The shift that the caller chooses, in nanoseconds.
     pub(super) shift_ns: i64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Placed {
     /// Nanoseconds since the start of the merged profile.
     pub(super) offset_ns: i64,
     /// How far it is from the place that its wall clock gives, because it was aligned by a clock of
-    /// an earlier input; without the move by hand.
+    /// an earlier input; without the caller's shift.
     pub(super) correction_ns: i64,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct HostRecord {
     pub(super) id: String,
     /// When its recording begins, in nanoseconds since the start of the profile.
     pub(super) offset_ns: i64,
-    /// The part of the offset that is a move by hand.
+    /// The part of the offset that `--shift` adds.
     pub(super) shift_ns: i64,
     /// The properties of its recording that are not those of the whole profile.
     pub(super) own_meta: Map<String, Value>,
@@ -69,7 +69,7 @@ impl std::fmt::Display for Certainty {
 }
 
 impl HostRecord {
-    /// The hosts in the `meta` of an input, which they are taken out of. `name` is the name if there
+    /// Takes the hosts out of the `meta` of an input. `name` is the name of the host if there
     /// are none.
     pub(super) fn take(meta: &mut Map<String, Value>, name: &str) -> Vec<Self> {
         let hosts = match meta.remove("hosts") {
@@ -194,7 +194,7 @@ impl HostRecord {
         let millis = |ns: i64| Value::from(ns as f64 / 1e6);
         rows.push(row("Begins at", "time", millis(self.offset_ns)));
         if self.shift_ns != 0 {
-            rows.push(row("Moved by hand", "milliseconds", millis(self.shift_ns)));
+            rows.push(row("Shifted by", "milliseconds", millis(self.shift_ns)));
         }
         let certainty = self.certainty(before).to_string();
         rows.push(row("Uncertainty", "string", certainty.into()));

@@ -1,7 +1,7 @@
 //! The names that the hosts, processes and flows of the inputs have in the merged profile.
 //!
 //! Pure. Invariants: no two hosts have the same name; in a profile of several hosts, a process is
-//! `HOST:PID` and shown as `NAME (HOST)`; names depend only on the order of the hosts, so merging in
+//! `HOST:PID`, shown as `NAME (HOST)`; names depend only on the order of the hosts, so merging in
 //! steps gives the same names.
 
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! What becomes of each input: the names of its hosts, its place on the time line, the numbers of
 //! its threads.
 //!
-//! Made between the two passes. Invariant: the plan knows all inputs, so that it depends on no
-//! input's contents which of the others are read first.
+//! Made between the two passes. Invariants: the plan is made from all inputs; the second pass
+//! does not change it.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is merged, and what has become of it.
+//! The inputs, the result and the errors of [`merge`](super::merge).
 
 use std::io;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl MergeInput {
     }
 }
 
-/// A move of one host by hand.
+/// A shift of one host on the time line, which the caller chooses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostShift {
     /// The host's name in the merged profile. All hosts of its input are moved.
@@ -46,7 +46,7 @@ pub struct HostShift {
     pub ns: i64,
 }
 
-/// The numbers of samples and markers.
+/// The numbers of threads, samples and markers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MergeCounts {
     /// Threads.
@@ -67,7 +67,7 @@ pub struct MergedHost {
     pub file: PathBuf,
     /// When its recording begins, in milliseconds since the start of the profile.
     pub begins_ms: f64,
-    /// The part of it that is a move by hand.
+    /// The part of `begins_ms` that the caller's shift adds.
     pub shifted_ms: f64,
     /// How exactly it is placed.
     pub certainty: Certainty,

@@ -15,7 +15,7 @@ pub(super) enum MetricKind {
     Counter,
     /// A number that may rise and fall.
     Gauge,
-    /// Numbers of events by a limit of their size, which contain each other.
+    /// Cumulative counts of events: for each bound, the events up to that bound.
     Histogram,
     /// Texts, as labels of a sample whose value is 1.
     Info,
@@ -67,7 +67,7 @@ impl fmt::Display for SampleValue {
     }
 }
 
-/// SampleLabels, as text between the braces.
+/// The labels of a sample, as the text between the braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SampleLabels(String);
 
@@ -101,7 +101,7 @@ impl SampleLabels {
     }
 }
 
-/// A text that is being written.
+/// The writer of the text of one scrape.
 #[derive(Debug)]
 pub(super) struct Exposition {
     format: TextFormat,
@@ -156,7 +156,7 @@ impl Exposition {
     }
 
     /// Writes a histogram: for each bound the number of events up to that bound, the number of all
-    /// events, and their sum. The numbers are corrected so that they contain each other.
+    /// events, and their sum. No count is less than the previous one.
     pub(super) fn histogram(
         &mut self,
         family: &MetricFamily,

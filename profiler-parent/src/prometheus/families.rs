@@ -35,11 +35,11 @@ families! {
     PEAK = Gauge "profiler_memory_charged_peak_bytes" (BYTES):
         "The most that all pools were allowed to occupy at any time.";
     PROCESSES = Gauge "profiler_processes" (None):
-        "Processes by what they are doing. Ended processes are counted while data of them is kept.";
+        "Processes by state. Ended processes are counted while data of them is kept.";
     STARTS = Counter "profiler_process_starts" (None):
         "Processes that have connected or ended. A process that is started again counts again.";
     ENDS = Counter "profiler_process_ends" (None):
-        "Processes that have ended, by the verdict on how.";
+        "Processes that have ended, by the way in which they ended.";
     POOL = Gauge "profiler_pool_bytes" (BYTES):
         "What the pools of the processes of this name occupy.";
     ALLOWANCE = Gauge "profiler_pool_allowance_bytes" (BYTES):
@@ -47,7 +47,7 @@ families! {
     OWED = Gauge "profiler_pool_owed_bytes" (BYTES):
         "What processes were asked to free and have not freed. A stopped process frees nothing.";
     EXCESS = Gauge "profiler_pool_excess_bytes" (BYTES):
-        "What pools occupy beyond all that their processes were ever granted. Not zero only if a \
+        "What pools occupy beyond all that their processes were ever granted. Zero unless a \
          process writes into its pool without the profiler.";
     RECORDED = Counter "profiler_entries_recorded" (None):
         "Entries that processes have recorded, including lost ones.";
@@ -67,7 +67,7 @@ families! {
     BLOCKING = Counter "profiler_group_blocking_seconds" (SECONDS):
         "Time in the group spent in blocking calls.";
     GROUPS_IN_OTHER = Gauge "profiler_groups_in_other" (None):
-        "Groups of processes that had no room for series of their own at this reading.";
+        "Groups that are counted in the series with the label other at this reading.";
     UNREAD = Gauge "profiler_group_processes_unread" (None):
         "Processes whose groups could not be read. Their counters stay as they were.";
     SCRAPES = Counter "profiler_scrapes" (None):
@@ -75,5 +75,5 @@ families! {
     READINGS = Counter "profiler_scrape_pool_readings" (None):
         "Readings of these metrics for which all pools were read.";
     SCRAPE_TIME = Counter "profiler_scrape_seconds" (SECONDS):
-        "Time that reading the pools and writing the text took, without writing this text.";
+        "Time spent reading pools and writing texts, without the writing of this text.";
 }

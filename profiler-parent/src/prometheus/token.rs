@@ -14,10 +14,10 @@ use ipc_protocol::environment::{EnvironmentError, Token};
 const LEAST_BYTES: usize = 16;
 /// The longest token.
 const MOST_BYTES: usize = 1024;
-/// The rights of others: to a file with a token they have none.
+/// The permission bits of other users. A file with a token has none of them.
 #[cfg(unix)]
 const OTHERS: u32 = 0o007;
-/// The right of the group to write.
+/// The permission bit of the group to write.
 #[cfg(unix)]
 const GROUP_WRITES: u32 = 0o020;
 

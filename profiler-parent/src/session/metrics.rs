@@ -12,7 +12,7 @@ impl Session {
     /// application that has a server of its own answers scrapes with their
     /// [text](Metrics::text). Times of groups need a [monitor](Self::monitor).
     ///
-    /// Reads all pools, without asking a process, unless they were read within the last second.
+    /// Reads all pools at most once a second, and sends no message to a process.
     /// `docs/prometheus.md` lists the metrics and their cost.
     pub fn metrics(&self) -> Metrics {
         self.metrics.read()

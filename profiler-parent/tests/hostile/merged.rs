@@ -1,5 +1,5 @@
 //! Properties of the merge of any file with a valid profile: no merge panics, and a file that is
-//! taken gives a well-formed profile. Its references are valid, its length is bounded by that of the
+//! taken gives a well-formed profile. References are valid, the length is bounded by that of the
 //! files, it has all samples of both, and every export reads it. A refused file leaves no output.
 //!
 //! Used by `foreign_files` and the fuzz target `profile_merge`.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::protobuf::{Field, fields};
 
-/// The interned data that is known at a packet: the field of the table, and the number of the entry.
+/// The interned data that is known at a packet: the field of the table, and the entry's number.
 type Interned = HashSet<(u64, u64)>;
 
 /// What was seen of a trace.

@@ -20,7 +20,7 @@ use crate::{FLOW_HEADER, TENANTS, WORKER, load, runtime};
 
 const WORKERS: usize = 4;
 
-/// A worker process, which may be on another machine. A worker that the front end has started ends
+/// A worker process. A worker that the front end has started ends
 /// when its standard input is closed, so when this is dropped.
 struct Worker {
     address: SocketAddr,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The front end starts its workers with `tokio::process::Command`, and they join its session. With
-//! `--workers` it uses workers that run already, each in its own session, perhaps on another machine:
+//! `--workers` it uses workers of this machine that run already, each in its own session:
 //! `server --worker NAME` prints its address and runs until its standard input is closed. Each
 //! request belongs to a tenant. The requests of one tenant are much more expensive than the others:
 //! the profiler reports it by an alert, and the profile shows which span its time was spent in.

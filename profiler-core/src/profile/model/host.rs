@@ -2,7 +2,7 @@
 //!
 //! Both formats write it into `meta` of the root: `hosts` for programs, with one entry, and `extra`
 //! for people, which viewers show with the other properties of the profile. `profiler merge` aligns
-//! profiles of several machines by these keys and labels. Written once per capture, by the process that
+//! profiles of several machines by these keys. Written once per capture, by the process that
 //! writes the whole profile. Invariant: clocks are compared only in the boot in which the session
 //! has recorded.
 //!

@@ -1,7 +1,7 @@
 //! The clock of a trace, and how it relates to the time of day.
 //!
 //! Used by [`super::packets`]. The clock is the system's monotonic clock, so that the trace can be
-//! laid beside another trace of the machine. A profile without this time has the time of day
+//! compared with another trace of the machine. A profile without this time has the time of day
 //! instead.
 
 use super::super::proto::Message;

@@ -127,8 +127,8 @@ pub(super) fn counter_track<W: Write>(
     packets.write(Content::TrackDescriptor, &body)
 }
 
-/// The largest whole number that all numbers below it can be told from, as a number with a
-/// fraction.
+/// The limit below which an `f64` represents every whole number exactly. Other values are written
+/// as floating-point numbers.
 const MOST_WHOLE: f64 = (1_i64 << 53) as f64;
 
 /// The event for a value of a counter: a whole number if it is one, to within the precision of the

@@ -8,9 +8,9 @@
 //! |---|---|
 //! | session | `ClockSnapshot`: the trace's clock and the time of day |
 //! | processes, threads | `ProcessTree`, and a track each ([`tracks`]) |
-//! | programs of a process, with the verdicts on their data | slices of the process ([`verdicts`]) |
+//! | programs of a process, with verdicts on their data | slices of the process ([`verdicts`]) |
 //! | samples | `PerfSample`, with an interned stack; a counter of the processor use ([`samples`]) |
-//! | markers | slices, instants and flows ([`markers`], [`spans`]), with typed fields ([`annotations`]) |
+//! | markers | slices, instants, flows ([`markers`], [`spans`]), typed fields ([`annotations`]) |
 //! | counters | counter tracks of the process ([`counters`]) |
 //!
 //! A sample is one `PerfSample` at its time: Perfetto counts samples and does not weigh them, so

@@ -86,7 +86,7 @@ fn a_host_is_moved_by_hand_and_the_others_stay() {
         .collect();
     assert_eq!(places, [(0.0, 0.0), (5.0, -15.0)]);
     let sections = json(&to)["meta"]["extra"].clone();
-    let is_told = |section: &Value| section.to_string().contains("Moved by hand");
+    let is_told = |section: &Value| section.to_string().contains("Shifted by");
     let told: Vec<bool> = sections.as_array().unwrap().iter().map(is_told).collect();
     assert_eq!(told, [false, true, false]);
 }

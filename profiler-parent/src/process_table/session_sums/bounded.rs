@@ -85,8 +85,8 @@ impl<K: SumKey, S: Sum> BoundedSums<K, S> {
         self.parts_of(key).0.gone.add(sum);
     }
 
-    /// The numbers of what is gone and of what is `present`, together. Each of both is counted
-    /// once: nothing that is present is among what is gone. If there are too many new keys, the
+    /// Adds the numbers of what is gone and of what is `present`. `present` must not contain
+    /// anything that was passed to [`Self::add_gone`]. If there are too many new keys, the
     /// first of them get a sum of their own.
     pub(crate) fn show<'a>(
         &mut self,
