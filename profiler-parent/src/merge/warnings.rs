@@ -21,7 +21,7 @@ pub(super) fn of(inputs: &[Input], placed: &[Placed], ids: &[String]) -> Vec<Str
     let names: Vec<String> = names.collect();
     let mut warnings = without_overlap(inputs, placed, &names);
     for ((input, placed), name) in inputs.iter().zip(placed).zip(&names) {
-        if placed.correction_ns.abs() >= SET_NS {
+        if placed.correction_ns.unsigned_abs() >= SET_NS {
             let seconds = placed.correction_ns.abs() as f64 / 1e9;
             warnings.push(format!(
                 "the wall clock of {name} was set by {seconds:.3} s between two recordings"

@@ -203,11 +203,11 @@ impl MetricsReading {
     }
 }
 
-/// The runs up to the bound of each bucket. The buckets of a group count the longer ones.
+/// The runs up to the bound of each bucket.
 fn buckets(sum: &GroupSum) -> impl Iterator<Item = (SampleValue, u64)> {
     let bounds = (0..).map(bucket_bound_us).take(BUCKETS);
     let bounds = bounds.map(|us| SampleValue::Ns(us.saturating_mul(1000)));
-    bounds.zip(sum.longer.map(|longer| sum.runs.saturating_sub(longer)))
+    bounds.zip(sum.within)
 }
 
 impl ScrapeCost {

@@ -65,8 +65,8 @@ pub(crate) struct GroupSum {
     pub(crate) measured_ns: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) blocking_ns: u64,
-    /// Runs that were longer than the bound of each bucket.
-    pub(crate) longer: [u64; BUCKETS],
+    /// Runs up to the bound of each bucket: what is shown, so that no shown number falls.
+    pub(crate) within: [u64; BUCKETS],
 }
 
 impl From<&GroupTotals> for GroupSum {
@@ -78,7 +78,7 @@ impl From<&GroupTotals> for GroupSum {
             measured_ns: totals.measured_ns,
             cpu_ns: totals.cpu_ns,
             blocking_ns: totals.blocking_ns,
-            longer: totals.durations,
+            within: totals.durations.map(|longer| totals.runs.saturating_sub(longer)),
         }
     }
 }
@@ -92,8 +92,8 @@ impl Sum for GroupSum {
         each(&mut self.measured_ns, other.measured_ns);
         each(&mut self.cpu_ns, other.cpu_ns);
         each(&mut self.blocking_ns, other.blocking_ns);
-        let longer = self.longer.iter_mut().zip(other.longer);
-        longer.for_each(|(one, other)| each(one, other));
+        let within = self.within.iter_mut().zip(other.within);
+        within.for_each(|(one, other)| each(one, other));
     }
 }
 
