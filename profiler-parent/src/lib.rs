@@ -30,6 +30,8 @@ mod part_file;
 mod pools;
 mod process_table;
 mod processed;
+#[cfg(feature = "push")]
+pub mod push;
 mod reading;
 pub mod recover;
 mod session;
