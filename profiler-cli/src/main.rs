@@ -12,6 +12,7 @@ mod plain;
 mod process_table;
 mod profile;
 mod progress;
+mod push;
 mod record;
 mod recover;
 mod redirect;
@@ -42,6 +43,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
+    Push(push::PushArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
     Agent(agent::AgentArgs),
@@ -68,6 +70,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Import(options),
         }) => import::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Push(options),
+        }) => push::run(&options).map(|is_complete| ExitCode::from(u8::from(!is_complete))),
         Ok(CommandLine {
             command: Command::Recover(options),
         }) => recover::run(&options).map(done),

@@ -352,6 +352,7 @@ impl Capture {
         self
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// Leaves out what the profiles of this series contain, and adds this profile to the series when
     /// its file is complete. Only in the processed format.
     pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {

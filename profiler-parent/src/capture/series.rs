@@ -71,11 +71,13 @@ impl CaptureSeries {
         });
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// The number of processes whose ends are in the profiles of the series.
     pub(crate) const fn ends(&self) -> u64 {
         self.ends
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// The number of entries in the profiles of the series.
     pub(crate) fn written(&self) -> u64 {
         let pools = self.pools.values();
@@ -84,6 +86,7 @@ impl CaptureSeries {
         })
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// The number of entries that were evicted before a profile contained them.
     pub(crate) fn missed(&self) -> u64 {
         let pools = self.pools.values();

@@ -31,6 +31,8 @@ mod sender;
 mod spool;
 mod spool_home;
 #[cfg(test)]
+mod series_tests;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
