@@ -61,7 +61,12 @@ pub(crate) struct IdentityArgs {
     #[arg(long, value_name = "NAME")]
     push_user: Option<String>,
     /// The file with the password
-    #[arg(long, value_name = "FILE", requires = "push_user", conflicts_with = "push_password_env")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "push_user",
+        conflicts_with = "push_password_env"
+    )]
     push_password_file: Option<PathBuf>,
     /// The environment variable with the password
     #[arg(long, value_name = "VARIABLE", requires = "push_user")]
@@ -118,12 +123,10 @@ impl IdentityArgs {
             };
             return Ok(destination.user(user, password));
         }
-        Ok(
-            match secret(&self.push_token_file, &self.push_token_env)? {
-                Some(token) => destination.token(token),
-                None => destination,
-            },
-        )
+        Ok(match secret(&self.push_token_file, &self.push_token_env)? {
+            Some(token) => destination.token(token),
+            None => destination,
+        })
     }
 }
 

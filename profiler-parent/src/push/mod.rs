@@ -18,6 +18,7 @@
 //! attempts.
 
 mod attempts;
+mod base64;
 pub(crate) mod batch;
 mod capturing;
 pub(crate) mod destination;
@@ -28,10 +29,10 @@ mod queue;
 mod report;
 mod request;
 mod sender;
-mod spool;
-mod spool_home;
 #[cfg(test)]
 mod series_tests;
+mod spool;
+mod spool_home;
 #[cfg(test)]
 mod tests;
 

@@ -3,13 +3,19 @@
 //! Used by the sender. Pure. Every request has a number that is the same at each attempt
 //! (`Idempotency-Key`), so a proxy or an engine can recognise a body that it already has.
 
+use std::borrow::Cow;
+
+use serde_json::json;
+
+use super::base64::base64;
 use super::batch::BodyId;
-use super::destination::{Authorization, PushDestination};
+use super::destination::{Authorization, PushDestination, PushEngine};
 use super::http_client::PushRequest;
 use crate::export::bodies::{BodyKind, PprofSeries};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const BYTES: &str = "application/octet-stream";
+const JSON: &str = "application/json";
 const ROWS: &str = "application/x-ndjson";
 
 /// The request for a body of this kind.
@@ -18,11 +24,16 @@ pub(super) fn request_for(
     kind: &BodyKind,
     id: &BodyId<'_>,
 ) -> PushRequest {
-    let PushDestination { base, path, .. } = destination;
+    let PushDestination {
+        base, path, engine, ..
+    } = destination;
     let (url, content_type) = match kind {
         BodyKind::OtlpTraces => (format!("{base}{path}/v1/traces"), PROTOBUF),
         BodyKind::OtlpMetrics => (format!("{base}{path}/v1/metrics"), PROTOBUF),
         BodyKind::OtlpProfiles => (format!("{base}{path}/v1development/profiles"), PROTOBUF),
+        BodyKind::Pprof(_) if *engine == PushEngine::Parca => {
+            (format!("{base}{path}/profiles/writeraw"), JSON)
+        }
         BodyKind::Pprof(series) => (format!("{base}{path}/ingest?{}", query_of(series)), BYTES),
         BodyKind::ClickHouseRows { table } => {
             let database = path.trim_start_matches('/');
@@ -41,6 +52,30 @@ pub(super) fn request_for(
         url,
         content_type,
         headers,
+    }
+}
+
+/// The body as its endpoint wants it. Parca takes the JSON form of its `WriteRawRequest`.
+pub(super) fn body_for<'b>(
+    destination: &PushDestination,
+    kind: &BodyKind,
+    bytes: &'b [u8],
+) -> Cow<'b, [u8]> {
+    match kind {
+        BodyKind::Pprof(series) if destination.engine == PushEngine::Parca => {
+            let mut labels = vec![
+                json!({"name": "__name__", "value": "process_cpu"}),
+                json!({"name": "service", "value": series.service}),
+            ];
+            let further = series.labels.iter();
+            labels.extend(further.map(|(name, value)| json!({"name": name, "value": value})));
+            let request = json!({"series": [{
+                "labels": {"labels": labels},
+                "samples": [{"rawProfile": base64(bytes)}],
+            }]});
+            Cow::Owned(request.to_string().into_bytes())
+        }
+        _ => Cow::Borrowed(bytes),
     }
 }
 
@@ -99,26 +134,6 @@ fn escaped(text: &str) -> String {
                 out.push(char::from(byte));
             }
             byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
-/// Base64 by RFC 4648, for the header of a user and a password.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for group in bytes.chunks(3) {
-        let word = [0, 1, 2].map(|at| u32::from(group.get(at).copied().unwrap_or(0)));
-        let word = (word[0] << 16) | (word[1] << 8) | word[2];
-        for digit in 0..4 {
-            let value = (word >> (18 - 6 * digit)) & 63;
-            let letter = DIGITS.get(value as usize).copied().unwrap_or(b'=');
-            out.push(if digit > group.len() {
-                '='
-            } else {
-                char::from(letter)
-            });
         }
     }
     out
@@ -187,14 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_the_standard() {
-        let encoded =
-            ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
+    fn parca_gets_the_profile_with_its_labels_in_json() {
+        let series = PprofSeries {
+            service: "shop".into(),
+            labels: vec![("group", "checkout".into())],
+            ..PprofSeries::default()
+        };
+        let kind = BodyKind::Pprof(series);
+        let request = request("parca+http://host:7070", &kind);
+        assert_eq!(request.url, "http://host:7070/profiles/writeraw");
+        let destination = PushDestination::parse("parca+http://host:7070").unwrap();
+        let body = body_for(&destination, &kind, b"foobar");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let series = &body["series"][0];
+        assert_eq!(series["samples"][0]["rawProfile"], "Zm9vYmFy");
         assert_eq!(
-            encoded,
-            [
-                "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"
-            ]
+            series["labels"]["labels"][2],
+            json!({"name": "group", "value": "checkout"})
         );
     }
 }
