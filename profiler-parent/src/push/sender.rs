@@ -14,7 +14,7 @@ use super::destination::PushDestination;
 use super::http_client::HttpClient;
 use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
-use super::request::request_for;
+use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
 use crate::export::ExportError;
 use crate::export::bodies::{BodySink, EncodedBody};
@@ -117,13 +117,14 @@ impl BodySink for SentBodies<'_> {
             ..
         } = self.sender;
         let request = request_for(destination, &body.kind, &self.batch.id.body(number));
+        let bytes = body_for(destination, &body.kind, body.bytes);
         loop {
             if spool.is_over() {
                 return Err(ExportError::Stopped);
             }
-            let sent = client.send(&request, body.bytes);
+            let sent = client.send(&request, &bytes);
             self.sender
-                .count(|counts| counts.add_attempt(&sent, body.bytes.len()));
+                .count(|counts| counts.add_attempt(&sent, bytes.len()));
             let random = self.random();
             match self.attempts.after(sent.answer, random) {
                 NextStep::Accepted => break,
