@@ -60,6 +60,7 @@ impl CaptureSeries {
             pools,
             unlisted_written,
             unlisted_missed,
+            ends: _,
         } = self;
         pools.retain(|process, pool| {
             let is_kept = is_listed(*process);

@@ -189,7 +189,7 @@ impl PushOptions {
 }
 
 /// Encodes a batch for an engine.
-pub(crate) trait BatchEncoder: Send + Sync {
+trait BatchEncoder: Send + Sync {
     /// Passes all bodies of a batch to `bodies`, always the same ones in the same order.
     fn encode(
         &self,

@@ -164,13 +164,6 @@ impl BatchQueue {
         progress.map_or(after(self.next), |progress| progress.position)
     }
 
-    /// Sets where a destination is, as an earlier pusher has left it.
-    pub(crate) fn resume(&mut self, destination: DestinationIndex, position: QueuePosition) {
-        if let Some(progress) = self.destinations.get_mut(destination.0) {
-            progress.position = position;
-        }
-    }
-
     /// A destination has accepted another body of its batch. False if the batch was removed
     /// meanwhile.
     pub(crate) fn accept_body(&mut self, destination: DestinationIndex, of: BatchNumber) -> bool {
