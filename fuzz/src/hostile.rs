@@ -12,8 +12,12 @@ pub(crate) mod exported;
 pub(crate) mod imported;
 #[path = "../../profiler-parent/tests/hostile/parsed.rs"]
 pub(crate) mod parsed;
+#[path = "../../profiler-parent/tests/hostile/perfetto.rs"]
+pub(crate) mod perfetto;
 #[path = "../../profiler-parent/tests/hostile/pprof.rs"]
 pub(crate) mod pprof;
+#[path = "../../profiler-parent/tests/hostile/protobuf.rs"]
+pub(crate) mod protobuf;
 #[path = "../../profiler-core/tests/hostile/recorded.rs"]
 pub(crate) mod recorded;
 #[path = "../../profiler-parent/tests/hostile/room.rs"]

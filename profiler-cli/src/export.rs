@@ -52,6 +52,8 @@ enum Format {
     Folded,
     /// For Google's pprof
     Pprof,
+    /// Samples, markers, counters and processes as a trace of Perfetto
+    Perfetto,
 }
 
 impl Format {
@@ -62,6 +64,7 @@ impl Format {
             Self::ChromeTrace => Target::ChromeTrace,
             Self::Folded => Target::Folded,
             Self::Pprof => Target::Pprof,
+            Self::Perfetto => Target::Perfetto,
         }
     }
 
@@ -73,6 +76,7 @@ impl Format {
             Self::ChromeTrace => ".trace.json",
             Self::Folded => ".folded",
             Self::Pprof => ".pb.gz",
+            Self::Perfetto => ".pftrace",
         }
     }
 }

@@ -12,8 +12,12 @@ mod exported;
 mod imported;
 #[path = "hostile/parsed.rs"]
 mod parsed;
+#[path = "hostile/perfetto.rs"]
+mod perfetto;
 #[path = "hostile/pprof.rs"]
 mod pprof;
+#[path = "hostile/protobuf.rs"]
+mod protobuf;
 #[path = "hostile/room.rs"]
 mod room;
 
@@ -23,9 +27,10 @@ use room::Room;
 use test_support::own_process;
 
 const CPUPROFILE: &str = include_str!("corpus/cpuprofile_import/plain.json");
-const PROFILES: [&str; 3] = [
+const PROFILES: [&str; 4] = [
     include_str!("corpus/profile_export/processed.json"),
     include_str!("corpus/profile_export/gecko.json"),
+    include_str!("corpus/profile_export/trace.json"),
     include_str!("corpus/profile_export/weighted.json"),
 ];
 /// Number of edited documents that each test tries.

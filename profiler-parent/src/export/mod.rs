@@ -11,6 +11,7 @@
 //! | [`Target::ChromeTrace`] | the call tree of one thread, its markers | one |
 //! | [`Target::Folded`] | the call tree of one thread | one |
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
+//! | [`Target::Perfetto`] | stacks, markers, counters and processes | one |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
 //! call tree has one node for each path; a file appears under its name only when it is complete;
@@ -29,8 +30,10 @@ mod file_name;
 mod folded;
 mod import;
 mod index;
+mod nesting;
 mod pauses;
 mod payload;
+mod perfetto;
 mod pprof;
 mod proto;
 mod recording;
@@ -61,6 +64,9 @@ pub enum Target {
     /// One line per stack, `process;thread;function;… microseconds`, as flame graph scripts read
     /// them.
     Folded,
+    /// A trace of Perfetto: processes, threads, samples with stacks, markers, flows, counters, and
+    /// how complete the data of each process is.
+    Perfetto,
     /// Google's pprof, compressed: samples, time and processor time, with processes and threads as
     /// labels.
     Pprof,
@@ -220,6 +226,9 @@ pub fn export_with(
         })?,
         Target::Folded => one_file(&recording, to, |recording, out| {
             folded::write(recording, out)
+        })?,
+        Target::Perfetto => one_file(&recording, to, |recording, out| {
+            perfetto::write(recording, out)
         })?,
         Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
     };

@@ -10,15 +10,17 @@ use std::path::Path;
 use profiler_parent::export::{ExportError, ExportOptions, Exported, Target, TimeKind, export};
 use serde_json::Value;
 
+use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,
     Target::Folded,
     Target::Pprof,
+    Target::Perfetto,
 ];
 
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
@@ -75,15 +77,16 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
     all.into_iter().next().flatten().map(|done| done.samples)
 }
 
-/// Checks that all formats have the same samples and threads. Only the trace format contains
-/// markers, so only its export may fail because of a damaged marker.
+/// Checks that all formats have the same samples and threads. Only the trace formats contain
+/// markers, counters and logs, so only their exports may fail because of a damaged one.
 fn check_agreement(all: &[Option<Exported>]) {
     let counts: Vec<Option<(u64, u64)>> = all
         .iter()
         .map(|done| done.as_ref().map(|done| (done.samples, done.threads)))
         .collect();
     for (target, count) in TARGETS.iter().zip(&counts) {
-        let may_differ = *target == Target::ChromeTrace && count.is_none();
+        let is_trace = matches!(target, Target::ChromeTrace | Target::Perfetto);
+        let may_differ = is_trace && count.is_none();
         assert!(may_differ || *count == counts[0], "{target:?}: {counts:?}");
     }
 }
@@ -108,6 +111,10 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
         Target::Speedscope => check_speedscope(&json(to)),
         Target::ChromeTrace => check_trace(&json(to), done),
         Target::Folded => check_folded(to),
+        Target::Perfetto => {
+            let trace = std::fs::read(to).expect("the file");
+            assert_eq!(perfetto::check(&trace), done.samples, "samples");
+        }
         Target::Pprof => {
             let mut plain = Vec::new();
             let file = std::fs::File::open(to).expect("the file");

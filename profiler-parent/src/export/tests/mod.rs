@@ -3,6 +3,8 @@
 mod fixture;
 mod formats;
 mod imports;
+mod perfetto;
+mod perfetto_text;
 mod v8;
 
 use std::path::Path;
@@ -47,6 +49,7 @@ fn exporting_a_file_that_is_no_profile_leaves_no_file() {
             Target::ChromeTrace,
             Target::Folded,
             Target::Pprof,
+            Target::Perfetto,
         ] {
             let error = export(&from, &to, &ExportOptions::to(target)).unwrap_err();
             assert!(
@@ -81,6 +84,7 @@ fn tables_with_invalid_references_are_exported() {
         Target::ChromeTrace,
         Target::Folded,
         Target::Pprof,
+        Target::Perfetto,
     ] {
         let (_directory, done) = exported(&text, target, TimeKind::Cpu);
         assert!(done.files.iter().all(|file| file.exists()), "{target:?}");
