@@ -81,6 +81,11 @@ mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;
+mod metrics_access;
+mod metrics_counters;
+mod metrics_documents;
+mod metrics_prometheus;
+mod metrics_support;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod nested_sessions;
 mod observe_delivery;

@@ -30,6 +30,7 @@ mod part_file;
 mod pools;
 mod process_table;
 mod processed;
+pub mod prometheus;
 #[cfg(feature = "push")]
 pub mod push;
 mod reading;
@@ -66,6 +67,8 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[cfg(feature = "prometheus")]
+pub use prometheus::{MetricsError, MetricsServer};
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 pub use symbols::SymbolOptions;

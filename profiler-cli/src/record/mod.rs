@@ -7,6 +7,7 @@
 
 mod choices;
 mod features;
+mod metrics;
 mod nested;
 mod outcome;
 mod progress;
@@ -104,6 +105,8 @@ pub(crate) struct RecordArgs {
     live: Option<SocketAddr>,
     #[command(flatten)]
     push: RecordPushArgs,
+    #[command(flatten)]
+    metrics: metrics::MetricsArgs,
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
@@ -144,6 +147,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
             live.url()
         ));
     }
+    let metrics = options.metrics.serve(&session)?;
     let pusher = options.push.options()?;
     let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
     let signals = Signals::catch()?;
@@ -180,7 +184,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .output
         .clone()
         .unwrap_or_else(crate::report::free_name);
-    drop(live);
+    drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
     outcome::report_profile(&report, child.id());

@@ -9,9 +9,11 @@ mod elsewhere;
 mod expired;
 mod joined;
 mod lives;
+mod observed;
 pub(crate) mod pool_list;
 mod process;
 mod report;
+pub(crate) mod session_sums;
 mod summary;
 mod unprofiled;
 
@@ -32,8 +34,10 @@ pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
+pub(crate) use observed::{ObservedProcess, PoolMemory, ProcessActivity};
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
+use session_sums::{ClosedPool, SessionSums};
 pub use summary::SessionSummary;
 pub use unprofiled::UnprofiledProcess;
 
@@ -43,6 +47,8 @@ pub(crate) struct ProcessTable {
     all: Mutex<BTreeMap<PoolId, Process>>,
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
+    /// Locked after the processes, if both are.
+    sums: Mutex<SessionSums>,
     changed: Condvar,
     arrivals: Mutex<Option<Arrivals>>,
 }
@@ -75,6 +81,7 @@ impl ProcessTable {
             return expired.keep(oldest, is_brief);
         }
         if let Some(process) = all.remove(&oldest) {
+            self.change_sums(|sums| sums.add_process(&process));
             match process.remains {
                 Remains::Brief(life) if !life.runs_on => {
                     expired.forget_brief(&process.name, life);
@@ -83,6 +90,27 @@ impl ProcessTable {
                 remains => expired.forget(remains.counts()),
             }
         }
+    }
+
+    /// Closes the pool of a dead process with `close`, which returns what the process has done. Its
+    /// groups and its entry counts are then in the sums of the session.
+    pub(crate) fn close_pool(
+        &self,
+        key: PoolId,
+        close: impl FnOnce(&mut Process) -> Option<ClosedPool>,
+    ) {
+        let mut all = self.lock();
+        if let Some(process) = all.get_mut(&key)
+            && let Some(closed) = close(process)
+        {
+            self.change_sums(|sums| sums.add_pool(&process.name, &closed));
+        }
+        drop(all);
+        self.changed.notify_all();
+    }
+
+    fn change_sums(&self, change: impl FnOnce(&mut SessionSums)) {
+        change(&mut self.sums.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Number of entries that all processes have recorded, according to their pools.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use profiler_core::ids::ByteLimit;
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+use profiler_core::session::Features;
 use serde_json::Value;
 use test_support::own_process;
 
@@ -101,7 +102,8 @@ fn an_interval_is_in_the_profile_of_its_end_only() {
 fn entries_that_are_evicted_between_two_profiles_are_counted() {
     own_process!();
     let limit = ByteLimit::new(4 << 20);
-    let session = Session::builder().memory_limit(limit).start().unwrap();
+    let session = Session::builder().memory_limit(limit);
+    let session = session.features(Features::NONE).start().unwrap();
     let series = Series::default();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");

@@ -12,6 +12,7 @@ mod confirmation;
 mod end_signal;
 mod error;
 mod limit;
+mod metrics;
 mod own_process;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
+use crate::prometheus::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
@@ -62,6 +64,7 @@ pub struct Session {
     limit: Arc<MemoryLimit>,
     pools: Option<Arc<PoolDirectory>>,
     groups: Arc<SnapshotReader>,
+    metrics: Arc<MetricsReader>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
     observers: ObserverRegistry,
@@ -291,11 +294,12 @@ impl Session {
             groups: Arc::clone(&self.groups),
             captures: Arc::clone(&self.captures),
             observers: self.observers.clone(),
+            metrics: Arc::clone(&self.metrics),
             session_end: self.end.receiver(),
         };
         let (alert_log, alerts) =
             options.start_alerts(|rules, evidence| self.alerts(rules, evidence))?;
-        let monitor = self.monitor(crate::live::PROBES);
+        let monitor = self.monitor(crate::groups::SHOWN_PROBES);
         LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
@@ -423,6 +427,11 @@ impl Session {
             symbols: SymbolStore::default(),
             turn: Mutex::default(),
         });
+        let metrics = Arc::new(MetricsReader::new(MetricsSources {
+            processes: Arc::clone(&processes),
+            limit: Arc::clone(&limit),
+            groups: Arc::clone(&groups),
+        }));
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
         let end = EndSignal::default();
         Ok(Self {
@@ -430,6 +439,7 @@ impl Session {
             limit,
             pools,
             groups,
+            metrics,
             probes,
             captures,
             observers,

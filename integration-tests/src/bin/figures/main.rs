@@ -25,6 +25,7 @@ mod live;
 mod live_flame;
 mod observe;
 mod open;
+mod prometheus;
 mod record;
 mod recording;
 mod recover;
@@ -61,6 +62,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("export", export::measure),
     ("diff", diff::measure),
     ("live", live::measure),
+    ("prometheus", prometheus::measure),
     ("host", host::measure),
     ("join", join::measure),
     ("agent", agent::measure),
