@@ -10,6 +10,8 @@ pub(crate) mod edits;
 pub(crate) mod exported;
 #[path = "../../profiler-parent/tests/hostile/imported.rs"]
 pub(crate) mod imported;
+#[path = "../../profiler-parent/tests/hostile/merged.rs"]
+pub(crate) mod merged;
 #[path = "../../profiler-parent/tests/hostile/parsed.rs"]
 pub(crate) mod parsed;
 #[path = "../../profiler-parent/tests/hostile/perfetto.rs"]

@@ -81,6 +81,7 @@ mod live_flame;
 mod live_page;
 mod live_support;
 mod live_top;
+mod merge;
 mod metrics_access;
 mod metrics_counters;
 mod metrics_documents;

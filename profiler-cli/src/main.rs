@@ -1,4 +1,5 @@
-//! The `profiler` command: records programs, and shows, converts and recovers their profiles.
+//! The `profiler` command: records programs, and shows, converts, merges and recovers their
+//! profiles.
 //!
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! the command writes only the file that it is asked to write.
@@ -8,6 +9,7 @@ mod diff;
 mod export;
 mod import;
 mod info;
+mod merge;
 mod plain;
 mod process_table;
 mod profile;
@@ -27,7 +29,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Records programs, and shows, converts and recovers their profiles
+/// Records programs, and shows, converts, merges and recovers their profiles
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version)]
 struct CommandLine {
@@ -44,6 +46,7 @@ enum Command {
     Export(export::ExportArgs),
     Import(import::ImportArgs),
     Push(push::PushArgs),
+    Merge(merge::MergeArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
     Agent(agent::AgentArgs),
@@ -73,6 +76,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Push(options),
         }) => push::run(&options).map(|is_complete| ExitCode::from(u8::from(!is_complete))),
+        Ok(CommandLine {
+            command: Command::Merge(options),
+        }) => merge::run(&options).map(done),
         Ok(CommandLine {
             command: Command::Recover(options),
         }) => recover::run(&options).map(done),

@@ -19,6 +19,9 @@ use crate::process_table::print_table;
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) pid: u64,
+    /// The host in a merged profile of several hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
     /// The process that started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent_pid: Option<u64>,

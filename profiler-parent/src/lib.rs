@@ -24,6 +24,7 @@ mod http;
 pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod merge;
 pub mod observe;
 mod output;
 mod part_file;

@@ -1,8 +1,8 @@
 //! Tests of files from other programs: the files of the regression corpus, and valid documents with
-//! random edits. Each is parsed, imported or exported, or refused without harm.
+//! random edits. Each is parsed, imported, merged or exported, or refused without harm.
 //!
-//! The fuzz targets `json_parser`, `cpuprofile_import` and `profile_export` use the same checks. An
-//! input that fuzzing finds is added to the corpus.
+//! The fuzz targets `json_parser`, `cpuprofile_import`, `profile_merge` and `profile_export` use the
+//! same checks. An input that fuzzing finds is added to the corpus.
 
 #[path = "hostile/edits.rs"]
 mod edits;
@@ -10,6 +10,8 @@ mod edits;
 mod exported;
 #[path = "hostile/imported.rs"]
 mod imported;
+#[path = "hostile/merged.rs"]
+mod merged;
 #[path = "hostile/parsed.rs"]
 mod parsed;
 #[path = "hostile/perfetto.rs"]
@@ -32,6 +34,10 @@ const PROFILES: [&str; 4] = [
     include_str!("corpus/profile_export/gecko.json"),
     include_str!("corpus/profile_export/trace.json"),
     include_str!("corpus/profile_export/weighted.json"),
+];
+const MERGED: [&str; 2] = [
+    include_str!("corpus/profile_merge/plain.json"),
+    include_str!("corpus/profile_merge/hosts.json"),
 ];
 /// Number of edited documents that each test tries.
 const TRIES: u64 = 400;
@@ -120,6 +126,24 @@ fn x1_edited_documents_are_exported_or_refused_without_harm() {
     let taken = (0..TRIES).filter(|number| {
         let text = edits::text_of(&bytes(*number), &PROFILES);
         exported::check(&text, &room).is_some()
+    });
+    let taken = taken.count() as u64;
+    assert!(taken > TRIES / 20 && taken < TRIES, "{taken} were taken");
+}
+
+#[test]
+fn every_file_of_the_corpus_is_merged_or_refused_without_harm() {
+    own_process!();
+    check_corpus("profile_merge", 8, merged::check);
+}
+
+#[test]
+fn edited_documents_are_merged_or_refused_without_harm() {
+    own_process!();
+    let room = Room::new();
+    let taken = (0..TRIES).filter(|number| {
+        let text = edits::text_of(&bytes(*number), &MERGED);
+        merged::check(&text, &room).is_some()
     });
     let taken = taken.count() as u64;
     assert!(taken > TRIES / 20 && taken < TRIES, "{taken} were taken");

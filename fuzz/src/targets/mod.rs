@@ -15,6 +15,7 @@ mod live_request;
 mod payload_decode;
 mod pool_reader;
 mod profile_export;
+mod profile_merge;
 mod recover_mutated_pool;
 mod source_request;
 mod symbol_names;
@@ -40,6 +41,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("payload_decode", payload_decode::check_input),
     ("pool_reader", pool_reader::check_input),
     ("profile_export", profile_export::check_input),
+    ("profile_merge", profile_merge::check_input),
     ("recover_mutated_pool", recover_mutated_pool::check_input),
     ("source_request", source_request::check_input),
     ("symbol_names", symbol_names::check_input),

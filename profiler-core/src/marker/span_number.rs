@@ -9,6 +9,8 @@
 //! more, except to the thread itself while it uses the block.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MarkerOptions, MarkerTiming};
@@ -87,6 +89,17 @@ fn forget_block() {
 #[inline]
 pub fn draw_span_number() -> u64 {
     draw().0
+}
+
+/// An identifier for a flow that this number of this process stands for. It looks random, because
+/// processes of several machines or namespaces may have the same number, and their profiles may be
+/// merged.
+pub fn flow_of(number: u64) -> u64 {
+    static PROCESS: OnceLock<(u32, RandomState)> = OnceLock::new();
+    let process = std::process::id();
+    let (made_by, random) = PROCESS.get_or_init(|| (process, RandomState::new()));
+    // A forked child has its parent's random state.
+    random.hash_one((made_by ^ process, number))
 }
 
 /// The thread on which a number was drawn, if that is another thread than the calling one.

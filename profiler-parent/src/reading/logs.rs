@@ -68,6 +68,9 @@ pub struct GatheredProcess {
     pub name: String,
     /// Process id in the system.
     pub pid: u64,
+    /// The host in a merged profile of several hosts.
+    #[serde(default)]
+    pub host: Option<String>,
     /// The process that started it.
     #[serde(rename = "parentPid", default)]
     pub parent: Option<u64>,

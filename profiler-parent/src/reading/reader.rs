@@ -200,6 +200,16 @@ impl ProfileReader {
     }
 }
 
+/// Walks through the text of a file once. Returns the length of the text.
+pub(crate) fn walk_file<V: Visit>(
+    path: &Path,
+    file: &File,
+    pass: Pass,
+    visit: &mut V,
+) -> Result<u64, ReadError> {
+    read(path, file, pass, &Extents::default(), visit).map(|(length, _)| length)
+}
+
 /// Walks through the text of a file, and jumps over the known long values. Returns the length of
 /// the text, and the long values that were skipped.
 fn read<V: Visit>(

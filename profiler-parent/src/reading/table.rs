@@ -1,8 +1,8 @@
 //! A table of a profile, in either form: rows with a schema (Gecko), or a column per key
 //! (processed).
 //!
-//! Used by every reader of this module. Only the named columns are kept, as numbers; null and
-//! values of other types become NaN.
+//! Used by every reader of this module. Only the named columns are kept, as numbers; false is 0,
+//! true is 1, and null and values of other types become NaN.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -189,8 +189,8 @@ impl<const N: usize> Items for Row<N> {
     }
 }
 
-/// Reads a column; null is an empty column.
-pub(super) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
+/// Reads a column as numbers; null is an empty column, false is 0 and true is 1.
+pub(crate) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
     let numbers = map.next_value::<Option<Vec<Number>>>()?.unwrap_or_default();
     Ok(numbers.into_iter().map(|number| number.0).collect())
 }
@@ -233,8 +233,8 @@ impl<'de> Visitor<'de> for AnyNumber {
         Ok(Number(f64::NAN))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
-        Ok(Number(f64::NAN))
+    fn visit_bool<E>(self, is_true: bool) -> Result<Number, E> {
+        Ok(Number(f64::from(u8::from(is_true))))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Number, E> {

@@ -123,7 +123,7 @@ impl PausedRange {
 pub(super) const MAIN_THREAD: &str = "GeckoMain";
 
 /// A number or a text, as text.
-pub(super) fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -18,8 +18,8 @@ use profiler_parent::export::{ExportOptions, Target, export};
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::{PeakMemory, median};
 
-const THREADS: u64 = 8;
-const SAMPLES: u64 = 100_000;
+pub(crate) const THREADS: u64 = 8;
+pub(crate) const SAMPLES: u64 = 100_000;
 const MARKERS: u64 = 10_000;
 const STACKS: u64 = 50_000;
 const FUNCTIONS: u64 = 5_000;
@@ -109,7 +109,7 @@ pub(crate) fn write_profile(path: &Path) -> Result<()> {
     )?;
     write!(
         out,
-        r#""markerSchema":[],"categories":[],"sampleUnits":{{"threadCPUDelta":"ns"}}}},"libs":[],"threads":["#
+        r#""markerSchema":[],"categories":[{{"name":"Other","color":"grey"}}],"sampleUnits":{{"threadCPUDelta":"ns"}}}},"libs":[],"threads":["#
     )?;
     for thread in 0..THREADS {
         let comma = if thread > 0 { "," } else { "" };

@@ -23,6 +23,7 @@ mod json;
 mod limit;
 mod live;
 mod live_flame;
+mod merge;
 mod observe;
 mod open;
 mod prometheus;
@@ -61,6 +62,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("observers", observe::measure),
     ("export", export::measure),
     ("diff", diff::measure),
+    ("merge", merge::measure),
     ("live", live::measure),
     ("prometheus", prometheus::measure),
     ("host", host::measure),

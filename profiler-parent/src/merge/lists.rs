@@ -1,0 +1,337 @@
+//! The second pass through everything of an input besides its threads: counters, the overhead of
+//! the profiler, logs.
+//!
+//! The threads of all inputs are one list in the merged profile, so these lists are kept until all
+//! threads are written. Invariants: they are kept in files if they are long; a member that is not
+//! known is kept, under its name or, if several inputs have it, under `NAME (2)` and so on.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use profiler_core::internal::profile::JsonWriter;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess};
+use serde_json::Value;
+
+use super::naming::{HostNames, unique};
+use super::rewrite::{Rewrite, change, copy, move_first};
+use crate::processed::{Spilled, spilled, write_spilled};
+use crate::reading::{Items, Members, Object, OptionalList, plain};
+
+/// What the lists of all inputs have become.
+#[derive(Debug)]
+pub(super) struct Lists {
+    directory: PathBuf,
+    counters: Spilled,
+    overhead: Spilled,
+    pages: Option<Spilled>,
+    profiling_log: Spilled,
+    gathering_log: Spilled,
+    /// Members that are not known, with their names.
+    others: Vec<(String, Spilled)>,
+}
+
+/// What changes in the lists of one input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListChanges<'a> {
+    pub(super) names: &'a HostNames,
+    pub(super) offset_ns: i64,
+    /// Threads of the inputs before it.
+    pub(super) first_thread: u64,
+}
+
+fn list_in(directory: &Path) -> Spilled {
+    let mut list = spilled(directory);
+    list.begin_array();
+    list
+}
+
+fn object_in(directory: &Path) -> Spilled {
+    let mut object = spilled(directory);
+    object.begin_object();
+    object
+}
+
+impl Lists {
+    pub(super) fn new() -> Self {
+        let directory = crate::part_file::directory();
+        Self {
+            counters: list_in(&directory),
+            overhead: list_in(&directory),
+            pages: None,
+            profiling_log: object_in(&directory),
+            gathering_log: object_in(&directory),
+            others: Vec::new(),
+            directory,
+        }
+    }
+
+    /// Adds a member of an input.
+    pub(super) fn add<'de, D: Deserializer<'de>>(
+        &mut self,
+        key: &str,
+        changes: ListChanges<'_>,
+        from: D,
+    ) -> Result<(), D::Error> {
+        let items = |out, from| OptionalList(&mut ProcessItems { changes, out }).deserialize(from);
+        let log = |out, from| Object(&mut LogsByProcess { changes, out }).deserialize(from);
+        match key {
+            "counters" => items(&mut self.counters, from),
+            "profilerOverhead" => items(&mut self.overhead, from),
+            "pages" => {
+                let directory = &self.directory;
+                let pages = self.pages.get_or_insert_with(|| list_in(directory));
+                OptionalList(&mut CopiedItems(pages)).deserialize(from)
+            }
+            "profilingLog" => log(&mut self.profiling_log, from),
+            "profileGatheringLog" => log(&mut self.gathering_log, from),
+            _ => {
+                let mut other = spilled(&self.directory);
+                CopiedValue(&mut other).deserialize(from)?;
+                self.others.push((key.to_owned(), other));
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes all members but the threads, the shared tables and `meta`.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written or read.
+    pub(super) fn finish<W: Write>(self, out: &mut JsonWriter<W>) -> io::Result<()> {
+        let lists = [
+            ("counters", Some(self.counters)),
+            ("profilerOverhead", Some(self.overhead)),
+            ("pages", self.pages),
+        ];
+        for (name, list) in lists {
+            let Some(mut list) = list else { continue };
+            list.end_array();
+            write_spilled(list, name, out)?;
+        }
+        let logs = [
+            ("profilingLog", self.profiling_log),
+            ("profileGatheringLog", self.gathering_log),
+        ];
+        for (name, mut log) in logs {
+            log.end_object();
+            write_spilled(log, name, out)?;
+        }
+        let (names, others): (Vec<_>, Vec<_>) = self.others.into_iter().unzip();
+        let mut others = unique(&names).into_iter().zip(others);
+        others.try_for_each(|(name, other)| write_spilled(other, &name, out))
+    }
+}
+
+/// Copies a value as it is.
+struct CopiedValue<'o>(&'o mut Spilled);
+
+impl<'de> DeserializeSeed<'de> for CopiedValue<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        let (out, change) = (self.0, &mut Ok);
+        Rewrite { out, change }.deserialize(from)
+    }
+}
+
+/// Copies items as they are.
+struct CopiedItems<'o>(&'o mut Spilled);
+
+impl Items for CopiedItems<'_> {
+    const NAME: &'static str = "a list";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
+        Ok(items.next_element_seed(CopiedValue(self.0))?.is_some())
+    }
+}
+
+/// Writes items that belong to processes: counters, or the overhead.
+struct ProcessItems<'o, 'a> {
+    changes: ListChanges<'a>,
+    out: &'o mut Spilled,
+}
+
+impl Items for ProcessItems<'_, '_> {
+    const NAME: &'static str = "a list";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
+        let item = ProcessItem {
+            changes: self.changes,
+            out: &mut *self.out,
+        };
+        Ok(items.next_element_seed(item)?.is_some())
+    }
+}
+
+/// Writes one item that belongs to a process.
+struct ProcessItem<'o, 'a> {
+    changes: ListChanges<'a>,
+    out: &'o mut Spilled,
+}
+
+impl<'de> DeserializeSeed<'de> for ProcessItem<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(mut self, from: D) -> Result<(), D::Error> {
+        self.out.begin_object();
+        Object(&mut self).deserialize(from)?;
+        self.out.end_object();
+        Ok(())
+    }
+}
+
+impl Members for ProcessItem<'_, '_> {
+    const NAME: &'static str = "a counter";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let changes = self.changes;
+        match key {
+            "pid" => {
+                let pid = plain(&map.next_value::<Value>()?);
+                self.out.entry_str(key, &changes.names.process_id(&pid));
+                Ok(())
+            }
+            "mainThreadIndex" => change(key, map, self.out, |thread| {
+                Ok(thread.plus(changes.first_thread))
+            }),
+            "samples" => {
+                self.out.key(key);
+                self.out.begin_object();
+                let (ns, out) = (changes.offset_ns, &mut *self.out);
+                map.next_value_seed(Object(&mut TimedColumns { ns, out }))?;
+                self.out.end_object();
+                Ok(())
+            }
+            _ => copy(key, map, self.out),
+        }
+    }
+}
+
+/// Writes columns, one of which has times.
+struct TimedColumns<'o> {
+    ns: i64,
+    out: &'o mut Spilled,
+}
+
+impl Members for TimedColumns<'_> {
+    const NAME: &'static str = "samples";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let ns = self.ns;
+        match key {
+            "time" => change(key, map, self.out, |time| Ok(time.moved(ns))),
+            "timeDeltas" => move_first(key, map, self.out, ns),
+            _ => copy(key, map, self.out),
+        }
+    }
+}
+
+/// Writes logs, which have the id of a process as their key.
+struct LogsByProcess<'o, 'a> {
+    changes: ListChanges<'a>,
+    out: &'o mut Spilled,
+}
+
+impl Members for LogsByProcess<'_, '_> {
+    const NAME: &'static str = "logs";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        self.out.key(&self.changes.names.process_id(key));
+        map.next_value_seed(LogObject {
+            changes: self.changes,
+            out: &mut *self.out,
+            is_process: false,
+            has_host: false,
+        })
+    }
+}
+
+/// Writes a log, or what a log says about one process.
+struct LogObject<'o, 'a> {
+    changes: ListChanges<'a>,
+    out: &'o mut Spilled,
+    is_process: bool,
+    has_host: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for LogObject<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(mut self, from: D) -> Result<(), D::Error> {
+        self.out.begin_object();
+        Object(&mut self).deserialize(from)?;
+        let host = self.changes.names.only().filter(|_| self.is_process);
+        self.out
+            .entry_str_if("host", host.filter(|_| !self.has_host));
+        self.out.end_object();
+        Ok(())
+    }
+}
+
+impl Members for LogObject<'_, '_> {
+    const NAME: &'static str = "a log";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let ListChanges {
+            names, offset_ns, ..
+        } = self.changes;
+        match key {
+            "name" if self.is_process => {
+                let name: String = map.next_value()?;
+                self.out.entry_str(key, &names.process_name(&name));
+                Ok(())
+            }
+            "host" if self.is_process => {
+                self.has_host = true;
+                let host: String = map.next_value()?;
+                self.out.entry_str(key, names.host(&host));
+                Ok(())
+            }
+            "events" | "processes" => {
+                self.out.key(key);
+                self.out.begin_array();
+                let mut items = LogItems {
+                    changes: self.changes,
+                    out: &mut *self.out,
+                    are_processes: key == "processes",
+                };
+                map.next_value_seed(OptionalList(&mut items))?;
+                self.out.end_array();
+                Ok(())
+            }
+            // As in Gecko, the keys of times end in this way.
+            _ if key.ends_with("_TSms") => {
+                change(key, map, self.out, |time| Ok(time.moved(offset_ns)))
+            }
+            _ => copy(key, map, self.out),
+        }
+    }
+}
+
+/// Writes the events of a log, each of which begins with its time, or the processes of a log.
+struct LogItems<'o, 'a> {
+    changes: ListChanges<'a>,
+    out: &'o mut Spilled,
+    are_processes: bool,
+}
+
+impl Items for LogItems<'_, '_> {
+    const NAME: &'static str = "a list";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
+        let (changes, out) = (self.changes, &mut *self.out);
+        if self.are_processes {
+            let process = LogObject {
+                changes,
+                out,
+                is_process: true,
+                has_host: false,
+            };
+            return Ok(items.next_element_seed(process)?.is_some());
+        }
+        let mut first = Some(changes.offset_ns);
+        let change =
+            &mut |num: super::rewrite::Num| Ok(first.take().map_or(num, |ns| num.moved(ns)));
+        Ok(items.next_element_seed(Rewrite { out, change })?.is_some())
+    }
+}

@@ -1,0 +1,167 @@
+//! What is merged, and what has become of it.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::hosts::Certainty;
+use crate::output::OutputError;
+use crate::processed::PROCESSED_VERSION;
+use crate::reading::ReadError;
+
+/// One profile to be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeInput {
+    /// Its file.
+    pub path: PathBuf,
+    /// The name of its host, instead of the one that the profile has.
+    pub name: Option<String>,
+}
+
+impl std::ops::AddAssign for MergeCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.threads = self.threads.saturating_add(other.threads);
+        self.samples = self.samples.saturating_add(other.samples);
+        self.markers = self.markers.saturating_add(other.markers);
+    }
+}
+
+impl MergeInput {
+    /// A profile whose host is called as the profile says, or else like the file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            name: None,
+        }
+    }
+}
+
+/// A move of one host by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostShift {
+    /// The host's name in the merged profile. All hosts of its input are moved.
+    pub host: String,
+    /// By how many nanoseconds it is moved; positive numbers move it to a later time.
+    pub ns: i64,
+}
+
+/// The numbers of samples and markers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MergeCounts {
+    /// Threads.
+    pub threads: u64,
+    /// Samples of all threads.
+    pub samples: u64,
+    /// Markers of all threads.
+    pub markers: u64,
+}
+
+/// One host of a merged profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MergedHost {
+    /// Its name in the profile.
+    pub name: String,
+    /// The input that contains it.
+    pub file: PathBuf,
+    /// When its recording begins, in milliseconds since the start of the profile.
+    pub begins_ms: f64,
+    /// The part of it that is a move by hand.
+    pub shifted_ms: f64,
+    /// How exactly it is placed.
+    pub certainty: Certainty,
+}
+
+/// The result of a merge.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Merged {
+    /// The path of the profile.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What it contains.
+    #[serde(flatten)]
+    pub counts: MergeCounts,
+    /// Its hosts.
+    pub hosts: Vec<MergedHost>,
+    /// What may be wrong with the merged profile, in words.
+    pub warnings: Vec<String>,
+}
+
+/// The reason why profiles cannot be merged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// There is no input.
+    #[error("no profile to merge")]
+    Nothing,
+    /// An input cannot be read, or is not a profile.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// An input is in the Gecko format.
+    #[error(
+        "{} is in the Gecko format, which cannot be merged: capture in the default format",
+        path.display()
+    )]
+    GeckoFormat {
+        /// The input.
+        path: PathBuf,
+    },
+    /// An input is in another version of the processed format.
+    #[error(
+        "{} is in version {version} of the processed format, and only version {} can be merged: \
+         merge the profile as it was recorded, not as a viewer has saved it",
+        path.display(),
+        PROCESSED_VERSION
+    )]
+    Version {
+        /// The input.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+    },
+    /// A file is an input twice.
+    #[error("{} is an input twice", path.display())]
+    Twice {
+        /// The input.
+        path: PathBuf,
+    },
+    /// The output would overwrite an input.
+    #[error("{} is an input: choose another output", path.display())]
+    Onto {
+        /// The input.
+        path: PathBuf,
+    },
+    /// An input with several hosts cannot get one name.
+    #[error("{} cannot be called {name}: it has the hosts {}", path.display(), hosts.join(", "))]
+    NamedTwice {
+        /// The input.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// Its hosts.
+        hosts: Vec<String>,
+    },
+    /// A host that is to be moved does not exist.
+    #[error("there is no host {host} to move; there are {}", hosts.join(", "))]
+    UnknownHost {
+        /// The host.
+        host: String,
+        /// All hosts.
+        hosts: Vec<String>,
+    },
+    /// The inputs do not fit together.
+    #[error("cannot merge: {why}")]
+    Unlike {
+        /// The reason, in words.
+        why: String,
+    },
+    /// The output cannot be created or completed.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// Writing to the output or to a temporary file fails.
+    #[error("cannot write the merged profile: {0}")]
+    Write(#[from] io::Error),
+}
