@@ -14,6 +14,7 @@ mod plain;
 mod process_table;
 mod profile;
 mod progress;
+mod push;
 mod record;
 mod recover;
 mod redirect;
@@ -44,6 +45,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
+    Push(push::PushArgs),
     Merge(merge::MergeArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
@@ -71,6 +73,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Import(options),
         }) => import::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Push(options),
+        }) => push::run(&options).map(|is_complete| ExitCode::from(u8::from(!is_complete))),
         Ok(CommandLine {
             command: Command::Merge(options),
         }) => merge::run(&options).map(done),

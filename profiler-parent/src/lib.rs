@@ -32,6 +32,8 @@ mod pools;
 mod process_table;
 mod processed;
 pub mod prometheus;
+#[cfg(feature = "push")]
+pub mod push;
 mod reading;
 pub mod recover;
 mod session;

@@ -12,7 +12,7 @@ mod nested;
 mod outcome;
 mod progress;
 mod stop;
-mod units;
+pub(crate) mod units;
 mod unprofiled;
 
 use std::ffi::OsString;
@@ -32,6 +32,7 @@ use profiler_parent::{CaptureReport, Session, SessionBuilder};
 use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
+use crate::push::RecordPushArgs;
 use crate::report::tell;
 use crate::signals::Signals;
 use choices::{Format, Source};
@@ -103,6 +104,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     live: Option<SocketAddr>,
     #[command(flatten)]
+    push: RecordPushArgs,
+    #[command(flatten)]
     metrics: metrics::MetricsArgs,
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
@@ -145,6 +148,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         ));
     }
     let metrics = options.metrics.serve(&session)?;
+    let pusher = options.push.options()?;
+    let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
     let signals = Signals::catch()?;
     let agent = options.agent();
     let mut command = options.command();
@@ -166,6 +171,9 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     };
     let lived = agent.map(|_| began.elapsed());
     stopping.has_ended();
+    if let Some(pusher) = pusher {
+        crate::push::tell_report(&pusher.finish(RecordPushArgs::farewell()));
+    }
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
         outcome::report_no_profile(&session, &child, &name, lived);

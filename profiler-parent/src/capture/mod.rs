@@ -25,6 +25,7 @@ mod participants;
 pub(crate) mod parts;
 pub(crate) mod processed;
 pub(crate) mod recover;
+pub(crate) mod series;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,6 +48,7 @@ use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use lifetime::Lifetime;
 use names::SessionSymbols;
+use series::CaptureSeries;
 
 /// The largest number of events that wait for the receiver; further events are dropped.
 const EVENTS: usize = 1024;
@@ -245,6 +247,7 @@ pub struct Capture {
     format: Format,
     selection: Selection,
     symbols: Box<dyn Symbols + Send>,
+    series: Arc<Mutex<CaptureSeries>>,
 }
 
 /// What a profile shows.
@@ -302,6 +305,7 @@ impl Capture {
             format: Format::default(),
             selection: Selection::default(),
             symbols,
+            series: Arc::default(),
         }
     }
 
@@ -348,6 +352,14 @@ impl Capture {
         self
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
+    /// Leaves out what the profiles of this series contain, and adds this profile to the series when
+    /// its file is complete. Only in the processed format.
+    pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
+        self.series = Arc::clone(series);
+        self
+    }
+
     /// Takes the names of code from `symbols` instead of the debug information of the code's files.
     /// With [`NoSymbols`], code is shown as module and address. The Gecko format contains no names.
     pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
@@ -383,10 +395,13 @@ impl Capture {
             .unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
+        let lock_series = || self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = lock_series().clone();
         let (processes, left_out) = match self.format {
             Format::Processed => processed::run(
                 &self.sources,
                 &self.selection,
+                &mut series,
                 events,
                 &mut *self.symbols,
                 &mut file,
@@ -399,6 +414,7 @@ impl Capture {
             }
         };
         let bytes = file.commit()?;
+        *lock_series() = series;
         drop(turn);
         Ok(CaptureReport {
             path: path.to_owned(),

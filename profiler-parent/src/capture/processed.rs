@@ -5,6 +5,7 @@
 //! connect and for ending children to exit. Invariant: the report and the profile's log list the
 //! same processes with the same verdicts.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 use super::lifetime;
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
+use super::series::CaptureSeries;
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
@@ -45,6 +47,7 @@ impl Settled<'_> {
 pub(super) fn run(
     sources: &CaptureSources,
     selection: &Selection,
+    series: &mut CaptureSeries,
     events: &Sender<CaptureEvent>,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
@@ -58,6 +61,9 @@ pub(super) fn run(
     let table = &*sources.processes;
     let clock = sources.time.clock();
     let mut all = participants::list(table);
+    let listed: HashSet<_> = all.iter().map(|participant| participant.key).collect();
+    series.keep(|process| listed.contains(&process));
+    all.retain(|participant| participant.is_parent || !series.is_over(participant.key));
     all.sort_by_key(|participant| !participant.is_parent);
     participants::await_news(table, all.iter().map(|participant| participant.key));
     let spec = participants::spec(sources, &all, *range);
@@ -82,7 +88,7 @@ pub(super) fn run(
         }
         report_participant(events, participant, number, all.len());
         let is_root = participant.is_parent || subject == Some(participant.key);
-        let one = settle(table, participant, is_root, &mut profile)?;
+        let one = settle(table, participant, is_root, series, &mut profile)?;
         if one.is_there {
             profile.show_slow_runs(slow_runs.of(participant.key));
         }
@@ -151,8 +157,13 @@ fn settle<'a>(
     table: &ProcessTable,
     participant: &'a Participant,
     is_root: bool,
+    series: &mut CaptureSeries,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
+    let ended = participants::death_of(table, participant.key);
+    if ended.is_some() {
+        series.note_end(participant.key);
+    }
     let Some(pool) = participant.pool() else {
         if participant.is_parent {
             return Err(CaptureError::SessionOver);
@@ -163,14 +174,21 @@ fn settle<'a>(
             is_there: false,
         });
     };
-    let ended = participants::death_of(table, participant.key);
     let Participant { pid, name, .. } = participant;
     let role = ProcessRole {
         pid: *pid,
         name: name.clone(),
         is_root,
     };
-    let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
+    let earlier = series.entries_of(participant.key);
+    let open = Box::new(move || Ok(Arc::clone(pool)));
+    let added = profile.add(role, ended, &earlier, open).map(|entries| {
+        let is_there = entries.is_some();
+        if let Some(entries) = entries {
+            series.note_entries(participant.key, entries);
+        }
+        is_there
+    });
     let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),

@@ -18,6 +18,8 @@
 //! time, memory and output are bounded by the profile's length; times are limited to 36 years
 //! before and after the session's start.
 
+#[cfg(feature = "push")]
+pub(crate) mod bodies;
 mod bounded;
 mod by_row;
 mod call_frame;
@@ -175,6 +177,9 @@ pub enum ExportError {
     /// than a thousand times the bytes of the profile plus 256 MiB, which no real profile reaches.
     #[error("cannot write the export: {0}")]
     Write(#[from] std::io::Error),
+    /// The receiver of the output wants no more of it.
+    #[error("the receiver of the export has stopped")]
+    Stopped,
 }
 
 impl From<ReadError> for ExportError {

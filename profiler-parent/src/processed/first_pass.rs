@@ -28,6 +28,7 @@ use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
+use super::earlier::EarlierEntries;
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
 use super::reassigned_markers::ReassignedMarkers;
@@ -143,6 +144,8 @@ impl OpenWait {
 pub(super) struct SortedProcess {
     pub(super) member: MemberNumber,
     pub(super) snapshot: Snapshot,
+    /// The entries that are not in this profile, because earlier ones of its series have them.
+    pub(super) earlier: EarlierEntries,
     pub(super) owners: ThreadOwners,
     /// Indexed by the places that `owners` returns.
     pub(super) threads: Vec<SortedThread>,
@@ -160,6 +163,15 @@ pub(super) struct SortedProcess {
     pub(super) overhead: Rows<7>,
 }
 
+impl SortedProcess {
+    /// Counts entries of a thread that are not in the profile.
+    fn count_outside(&mut self, place: Place, entries: u64) {
+        if let Some(thread) = self.threads.get_mut(place) {
+            thread.delivery.outside = thread.delivery.outside.saturating_add(entries);
+        }
+    }
+}
+
 /// The parameters of the first pass. Only the tick differs between processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstPassTerms<'a> {
@@ -175,6 +187,7 @@ pub(super) struct FirstPassTerms<'a> {
 pub(super) fn sort_process<S: ByteSource>(
     reader: &PoolReader<S>,
     snapshot: Snapshot,
+    earlier: EarlierEntries,
     terms: FirstPassTerms<'_>,
     shared: &mut ProfileTables,
 ) -> io::Result<SortedProcess> {
@@ -197,6 +210,7 @@ pub(super) fn sort_process<S: ByteSource>(
         has_all_counters: true,
         counters_before: BTreeMap::new(),
         snapshot,
+        earlier,
         overhead: Rows::default(),
     };
     // Moved out, because `sorted` is borrowed mutably while entries are sorted.
@@ -207,6 +221,12 @@ pub(super) fn sort_process<S: ByteSource>(
     let mut paths = Paths::default();
     for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
+            let mut skipped = sorted.earlier.of(thread, chunk);
+            sorted.has_all_counters &= skipped == 0;
+            if skipped > 0 && skipped == chunk.entries {
+                sorted.count_outside(place, skipped);
+                continue;
+            }
             let read = reader
                 .read_chunk(chunk, &mut buffer)
                 .map_err(io::Error::other)?;
@@ -232,7 +252,12 @@ pub(super) fn sort_process<S: ByteSource>(
                     known,
                     paths,
                 };
-                pass.take(&entry, &mut frames)?;
+                if skipped > 0 {
+                    skipped -= 1;
+                    pass.skip(&entry, &mut frames);
+                } else {
+                    pass.take(&entry, &mut frames)?;
+                }
             }
         }
     }
@@ -349,12 +374,18 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
+    /// Passes over an entry that an earlier profile has. Later samples may share its frames.
+    fn skip(&mut self, entry: &Entry<'_>, frames: &mut SharedFrames) {
+        if let Entry::Sample(sample) = entry {
+            let _ = frames.of(sample);
+        }
+        self.sorted.count_outside(self.at.0, 1);
+    }
+
     /// Counts an entry outside of the range. Notes the state that it leaves, if it is before the
     /// range.
     fn outside(&mut self, entry: &Entry<'_>, stack: &[Frame]) {
-        if let Some(thread) = self.sorted.threads.get_mut(self.at.0) {
-            thread.delivery.outside += 1;
-        }
+        self.sorted.count_outside(self.at.0, 1);
         let since = self.terms.window.since.unwrap_or_default();
         match entry {
             Entry::Sample(sample) if sample.at < since => self.wait_before_window(sample, stack),

@@ -24,6 +24,7 @@
 //! nothing in a pool is trusted, so any bytes give a profile that can be opened.
 
 mod counters;
+mod earlier;
 mod first_pass;
 mod frames;
 mod generated;
@@ -53,6 +54,7 @@ mod thread_cap;
 mod visible;
 mod window;
 
+pub(crate) use earlier::EarlierEntries;
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use spill::{Spilled, spilled, write_spilled};
 

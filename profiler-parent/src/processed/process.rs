@@ -259,7 +259,9 @@ impl<S: ByteSource> Fill<'_, S> {
             let ChunkRead::Entries(entries) = read else {
                 continue;
             };
-            for entry in entries {
+            let earlier = info.map_or(0, |info| sorted.earlier.of(info, chunk));
+            let new = entries.skip(usize::try_from(earlier).unwrap_or(usize::MAX));
+            for entry in new {
                 let Entry::Marker(marker) = entry else {
                     continue;
                 };

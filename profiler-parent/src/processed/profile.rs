@@ -15,6 +15,7 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp, UnixNs};
 
+use super::earlier::EarlierEntries;
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::generated::{GeneratedNames, GeneratingProcess};
 use super::meta::Meta;
@@ -98,9 +99,9 @@ impl<'a> ProcessedProfile<'a> {
         self.members.is_empty()
     }
 
-    /// Adds a process; the root must be the first. `ended` is the time of its end, if known.
-    /// Returns false, and adds nothing, if no process ever attached the pool, or if the process is
-    /// dead and recorded nothing.
+    /// Adds a process; the root must be the first. `ended` is the time of its end, if known. Leaves
+    /// the entries in `earlier` out. Returns these and the added ones, or `None` and adds nothing if
+    /// no process ever attached the pool, or if the process is dead and recorded nothing.
     ///
     /// # Errors
     /// The reason why the pool cannot be read, in words. The process is not in the profile then.
@@ -108,18 +109,19 @@ impl<'a> ProcessedProfile<'a> {
         &mut self,
         role: ProcessRole,
         ended: Option<Timestamp>,
+        earlier: &EarlierEntries,
         open: OpenPool<'a>,
-    ) -> Result<bool, String> {
+    ) -> Result<Option<EarlierEntries>, String> {
         let began = Timestamp::now();
         self.shared.begin_process(role.is_root);
         let file = open().map_err(|error| error.to_string())?;
         let reader = PoolReader::open(&*file).map_err(|error| error.to_string())?;
         if reader.header().life == Life::Created && !role.is_root {
-            return Ok(false);
+            return Ok(None);
         }
         let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
         if ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         let interval_ns = snapshot
             .header
@@ -133,8 +135,9 @@ impl<'a> ProcessedProfile<'a> {
             tick,
             end: ended.unwrap_or(self.spec.later.ticks),
         };
-        let sorted = sort_process(&reader, snapshot, terms, &mut self.shared)
+        let sorted = sort_process(&reader, snapshot, earlier.clone(), terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
+        let and_these = earlier.and(&sorted.snapshot);
         let sorting_ns = self.since(began);
         self.members.push(Member {
             role,
@@ -146,7 +149,7 @@ impl<'a> ProcessedProfile<'a> {
             slow_runs: PlacedRuns::default(),
             generated: None,
         });
-        Ok(true)
+        Ok(Some(and_these))
     }
 
     /// Adds a marker for each of these runs to the threads of the process that was added last.

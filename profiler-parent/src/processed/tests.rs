@@ -29,7 +29,8 @@ use super::slow_runs::PlacedRuns;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
 use super::{
-    MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap,
+    EarlierEntries, MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
+    symbolicated, thread_cap,
 };
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use crate::generated_code::ProcessFiles;
@@ -143,7 +144,12 @@ impl Forged {
         let spec = self.spec();
         let mut profile = ProcessedProfile::new(self.clock, &spec, 1);
         assert_eq!(
-            profile.add(role(), None, Box::new(|| Ok(Arc::clone(&self.file)))),
+            profile.add(
+                role(),
+                None,
+                &EarlierEntries::default(),
+                Box::new(|| Ok(Arc::clone(&self.file)))
+            ),
             Ok(true)
         );
         let mut out = Vec::new();
@@ -223,7 +229,14 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         tick: 0,
         end: profiler_core::time::Timestamp::ZERO,
     };
-    let sorted = sort_process(&reader, snapshot, terms, &mut shared).unwrap();
+    let sorted = sort_process(
+        &reader,
+        snapshot,
+        EarlierEntries::default(),
+        terms,
+        &mut shared,
+    )
+    .unwrap();
     let spec = forged.spec();
     let role = role();
     let model = ProcessModel::new(&sorted.snapshot, &spec, &role, forged.clock, None);
@@ -341,7 +354,12 @@ fn generated_code_has_the_names_of_its_own_process_only() {
     let mut profile = ProcessedProfile::new(forged[0].clock, &spec, 2);
     for (forged, pid) in forged.iter().zip(pids) {
         let role = ProcessRole { pid, ..role() };
-        let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
+        let added = profile.add(
+            role,
+            None,
+            &EarlierEntries::default(),
+            Box::new(|| Ok(Arc::clone(&forged.file))),
+        );
         assert_eq!(added, Ok(true));
         profile.name_generated_code(ProcessFiles::note(pid, true), true);
     }
@@ -377,7 +395,12 @@ fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
     let spec = forged.spec();
     let mut profile = ProcessedProfile::new(forged.clock, &spec, 1);
     let role = ProcessRole { pid, ..role() };
-    let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
+    let added = profile.add(
+        role,
+        None,
+        &EarlierEntries::default(),
+        Box::new(|| Ok(Arc::clone(&forged.file))),
+    );
     assert_eq!(added, Ok(true));
     profile.name_generated_code(None, true);
     let mut out = Vec::new();

@@ -303,6 +303,24 @@ impl Session {
         LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
+    /// Pushes what all processes record to engines outside of this process, until the pusher is
+    /// dropped or finished ([`Pusher::finish`](crate::push::Pusher::finish)), which is to be done
+    /// before the session ends.
+    ///
+    /// # Errors
+    /// [`PushError`](crate::push::PushError); nothing is pushed then.
+    #[cfg(feature = "push")]
+    pub fn push_to(
+        &self,
+        options: &crate::push::PushOptions,
+    ) -> Result<crate::push::Pusher, crate::push::PushError> {
+        let sources = crate::push::PushSources {
+            captures: Arc::clone(&self.captures),
+            session_end: self.end.receiver(),
+        };
+        crate::push::Pusher::start(sources, options)
+    }
+
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
     /// [`crate::groups`]. Costs about ten microseconds per process and one microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {

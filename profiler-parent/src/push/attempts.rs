@@ -1,0 +1,182 @@
+//! What follows from the answer to a request, and how long to wait before the next attempt.
+//!
+//! Used by the sender. Pure. The delay doubles with each failure in a row, up to a minute, and a
+//! random half of it is left out, so that the pushers of many machines do not come back at the same
+//! time after an outage ("full jitter" around half of the delay, as in *Exponential Backoff And
+//! Jitter*, AWS Architecture Blog, 2015).
+
+use std::time::Duration;
+
+/// The delay after the first failure.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay that the pusher chooses.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// The longest delay that an endpoint can ask for.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+/// A body is given up after this many answers that say that the endpoint itself has failed.
+const MOST_SERVER_ERRORS: u32 = 5;
+
+/// What an endpoint has answered, or why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A status line, the seconds in `Retry-After`, and the beginning of the text.
+    Status {
+        status: u16,
+        retry_after: Option<Duration>,
+        text: String,
+    },
+    /// No connection, no answer in time, or none that is HTTP.
+    NoAnswer(String),
+}
+
+/// What to do with a body after an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// The endpoint has it.
+    Accepted,
+    /// The endpoint will not take it, now or later.
+    Rejected(String),
+    /// Another attempt after this time.
+    TryAgain { after: Duration, why: String },
+}
+
+/// The attempts to send one body after the other to one endpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempts {
+    /// Failures since the last accepted or rejected body.
+    failures: u32,
+    /// Those of them that were answers with a status of 500.
+    server_errors: u32,
+}
+
+impl Attempts {
+    /// Decides what follows from an answer. `random` is from 0 to 1.
+    pub(crate) fn after(&mut self, answer: Answer, random: f64) -> NextStep {
+        match answer {
+            Answer::Status { status, .. } if (200..300).contains(&status) => {
+                *self = Self::default();
+                NextStep::Accepted
+            }
+            Answer::Status {
+                status,
+                retry_after,
+                text,
+            } => {
+                let why = format!("status {status}: {text}");
+                self.server_errors += u32::from(status == 500);
+                if is_temporary(status) && self.server_errors < MOST_SERVER_ERRORS {
+                    self.try_again(retry_after, why, random)
+                } else {
+                    *self = Self::default();
+                    NextStep::Rejected(why)
+                }
+            }
+            Answer::NoAnswer(why) => self.try_again(None, why, random),
+        }
+    }
+
+    fn try_again(&mut self, asked: Option<Duration>, why: String, random: f64) -> NextStep {
+        let doublings = self.failures.min(16);
+        self.failures = self.failures.saturating_add(1);
+        let delay = FIRST_DELAY
+            .saturating_mul(1 << doublings)
+            .min(LONGEST_DELAY);
+        let delay = delay.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0);
+        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+        NextStep::TryAgain {
+            after: delay.max(asked),
+            why,
+        }
+    }
+}
+
+/// Whether the same request may be accepted later.
+const fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn status(status: u16) -> Answer {
+        Answer::Status {
+            status,
+            retry_after: None,
+            text: String::new(),
+        }
+    }
+
+    fn delay(step: &NextStep) -> Option<Duration> {
+        match step {
+            NextStep::TryAgain { after, .. } => Some(*after),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn delays_double_up_to_a_minute_and_begin_anew_after_a_success() {
+        let mut attempts = Attempts::default();
+        let mut seconds = || {
+            let step = attempts.after(Answer::NoAnswer("refused".into()), 0.0);
+            delay(&step).unwrap().as_secs()
+        };
+        let first: Vec<u64> = (0..8).map(|_| seconds()).collect();
+        assert_eq!(first, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(attempts.after(status(200), 0.0), NextStep::Accepted);
+        let step = attempts.after(status(503), 0.0);
+        assert_eq!(delay(&step), Some(FIRST_DELAY));
+    }
+
+    #[test]
+    fn an_endpoint_may_ask_for_a_longer_delay_within_bounds() {
+        let asked = |seconds| Answer::Status {
+            status: 429,
+            retry_after: Some(Duration::from_secs(seconds)),
+            text: String::new(),
+        };
+        let after = |seconds| delay(&Attempts::default().after(asked(seconds), 0.5));
+        assert_eq!(after(30), Some(Duration::from_secs(30)));
+        assert_eq!(after(100_000), Some(LONGEST_ASKED));
+        assert_eq!(after(0), Some(Duration::from_millis(750)));
+    }
+
+    #[test]
+    fn a_body_that_an_endpoint_refuses_is_given_up_at_once_and_one_that_it_cannot_take_after_a_while()
+     {
+        for refused in [301, 400, 401, 404, 413, 501] {
+            let step = Attempts::default().after(status(refused), 0.0);
+            assert!(matches!(step, NextStep::Rejected(_)), "{refused}: {step:?}");
+        }
+        let mut attempts = Attempts::default();
+        let tries = (0..20).take_while(|_| delay(&attempts.after(status(500), 0.0)).is_some());
+        assert_eq!(tries.count(), 4);
+        let silent = |_: &u32| {
+            let step = attempts.after(Answer::NoAnswer("silence".into()), 0.0);
+            delay(&step).is_some()
+        };
+        assert_eq!(
+            (0..100).take_while(silent).count(),
+            100,
+            "an outage has no end"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_delay_is_within_its_bounds(
+            failures in 0_u32..50, random: f64, asked in prop::option::of(0_u64..1 << 40)
+        ) {
+            let mut attempts = Attempts { failures, server_errors: 0 };
+            let step = attempts.after(Answer::Status {
+                status: 503,
+                retry_after: asked.map(Duration::from_secs),
+                text: String::new(),
+            }, random);
+            let delay = delay(&step).unwrap();
+            prop_assert!(delay >= FIRST_DELAY / 2 && delay <= LONGEST_ASKED);
+        }
+    }
+}

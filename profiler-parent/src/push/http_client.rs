@@ -1,0 +1,138 @@
+//! Sends one request and returns the answer, whatever the endpoint does.
+//!
+//! Used by the sender, and by the command for its queries. Blocking; each request is bounded in
+//! time, and each answer in length. Nothing follows redirections: a body would go to an address that
+//! nobody has configured.
+
+use std::io::Write;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use ureq::Agent;
+use ureq::http::{Request, Response};
+
+use super::attempts::Answer;
+
+/// The time for establishing a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of an answer that are read.
+const MOST_ANSWER: u64 = 64 << 10;
+/// The most characters of an answer that are shown.
+const MOST_SHOWN: usize = 200;
+/// Level of compression: bodies are sent once, and stored differently.
+const GZIP_LEVEL: u32 = 4;
+
+/// A request: always a POST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PushRequest {
+    pub(crate) url: String,
+    pub(crate) content_type: &'static str,
+    /// Further headers. Their values may be secrets, so they are not shown.
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+/// An attempt to send a body.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) answer: Answer,
+    /// The length of the compressed body.
+    pub(crate) bytes: u64,
+}
+
+/// A client that keeps its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient(Agent);
+
+impl HttpClient {
+    /// A client whose requests take at most this time.
+    pub(crate) fn new(request_timeout: Duration) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(request_timeout))
+            .user_agent(concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Self(Agent::new_with_config(config))
+    }
+
+    /// Sends a body, compressed.
+    pub(crate) fn send(&self, request: &PushRequest, body: &[u8]) -> Sent {
+        match gzip(body) {
+            Ok(compressed) => Sent {
+                bytes: compressed.len() as u64,
+                answer: self.send_compressed(request, compressed),
+            },
+            Err(error) => Sent {
+                bytes: 0,
+                answer: Answer::NoAnswer(error.to_string()),
+            },
+        }
+    }
+
+    fn send_compressed(&self, request: &PushRequest, body: Vec<u8>) -> Answer {
+        let built = request
+            .headers
+            .iter()
+            .fold(Request::post(&request.url), |built, (name, value)| {
+                built.header(*name, value)
+            })
+            .header("content-type", request.content_type)
+            .header("content-encoding", "gzip")
+            .body(body);
+        let sent = built
+            .map_err(ureq::Error::from)
+            .and_then(|built| self.0.run(built));
+        match sent {
+            Ok(response) => answer_of(response),
+            Err(error) => Answer::NoAnswer(error.to_string()),
+        }
+    }
+}
+
+fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL));
+    encoder.write_all(body)?;
+    encoder.finish()
+}
+
+fn answer_of(mut response: Response<ureq::Body>) -> Answer {
+    let status = response.status().as_u16();
+    let after = response.headers().get("retry-after");
+    let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let read = response
+        .body_mut()
+        .with_config()
+        .limit(MOST_ANSWER)
+        .lossy_utf8(true)
+        .read_to_string();
+    match read {
+        Ok(text) => Answer::Status {
+            status,
+            retry_after: after.map(Duration::from_secs),
+            text: shown(&text),
+        },
+        // An endpoint that breaks off may have failed while it stored the body.
+        Err(error) if (200..300).contains(&status) && !is_too_long(&error) => {
+            Answer::NoAnswer(error.to_string())
+        }
+        Err(_) => Answer::Status {
+            status,
+            retry_after: after.map(Duration::from_secs),
+            text: String::new(),
+        },
+    }
+}
+
+const fn is_too_long(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::BodyExceedsLimit(_))
+}
+
+/// The beginning of an answer in one line.
+fn shown(text: &str) -> String {
+    let line = text.trim().chars().take(MOST_SHOWN);
+    line.map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}

@@ -1,0 +1,398 @@
+//! Pushes what a session records to engines that people already run, continuously and within bounds.
+//!
+//! Called by applications through [`Session::push_to`](crate::Session::push_to) and by
+//! `profiler record --push`. The pusher lives in the parent. It reads the pools as a capture does, so
+//! the recorded processes are not involved, and no endpoint can make them wait.
+//!
+//! ```text
+//! pools ──capturing thread──▶ spool on disk ──sender thread──▶ encoder ──▶ bodies ──▶ endpoint
+//!         every period: what    bounded; the    one per                    HTTP, gzip; retried
+//!         was recorded since    oldest batch    destination                until accepted
+//!         the previous batch    is lost first
+//! ```
+//!
+//! A batch is an ordinary profile. It stays in the spool until all destinations have it, also when
+//! this process dies: the next pusher with the same spool sends it. Invariants: memory and disk are
+//! bounded, whatever the endpoints do; every entry is in one batch or counted as missed; every batch
+//! is sent, rejected, lost or waits, for each destination; a body has the same identifier in all
+//! attempts.
+
+mod attempts;
+mod base64;
+pub(crate) mod batch;
+mod capturing;
+pub(crate) mod destination;
+mod encoders;
+mod files;
+pub(crate) mod http_client;
+mod queue;
+mod report;
+mod request;
+mod sender;
+#[cfg(test)]
+mod series_tests;
+mod spool;
+mod spool_home;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender as ChannelSender, bounded};
+use profiler_core::ids::ByteLimit;
+use profiler_core::internal::sys::spawn_quiet;
+use tempfile::TempDir;
+
+pub use destination::{PushDestination, PushEngine, Secret};
+pub use files::push_files;
+pub use report::{DestinationReport, PushReport, PushedAmount};
+
+use crate::capture::CaptureSources;
+use crate::export::ExportError;
+use crate::export::bodies::BodySink;
+use capturing::Capturer;
+use encoders::EngineEncoder;
+use http_client::HttpClient;
+use queue::DestinationIndex;
+use report::SendCounts;
+use sender::Sender;
+use spool::{BatchToSend, Spool, SpoolPhase};
+
+/// Why there is no pusher.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushError {
+    /// The address of a destination cannot be used.
+    #[error("cannot push to {address:?}: {reason}")]
+    Address {
+        /// The address, without user and password.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A secret cannot be read.
+    #[error("cannot take a secret from {origin}: {reason}")]
+    Secret {
+        /// The file or the environment variable.
+        origin: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The directory of the spool cannot be used.
+    #[error("cannot use the spool {}: {source}", path.display())]
+    Spool {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that is to be pushed cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refused a thread.
+    #[error("cannot start a thread for pushing: {0}")]
+    Thread(#[source] io::Error),
+    /// The options have no destination.
+    #[error("there is no destination")]
+    NoDestination,
+}
+
+/// Where a pusher sends what a session records, how often, and within which bounds.
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until they are given to Session::push_to"]
+pub struct PushOptions {
+    destinations: Vec<PushDestination>,
+    period: Duration,
+    spool: Option<PathBuf>,
+    spool_limit: ByteLimit,
+    request_timeout: Duration,
+    identity: PushIdentity,
+}
+
+/// The service that the pushed data belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PushIdentity {
+    /// Its name; by default that of the parent process.
+    pub(crate) service: Option<String>,
+    /// Its version.
+    pub(crate) version: Option<String>,
+}
+
+impl PushOptions {
+    /// Pushes to this destination, every ten seconds. Batches that are not sent yet are kept in a
+    /// temporary directory, up to 256 MiB.
+    pub fn to(destination: PushDestination) -> Self {
+        Self {
+            destinations: vec![destination],
+            period: Duration::from_secs(10),
+            spool: None,
+            spool_limit: ByteLimit::new(256 << 20),
+            request_timeout: Duration::from_secs(30),
+            identity: PushIdentity::default(),
+        }
+    }
+
+    /// Pushes to this destination, too.
+    pub fn and_to(mut self, destination: PushDestination) -> Self {
+        self.destinations.push(destination);
+        self
+    }
+
+    /// The time between two batches, from 100 ms.
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period.max(Duration::from_millis(100));
+        self
+    }
+
+    /// Keeps batches in this directory, where they outlive this process: the next pusher with this
+    /// directory sends them. Several pushers may have the same directory.
+    pub fn spool(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.spool = Some(directory.into());
+        self
+    }
+
+    /// The most bytes of batches that wait. Beyond them, the oldest batch is lost, and counted.
+    pub const fn spool_limit(mut self, limit: ByteLimit) -> Self {
+        self.spool_limit = limit;
+        self
+    }
+
+    /// The longest time for one request. Default: 30 s.
+    pub const fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// The name of the service that the data belongs to. By default the name of this process.
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.identity.service = Some(name.into());
+        self
+    }
+
+    /// The version of the program, by which releases can be compared.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.identity.version = Some(version.into());
+        self
+    }
+}
+
+/// Encodes a batch for an engine.
+trait BatchEncoder: Send + Sync {
+    /// Passes all bodies of a batch to `bodies`, always the same ones in the same order.
+    fn encode(
+        &self,
+        engine: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError>;
+}
+
+/// Pushes what a session records. Dropping it ends pushing at once; batches that wait stay in the
+/// spool, if it has a directory of its own.
+#[must_use = "a pusher ends when it is dropped"]
+pub struct Pusher {
+    spool: Arc<Spool>,
+    addresses: Vec<String>,
+    report: Arc<Mutex<PushReport>>,
+    counts: Vec<Arc<Mutex<SendCounts>>>,
+    /// Disconnected to end the capturing thread.
+    stop: Option<ChannelSender<()>>,
+    capturer: Option<JoinHandle<()>>,
+    senders: Vec<JoinHandle<()>>,
+    /// The spool of a pusher that was given no directory. Dropped last.
+    _temporary: Option<TempDir>,
+}
+
+impl fmt::Debug for Pusher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pusher")
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a pusher gets from its session.
+pub(crate) struct PushSources {
+    pub(crate) captures: Arc<CaptureSources>,
+    /// Disconnected when the session ends.
+    pub(crate) session_end: Receiver<()>,
+}
+
+impl Pusher {
+    pub(crate) fn start(sources: PushSources, options: &PushOptions) -> Result<Self, PushError> {
+        let encoder = EngineEncoder::new(options.identity.clone());
+        let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
+        let (directory, temporary) = spool_directory(options.spool.as_deref())?;
+        let mut pusher = Self::new(&directory, options, temporary)?;
+        pusher.start_senders(options, &encoder)?;
+        pusher.start_capturer(sources, options.period)?;
+        Ok(pusher)
+    }
+
+    /// A pusher of the batches in a spool, without threads.
+    fn new(
+        directory: &Path,
+        options: &PushOptions,
+        temporary: Option<TempDir>,
+    ) -> Result<Self, PushError> {
+        let PushOptions {
+            destinations,
+            spool_limit,
+            ..
+        } = options;
+        if destinations.is_empty() {
+            return Err(PushError::NoDestination);
+        }
+        let spool = Spool::open(directory, spool_limit.get(), destinations);
+        let spool = spool.map_err(|source| PushError::Spool {
+            path: directory.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            addresses: destinations.iter().map(PushDestination::address).collect(),
+            spool: Arc::new(spool),
+            report: Arc::default(),
+            counts: Vec::new(),
+            stop: None,
+            capturer: None,
+            senders: Vec::new(),
+            _temporary: temporary,
+        })
+    }
+
+    fn start_senders(
+        &mut self,
+        options: &PushOptions,
+        encoder: &Arc<dyn BatchEncoder>,
+    ) -> Result<(), PushError> {
+        for (place, destination) in options.destinations.iter().enumerate() {
+            let counts = Arc::<Mutex<SendCounts>>::default();
+            let sender = Sender {
+                index: DestinationIndex(place),
+                destination: destination.clone(),
+                spool: Arc::clone(&self.spool),
+                client: HttpClient::new(options.request_timeout),
+                encoder: Arc::clone(encoder),
+                counts: Arc::clone(&counts),
+            };
+            self.counts.push(counts);
+            let thread = spawn_quiet("profiler-push", move || sender.run());
+            self.senders.push(thread.map_err(PushError::Thread)?);
+        }
+        Ok(())
+    }
+
+    fn start_capturer(&mut self, sources: PushSources, period: Duration) -> Result<(), PushError> {
+        let (stop, stopped) = bounded(0);
+        self.stop = Some(stop);
+        let capturer = Capturer {
+            captures: sources.captures,
+            spool: Arc::clone(&self.spool),
+            period,
+            report: Arc::clone(&self.report),
+            series: Arc::default(),
+        };
+        let session_end = sources.session_end;
+        let thread = spawn_quiet("profiler-push", move || {
+            capturer.run(&stopped, &session_end);
+        });
+        self.capturer = Some(thread.map_err(PushError::Thread)?);
+        Ok(())
+    }
+
+    /// What the pusher has done so far.
+    pub fn report(&self) -> PushReport {
+        let mut report = self
+            .report
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        report.spool_bytes = self.spool.bytes();
+        let all = self.addresses.iter().zip(&self.counts).enumerate();
+        report.destinations = all
+            .map(|(place, (address, counts))| self.destination_report(place, address, counts))
+            .collect();
+        report
+    }
+
+    fn destination_report(
+        &self,
+        place: usize,
+        address: &str,
+        counts: &Mutex<SendCounts>,
+    ) -> DestinationReport {
+        let (waiting_batches, batches) = self.spool.counts(DestinationIndex(place));
+        let counts = counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        DestinationReport {
+            address: address.to_owned(),
+            sent: batches.sent.into(),
+            lost: batches.lost.into(),
+            rejected: batches.rejected.into(),
+            waiting_batches,
+            requests: counts.requests,
+            failed_requests: counts.failed_requests,
+            body_bytes: counts.body_bytes,
+            sent_bytes: counts.sent_bytes,
+            error: counts.error,
+        }
+    }
+
+    /// Captures once more, sends what waits for at most `timeout`, and returns what was done.
+    /// Batches that could not be sent stay in the spool, if it has a directory of its own. To be
+    /// called before the session ends.
+    pub fn finish(mut self, timeout: Duration) -> PushReport {
+        self.stop = None;
+        join(self.capturer.take());
+        self.drain(Instant::now() + timeout);
+        self.report()
+    }
+
+    /// Sends what waits, until this time, and ends the senders.
+    fn drain(&mut self, until: Instant) {
+        self.spool.set_phase(SpoolPhase::Draining(until));
+        self.senders.drain(..).for_each(|sender| join(Some(sender)));
+    }
+}
+
+impl Drop for Pusher {
+    fn drop(&mut self) {
+        // The threads end by themselves: one may be within a request or a capture.
+        self.spool.set_phase(SpoolPhase::Over);
+        self.stop = None;
+    }
+}
+
+/// Waits for a thread. Its panic has been reported by the panic hook.
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread {
+        let _ = thread.join();
+    }
+}
+
+/// The directory of a spool, and the temporary directory if it is one.
+fn spool_directory(given: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), PushError> {
+    if let Some(given) = given {
+        return Ok((given.to_owned(), None));
+    }
+    let made = tempfile::Builder::new().prefix("profiler-push-").tempdir();
+    let made = made.map_err(|source| PushError::Spool {
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    Ok((made.path().to_owned(), Some(made)))
+}
