@@ -10,6 +10,8 @@ pub(crate) mod edits;
 pub(crate) mod exported;
 #[path = "../../profiler-parent/tests/hostile/imported.rs"]
 pub(crate) mod imported;
+#[path = "../../profiler-parent/tests/hostile/otlp.rs"]
+pub(crate) mod otlp;
 #[path = "../../profiler-parent/tests/hostile/parsed.rs"]
 pub(crate) mod parsed;
 #[path = "../../profiler-parent/tests/hostile/pprof.rs"]

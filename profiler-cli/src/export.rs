@@ -52,6 +52,12 @@ enum Format {
     Folded,
     /// For Google's pprof
     Pprof,
+    /// Spans, as a request of OTLP (OpenTelemetry)
+    OtlpTraces,
+    /// Counters and losses, as a request of OTLP
+    OtlpMetrics,
+    /// Samples with their spans, as a request of OTLP (v1development)
+    OtlpProfiles,
 }
 
 impl Format {
@@ -62,6 +68,9 @@ impl Format {
             Self::ChromeTrace => Target::ChromeTrace,
             Self::Folded => Target::Folded,
             Self::Pprof => Target::Pprof,
+            Self::OtlpTraces => Target::OtlpTraces,
+            Self::OtlpMetrics => Target::OtlpMetrics,
+            Self::OtlpProfiles => Target::OtlpProfiles,
         }
     }
 
@@ -73,6 +82,9 @@ impl Format {
             Self::ChromeTrace => ".trace.json",
             Self::Folded => ".folded",
             Self::Pprof => ".pb.gz",
+            Self::OtlpTraces => ".otlp-traces.pb.gz",
+            Self::OtlpMetrics => ".otlp-metrics.pb.gz",
+            Self::OtlpProfiles => ".otlp-profiles.pb.gz",
         }
     }
 }

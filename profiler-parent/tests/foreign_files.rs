@@ -10,6 +10,8 @@ mod edits;
 mod exported;
 #[path = "hostile/imported.rs"]
 mod imported;
+#[path = "hostile/otlp.rs"]
+mod otlp;
 #[path = "hostile/parsed.rs"]
 mod parsed;
 #[path = "hostile/pprof.rs"]

@@ -43,13 +43,19 @@ pub struct EntryTotals {
 impl EntryTotals {
     /// Dropped entries by reason.
     pub fn into_dropped(self) -> BTreeMap<String, u64> {
+        let dropped = self.dropped();
+        dropped
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
+    }
+
+    /// Dropped entries by reason.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = (&str, u64)> {
         let reasons = self
             .drop_counts
-            .into_iter()
-            .filter(|(name, _)| name != "dropped");
-        reasons
-            .filter_map(|(name, count)| Some((name, count.as_u64()?)))
-            .collect()
+            .iter()
+            .filter(|(name, _)| *name != "dropped");
+        reasons.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?)))
     }
 }
 
@@ -80,6 +86,9 @@ pub struct GatheredProcess {
     /// When it ended, in milliseconds since the session's start.
     #[serde(rename = "ended_TSms", default)]
     pub ended_ms: Option<f64>,
+    /// Whether its data is in the profile.
+    #[serde(default)]
+    pub present: bool,
     /// How complete its data is, in words.
     pub verdict: String,
     /// Threads in the profile.

@@ -3,6 +3,8 @@
 mod fixture;
 mod formats;
 mod imports;
+mod otlp;
+mod pprof_bodies;
 mod v8;
 
 use std::path::Path;
