@@ -12,6 +12,8 @@ pub(crate) mod exported;
 pub(crate) mod imported;
 #[path = "../../profiler-parent/tests/hostile/merged.rs"]
 pub(crate) mod merged;
+#[path = "../../profiler-parent/tests/hostile/otlp.rs"]
+pub(crate) mod otlp;
 #[path = "../../profiler-parent/tests/hostile/parsed.rs"]
 pub(crate) mod parsed;
 #[path = "../../profiler-parent/tests/hostile/perfetto.rs"]

@@ -93,6 +93,7 @@ mod observe_delivery;
 mod observe_processes;
 mod observe_spans;
 mod observe_support;
+mod otlp;
 mod own_signal;
 mod panics;
 mod parent_death;

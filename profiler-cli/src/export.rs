@@ -54,6 +54,12 @@ enum Format {
     Pprof,
     /// Samples, markers, counters and processes as a trace of Perfetto
     Perfetto,
+    /// Spans, as a request of OTLP (OpenTelemetry)
+    OtlpTraces,
+    /// Counters and losses, as a request of OTLP
+    OtlpMetrics,
+    /// Samples with their spans, as a request of OTLP (v1development)
+    OtlpProfiles,
 }
 
 impl Format {
@@ -65,6 +71,9 @@ impl Format {
             Self::Folded => Target::Folded,
             Self::Pprof => Target::Pprof,
             Self::Perfetto => Target::Perfetto,
+            Self::OtlpTraces => Target::OtlpTraces,
+            Self::OtlpMetrics => Target::OtlpMetrics,
+            Self::OtlpProfiles => Target::OtlpProfiles,
         }
     }
 
@@ -77,6 +86,9 @@ impl Format {
             Self::Folded => ".folded",
             Self::Pprof => ".pb.gz",
             Self::Perfetto => ".pftrace",
+            Self::OtlpTraces => ".otlp-traces.pb.gz",
+            Self::OtlpMetrics => ".otlp-metrics.pb.gz",
+            Self::OtlpProfiles => ".otlp-profiles.pb.gz",
         }
     }
 }

@@ -12,6 +12,8 @@ mod exported;
 mod imported;
 #[path = "hostile/merged.rs"]
 mod merged;
+#[path = "hostile/otlp.rs"]
+mod otlp;
 #[path = "hostile/parsed.rs"]
 mod parsed;
 #[path = "hostile/perfetto.rs"]

@@ -51,3 +51,13 @@ pub(crate) trait BodySink {
     /// Takes a body. An error ends the encoding.
     fn body(&mut self, body: EncodedBody<'_>) -> Result<(), ExportError>;
 }
+
+/// How an encoder divides what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyLimit {
+    /// Each body is a request of at most this number of bytes. A body with a single item may be
+    /// larger.
+    Bytes(usize),
+    /// The bodies are the parts of one request: appended to each other, they are this request.
+    OneRequest,
+}

@@ -12,13 +12,15 @@
 //! | [`Target::Folded`] | the call tree of one thread | one |
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
 //! | [`Target::Perfetto`] | stacks, markers, counters and processes | one |
+//! | [`Target::OtlpTraces`] | numbers and parents of all spans, the markers of one thread | one |
+//! | [`Target::OtlpMetrics`] | one counter | one |
+//! | [`Target::OtlpProfiles`] | as traces; stacks, functions and texts of all threads | one |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
 //! call tree has one node for each path; a file appears under its name only when it is complete;
 //! time, memory and output are bounded by the profile's length; times are limited to 36 years
 //! before and after the session's start.
 
-#[cfg(feature = "push")]
 pub(crate) mod bodies;
 mod bounded;
 mod by_row;
@@ -31,10 +33,12 @@ mod folded;
 mod import;
 mod index;
 mod nesting;
+mod otlp;
 mod pauses;
 mod payload;
 mod perfetto;
 mod pprof;
+mod pprof_bodies;
 mod proto;
 mod recording;
 mod slices;
@@ -49,6 +53,7 @@ use crate::output::{OutputError, ProfileFile, WriteBehind};
 use crate::reading::{Nameless, ReadError};
 use crate::work::WorkListener;
 use bounded::BoundedWriter;
+use otlp::Signal;
 use recording::{Recording, Totals};
 
 /// An export format.
@@ -70,6 +75,15 @@ pub enum Target {
     /// Google's pprof, compressed: samples, time and processor time, with processes and threads as
     /// labels.
     Pprof,
+    /// OTLP: the spans of all threads, with their parents, attributes and events, as one
+    /// `ExportTraceServiceRequest`. Files that are appended to each other are one request, too.
+    OtlpTraces,
+    /// OTLP: the counters of all processes, and their losses, as one
+    /// `ExportMetricsServiceRequest`. Files that are appended to each other are one request, too.
+    OtlpMetrics,
+    /// OTLP: processor time and all time of all stacks, with the spans that were open, as one
+    /// `ExportProfilesServiceRequest` of version 1.10.0 (`v1development`).
+    OtlpProfiles,
 }
 
 /// How to export the time during which a thread did not run.
@@ -91,7 +105,7 @@ pub enum TimeKind {
 pub struct ExportOptions {
     /// The format.
     pub target: Target,
-    /// How to export the time during which a thread did not run. pprof contains both times.
+    /// How to export the time during which a thread did not run. pprof and OTLP contain both times.
     pub time: TimeKind,
     /// Whether to look up names for unnamed addresses in files of this machine.
     pub names: bool,
@@ -231,6 +245,15 @@ pub fn export_with(
             perfetto::write(recording, out)
         })?,
         Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
+        Target::OtlpTraces => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Traces, out)
+        })?,
+        Target::OtlpMetrics => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Metrics, out)
+        })?,
+        Target::OtlpProfiles => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Profiles, out)
+        })?,
     };
     let nameless = recording.into_survey().into_nameless();
     Ok(Exported {

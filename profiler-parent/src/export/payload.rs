@@ -113,7 +113,7 @@ impl<'m> Payload<'m> {
     }
 
     /// The payload's type; empty if it has none.
-    fn kind(&self) -> Cow<'m, str> {
+    pub(super) fn kind(&self) -> Cow<'m, str> {
         let quoted = match self.get("type") {
             // A value that is written as its text has no escapes.
             Some(Cow::Borrowed(text)) => text.strip_prefix('"'),

@@ -1,8 +1,8 @@
-//! The part of the protocol buffers' wire format that pprof and Perfetto need: numbers, texts,
+//! The part of the protocol buffers' wire format that pprof, Perfetto and OTLP need: numbers, texts,
 //! nested messages.
 //!
-//! Used by [`super::pprof`] and [`super::perfetto`]. A message is built in memory, so it must be
-//! small; a whole profile or trace is a sequence of messages.
+//! Used by [`super::pprof`], [`super::perfetto`] and [`super::otlp`]. A message is built in memory, so
+//! it must be small; a whole profile or trace is a sequence of messages.
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +11,7 @@ pub(super) struct Message(Vec<u8>);
 const VARINT: u64 = 0;
 const FIXED: u64 = 1;
 const BYTES: u64 = 2;
+const FIXED_SHORT: u64 = 5;
 
 impl Message {
     /// Adds a number. 0 is the default and is not written.
@@ -35,6 +36,12 @@ impl Message {
     /// Adds a number of eight bytes (`fixed64`), also 0.
     pub(super) fn fixed(&mut self, field: u64, value: u64) {
         self.varint(field << 3 | FIXED);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Adds a number of four bytes (`fixed32`), also 0.
+    pub(super) fn fixed_short(&mut self, field: u64, value: u32) {
+        self.varint(field << 3 | FIXED_SHORT);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
@@ -125,9 +132,11 @@ mod tests {
         message.any_number(2, 0);
         message.signed(1, -1);
         message.double(3, 1.0);
+        message.fixed_short(4, 7);
         let mut expected = vec![0x10, 0, 0x08];
         expected.extend([0xff; 9]);
         expected.extend([1, 0x19, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+        expected.extend([0x25, 7, 0, 0, 0]);
         assert_eq!(message.as_bytes(), expected);
         for value in [0, 1, 127, 128, 16_383, 16_384, u64::MAX] {
             message.clear();

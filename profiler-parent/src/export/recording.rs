@@ -77,7 +77,7 @@ impl Recording {
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
             names: options.names,
-            logs: options.target == Target::Perfetto,
+            logs: matches!(options.target, Target::Perfetto | Target::OtlpMetrics),
             ..Wanted::default()
         };
         let reader = ProfileReader::open_with(path, wanted, listener)?;

@@ -43,13 +43,19 @@ pub struct EntryTotals {
 impl EntryTotals {
     /// Dropped entries by reason.
     pub fn into_dropped(self) -> BTreeMap<String, u64> {
+        let dropped = self.dropped();
+        dropped
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
+    }
+
+    /// Dropped entries by reason.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = (&str, u64)> {
         let reasons = self
             .drop_counts
-            .into_iter()
-            .filter(|(name, _)| name != "dropped");
-        reasons
-            .filter_map(|(name, count)| Some((name, count.as_u64()?)))
-            .collect()
+            .iter()
+            .filter(|(name, _)| *name != "dropped");
+        reasons.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?)))
     }
 }
 

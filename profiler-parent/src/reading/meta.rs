@@ -22,6 +22,15 @@ pub struct Meta {
     pub sample_source: Option<String>,
     /// Milliseconds since 1970.
     pub(crate) start_time: Option<f64>,
+    /// The same in nanoseconds, exactly.
+    #[serde(rename = "startUnixNs")]
+    pub(crate) start_unix_ns: Option<u64>,
+    /// The machines that recorded it.
+    pub(crate) hosts: Vec<Host>,
+    /// The system of the machine, such as `linux`.
+    pub(crate) platform: Option<String>,
+    /// The architecture of the machine.
+    pub(crate) abi: Option<String>,
     #[serde(rename = "startTimeAsClockMonotonicNanosecondsSinceBoot")]
     pub(crate) start_monotonic_ns: Option<f64>,
     /// Milliseconds since the session's start.
@@ -32,6 +41,14 @@ pub struct Meta {
     preprocessed_profile_version: Option<IgnoredAny>,
     marker_schema: Vec<Schema>,
     categories: Vec<Category>,
+}
+
+/// A machine that recorded a profile, or a part of a merged profile.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Host {
+    /// Its name.
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,6 +78,7 @@ struct Schema {
 #[serde(default)]
 struct SchemaField {
     key: String,
+    label: Option<String>,
     format: Value,
 }
 
@@ -123,6 +141,35 @@ impl Meta {
             .filter(|(_, fields)| !fields.is_empty())
             .collect()
     }
+
+    /// The full names of fields whose keys are a plain form of them, such as `http.method` for the
+    /// key `http_method`, by type and key.
+    pub(crate) fn field_names(&self) -> HashMap<String, HashMap<String, String>> {
+        let of = |schema: &Schema| {
+            let fields = schema.data.iter().chain(&schema.fields);
+            let names = fields.filter_map(|field| {
+                let label = field.label.as_ref()?;
+                is_plain_form(&field.key, label).then(|| (field.key.clone(), label.clone()))
+            });
+            (schema.name.clone(), names.collect::<HashMap<_, _>>())
+        };
+        let all = self.marker_schema.iter().map(of);
+        all.filter(|(_, names)| !names.is_empty()).collect()
+    }
+}
+
+/// Whether a key is a name with underscores for other characters than letters and digits, and
+/// differs from it.
+fn is_plain_form(key: &str, name: &str) -> bool {
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    key != name && name.chars().all(is_name) && key.chars().eq(name.chars().map(plain))
 }
 
 fn text_field(field: &SchemaField) -> Option<TextField> {

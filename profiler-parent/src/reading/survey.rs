@@ -99,6 +99,16 @@ impl Survey {
         self.namer.into_nameless()
     }
 
+    /// The names and build ids of the libraries of a process. Names may occur several times.
+    pub(crate) fn build_ids(&self, part: PartId) -> impl Iterator<Item = (&str, &str)> {
+        let libs = self
+            .parts
+            .get(part.0)
+            .into_iter()
+            .flat_map(|part| &part.libs);
+        libs.filter_map(|lib| Some((lib.name.as_str(), lib.code_id.as_deref()?)))
+    }
+
     /// How much later than the outermost process's this process's time origin is, in milliseconds.
     pub(crate) fn shift_ms(&self, part: PartId) -> f64 {
         let start = self.parts.get(part.0).and_then(|part| part.start_time);

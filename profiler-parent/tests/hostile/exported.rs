@@ -10,17 +10,21 @@ use std::path::Path;
 use profiler_parent::export::{ExportError, ExportOptions, Exported, Target, TimeKind, export};
 use serde_json::Value;
 
+use super::otlp;
 use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 9] = [
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,
     Target::Folded,
     Target::Pprof,
     Target::Perfetto,
+    Target::OtlpTraces,
+    Target::OtlpMetrics,
+    Target::OtlpProfiles,
 ];
 
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
@@ -77,16 +81,19 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
     all.into_iter().next().flatten().map(|done| done.samples)
 }
 
-/// Checks that all formats have the same samples and threads. Only the trace formats contain
-/// markers, counters and logs, so only their exports may fail because of a damaged one.
+/// Checks that all formats have the same samples and threads. Some formats contain markers, counters
+/// or logs, so only their exports may fail because of a damaged one.
 fn check_agreement(all: &[Option<Exported>]) {
     let counts: Vec<Option<(u64, u64)>> = all
         .iter()
         .map(|done| done.as_ref().map(|done| (done.samples, done.threads)))
         .collect();
     for (target, count) in TARGETS.iter().zip(&counts) {
-        let is_trace = matches!(target, Target::ChromeTrace | Target::Perfetto);
-        let may_differ = is_trace && count.is_none();
+        let has_samples_only = matches!(
+            target,
+            Target::CpuProfile | Target::Speedscope | Target::Folded
+        );
+        let may_differ = !has_samples_only && count.is_none();
         assert!(may_differ || *count == counts[0], "{target:?}: {counts:?}");
     }
 }
@@ -122,6 +129,9 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
                 .read_to_end(&mut plain)
                 .expect("whole");
             assert_eq!(pprof::check(&plain), done.samples, "samples");
+        }
+        Target::OtlpTraces | Target::OtlpMetrics | Target::OtlpProfiles => {
+            otlp::check(target, &std::fs::read(to).expect("the file"));
         }
     }
 }

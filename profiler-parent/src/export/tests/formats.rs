@@ -248,7 +248,7 @@ fn folded_stacks_have_the_times_of_both_forms() {
 }
 
 /// Parses the fields of a message: number, and varint or bytes.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
+pub(super) fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
         for shift in (0..).step_by(7) {

@@ -5,6 +5,8 @@ mod formats;
 mod imports;
 mod perfetto;
 mod perfetto_text;
+mod otlp;
+mod pprof_bodies;
 mod v8;
 
 use std::path::Path;
