@@ -7,13 +7,17 @@ use std::path::Path;
 
 use super::pauses::Pauses;
 use super::slices::{Cut, Debts, Slice, bounded_ns};
-use super::{ExportError, ExportOptions, TimeKind};
-use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
+use super::{ExportError, ExportOptions, Target, TimeKind};
+use crate::reading::{
+    self, CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
+};
 use crate::work::WorkListener;
 
 /// The input of a format: one thread.
 #[derive(Debug)]
 pub(super) struct Thread<'t> {
+    /// The object that contains it.
+    pub(super) part: PartId,
     pub(super) process: &'t str,
     /// As in the profile: a number, or a number with a suffix such as `12.1`.
     pub(super) pid: &'t str,
@@ -35,8 +39,20 @@ pub(super) struct Thread<'t> {
 pub(super) trait Sink {
     /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
+    /// Whether it needs the values of counters over time.
+    const WITH_COUNTERS: bool = false;
     /// Writes a thread.
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError>;
+    /// Writes a counter, before or after the threads of its process. `shift_ns` are the nanoseconds
+    /// to add to its times.
+    fn counter(
+        &mut self,
+        _counter: &CounterSeries,
+        _shift_ns: i64,
+        _survey: &Survey,
+    ) -> Result<(), ExportError> {
+        Ok(())
+    }
 }
 
 /// A profile that was read once, and whose threads can be read.
@@ -61,6 +77,7 @@ impl Recording {
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
             names: options.names,
+            logs: options.target == Target::Perfetto,
             ..Wanted::default()
         };
         let reader = ProfileReader::open_with(path, wanted, listener)?;
@@ -108,6 +125,7 @@ struct Cutter<'s, S> {
 impl<S: Sink> ThreadSink for Cutter<'_, S> {
     type Error = ExportError;
     const WITH_MARKERS: bool = S::WITH_MARKERS;
+    const WITH_COUNTERS: bool = S::WITH_COUNTERS;
 
     fn thread(&mut self, read: &reading::Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
         let cut = Cut {
@@ -121,6 +139,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
         self.totals.threads += 1;
         self.totals.samples += slices.iter().filter(|slice| slice.is_sample).count() as u64;
         let thread = Thread {
+            part: read.part,
             process: read.process,
             pid: &read.raw.pid,
             name: read.name,
@@ -134,6 +153,11 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             shift_ns: cut.shift_ns,
         };
         self.sink.thread(&thread, survey)
+    }
+
+    fn counter(&mut self, counter: &CounterSeries, survey: &Survey) -> Result<(), ExportError> {
+        let shift_ns = bounded_ns(survey.shift_ms(counter.part));
+        self.sink.counter(counter, shift_ns, survey)
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Slice {
     pub(super) start: i64,
     /// The start of the next slice.
     pub(super) end: i64,
+    /// When the sample was taken.
+    pub(super) at: i64,
     /// `None` if unknown.
     pub(super) stack: Option<NodeId>,
     /// Not running on a processor, or not sampled at all.
@@ -100,6 +102,7 @@ impl Cut {
             slices.push(Slice {
                 start,
                 end: at,
+                at,
                 stack,
                 is_idle,
                 cpu,
@@ -135,6 +138,7 @@ fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Sli
         let slice = Slice {
             start,
             end,
+            at: start,
             stack,
             is_idle: false,
             cpu: 0,
@@ -151,6 +155,7 @@ impl Slice {
         Self {
             start,
             end,
+            at: end,
             stack: None,
             is_idle: true,
             cpu: 0,

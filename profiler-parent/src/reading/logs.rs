@@ -80,6 +80,9 @@ pub struct GatheredProcess {
     /// When it ended, in milliseconds since the session's start.
     #[serde(rename = "ended_TSms", default)]
     pub ended_ms: Option<f64>,
+    /// Whether its data is in the profile.
+    #[serde(default)]
+    pub present: bool,
     /// How complete its data is, in words.
     pub verdict: String,
     /// Threads in the profile.

@@ -14,6 +14,8 @@ use super::table::as_index;
 pub struct Meta {
     /// Name of the application, or of one of its processes.
     pub product: Option<String>,
+    /// The command line of the outermost process, if it is shown.
+    pub(crate) arguments: Option<String>,
     /// Milliseconds between two samples.
     pub interval: Option<f64>,
     /// Where the samples come from, see [`SampleSource`](profiler_core::session::SampleSource).

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use super::addresses::{AddressMap, Lib, code_of};
-use super::counters::{CounterLevels, ReadCounters};
+use super::counters::{CounterLevels, CounterSeries, ReadCounters};
 use super::json::{Members, Object, OptionalList, skip};
 use super::logs::Logs;
 use super::meta::Meta;
@@ -136,9 +136,13 @@ impl Visit for Survey {
             "profilingLog" if logs => part.logs.profiling = Deserialize::deserialize(from)?,
             "profileGatheringLog" if logs => part.logs.gathering = Deserialize::deserialize(from)?,
             "counters" if counters => {
+                let counters = &mut self.counters;
                 let mut read = ReadCounters {
                     part: at,
-                    counters: &mut self.counters,
+                    take: |series: CounterSeries| {
+                        counters.push(series.into());
+                        true
+                    },
                 };
                 OptionalList(&mut read).deserialize(from)?;
             }
