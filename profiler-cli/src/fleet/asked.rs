@@ -19,7 +19,7 @@ use crate::report::say;
 pub(super) struct StoreArgs {
     /// The store: its host, the port of its HTTP interface, and the database
     #[arg(long, value_name = "clickhouse://[USER@]HOST[:PORT][/DATABASE]")]
-    from: FleetAddress,
+    from: String,
     /// A file whose first line is the user's password
     #[arg(long, value_name = "FILE", conflicts_with = "password_env")]
     password_file: Option<PathBuf>,
@@ -70,7 +70,9 @@ impl RowsArgs {
             (None, Some(name)) => PasswordSource::Variable(name.clone()),
             (None, None) => PasswordSource::None,
         };
-        Ok(FleetStore::connect(from.clone(), &password)?)
+        // Not parsed by clap, whose errors repeat the text.
+        let address: FleetAddress = from.parse()?;
+        Ok(FleetStore::connect(address, &password)?)
     }
 
     pub(super) fn filter(&self, version: Option<&str>) -> Result<FleetFilter> {
