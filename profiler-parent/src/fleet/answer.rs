@@ -91,3 +91,14 @@ impl<R: BufRead> RowReader<R> {
         }
     }
 }
+
+/// The number of stacks in an answer to the question about a flame graph, however foreign its bytes
+/// are. Used by the test and the fuzz target of foreign answers.
+///
+/// # Errors
+/// [`FleetError`] as of a question.
+pub fn count_stacks(answer: impl BufRead) -> Result<u64, FleetError> {
+    let mut rows = RowReader::new(answer, "a foreign server".to_owned());
+    while rows.next_row::<super::FleetStack>()?.is_some() {}
+    Ok(rows.rows)
+}

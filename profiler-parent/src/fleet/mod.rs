@@ -15,7 +15,7 @@
 //! a message; an answer counts only if it is complete.
 
 mod address;
-mod answer;
+pub(crate) mod answer;
 mod error;
 mod filter;
 mod flame;
