@@ -7,6 +7,7 @@
 mod agent;
 mod diff;
 mod export;
+mod fleet;
 mod import;
 mod info;
 mod merge;
@@ -47,6 +48,7 @@ enum Command {
     Import(import::ImportArgs),
     Push(push::PushArgs),
     Merge(merge::MergeArgs),
+    Fleet(fleet::FleetArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
     Agent(agent::AgentArgs),
@@ -79,6 +81,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Merge(options),
         }) => merge::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Fleet(options),
+        }) => fleet::run(&options).map(done),
         Ok(CommandLine {
             command: Command::Recover(options),
         }) => recover::run(&options).map(done),

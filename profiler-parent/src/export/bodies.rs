@@ -5,6 +5,10 @@
 //! body is identified by its number.
 
 use super::ExportError;
+use super::clickhouse::FleetTable;
+
+/// Bytes of a body before compression, unless a destination wants another limit.
+pub(crate) const MOST_BODY_BYTES: usize = 4 << 20;
 
 /// What a body is. It decides about the path and the headers of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +23,19 @@ pub(crate) enum BodyKind {
     Pprof(PprofSeries),
     /// Rows for a table, each a JSON object in a line.
     ClickHouseRows {
-        /// The table's name.
-        table: &'static str,
+        /// The table.
+        table: FleetTable,
     },
+}
+
+impl BodyKind {
+    /// The table, if the body has rows of one.
+    pub(crate) const fn table(&self) -> Option<FleetTable> {
+        match self {
+            Self::ClickHouseRows { table } => Some(*table),
+            _ => None,
+        }
+    }
 }
 
 /// Which series a pprof profile belongs to, and the time that it covers.

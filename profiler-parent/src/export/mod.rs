@@ -15,6 +15,7 @@
 //! | [`Target::OtlpTraces`] | numbers and parents of all spans, the markers of one thread | one |
 //! | [`Target::OtlpMetrics`] | one counter | one |
 //! | [`Target::OtlpProfiles`] | as traces; stacks, functions and texts of all threads | one |
+//! | [`Target::ClickHouse`] | stacks, samples, markers, counters, groups and processes | one per table |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
 //! call tree has one node for each path; a file appears under its name only when it is complete;
@@ -27,6 +28,7 @@ mod by_row;
 mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
+pub(crate) mod clickhouse;
 mod cpuprofile;
 mod file_name;
 mod folded;
@@ -43,10 +45,13 @@ mod proto;
 mod recording;
 mod slices;
 mod speedscope;
+#[cfg(feature = "push")]
+pub(crate) mod stack_profile;
 mod tree;
 
 use std::path::{Path, PathBuf};
 
+pub use clickhouse::{Engine, FleetLabels, FleetSchema, FleetTable, InvalidSchemaName};
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
 
 use crate::output::{OutputError, ProfileFile, WriteBehind};
@@ -84,6 +89,24 @@ pub enum Target {
     /// OTLP: processor time and all time of all stacks, with the spans that were open, as one
     /// `ExportProfilesServiceRequest` of version 1.10.0 (`v1development`).
     OtlpProfiles,
+    /// Rows for the tables of [`FleetSchema`] in ClickHouse: a directory with a file for each table.
+    ClickHouse,
+}
+
+impl Target {
+    /// Whether the format has the logs of processes and the memory of each.
+    const fn has_processes(self) -> bool {
+        matches!(self, Self::ClickHouse | Self::OtlpMetrics | Self::Perfetto)
+    }
+
+    /// The kind of time that the format is made from, if the caller wants this one. Rows have both
+    /// times of each sample.
+    const fn time(self, wanted: TimeKind) -> TimeKind {
+        match self {
+            Self::ClickHouse => TimeKind::Wall,
+            _ => wanted,
+        }
+    }
 }
 
 /// How to export the time during which a thread did not run.
@@ -206,7 +229,7 @@ impl From<ReadError> for ExportError {
 }
 
 /// Exports the profile `from`, in either form, compressed or not, to `to`. `to` is a file, which is
-/// replaced. For [`Target::CpuProfile`] it is a directory, which is created if it is missing; files
+/// replaced. For [`Target::CpuProfile`] and [`Target::ClickHouse`] it is a directory, which is created if it is missing; files
 /// of the same names in it are replaced.
 ///
 /// Takes about as long as reading the profile twice; see the [module](self) for the memory it
@@ -226,6 +249,21 @@ pub fn export_with(
     from: &Path,
     to: &Path,
     options: &ExportOptions,
+    listener: WorkListener,
+) -> Result<Exported, ExportError> {
+    export_labelled(from, to, options, &FleetLabels::default(), listener)
+}
+
+/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`]; other formats have
+/// none.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_labelled(
+    from: &Path,
+    to: &Path,
+    options: &ExportOptions,
+    labels: &FleetLabels,
     listener: WorkListener,
 ) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
@@ -254,6 +292,7 @@ pub fn export_with(
         Target::OtlpProfiles => one_file(&recording, to, |recording, out| {
             otlp::write(recording, Signal::Profiles, out)
         })?,
+        Target::ClickHouse => clickhouse::write(&recording, labels, to)?,
     };
     let nameless = recording.into_survey().into_nameless();
     Ok(Exported {

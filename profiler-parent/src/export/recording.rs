@@ -57,37 +57,38 @@ pub(super) trait Sink {
 
 /// A profile that was read once, and whose threads can be read.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
 }
 
 /// The numbers of threads and samples that were read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) threads: u64,
-    pub(super) samples: u64,
+pub(crate) struct Totals {
+    pub(crate) threads: u64,
+    pub(crate) samples: u64,
 }
 
 impl Recording {
-    pub(super) fn open(
+    pub(crate) fn open(
         path: &Path,
         options: &ExportOptions,
         listener: WorkListener,
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
             names: options.names,
-            logs: matches!(options.target, Target::Perfetto | Target::OtlpMetrics),
+            logs: options.target.has_processes(),
+            counters: options.target == Target::ClickHouse,
             ..Wanted::default()
         };
         let reader = ProfileReader::open_with(path, wanted, listener)?;
         Ok(Self {
             reader,
-            time: options.time,
+            time: options.target.time(options.time),
         })
     }
 
-    pub(super) const fn survey(&self) -> &Survey {
+    pub(crate) const fn survey(&self) -> &Survey {
         self.reader.survey()
     }
 

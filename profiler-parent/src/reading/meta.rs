@@ -60,6 +60,12 @@ struct SampleUnits {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct Host {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Category {
     name: String,
 }
@@ -118,6 +124,21 @@ impl Meta {
             .filter(|ms| ms.is_finite() && *ms > 0.0)
             .unwrap_or(1.0)
             * 1e6) as i64
+    }
+
+    /// The name of the machine, if the profile has it and is of one machine.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.hosts.as_slice() {
+            [host] => Some(&host.name),
+            _ => None,
+        }
+    }
+
+    /// The names of the categories, in the order of their numbers.
+    pub(crate) fn category_names(&self) -> impl Iterator<Item = &str> {
+        self.categories
+            .iter()
+            .map(|category| category.name.as_str())
     }
 
     pub(crate) fn category(&self, index: f64) -> &str {

@@ -14,6 +14,7 @@ mod always_on;
 mod diff;
 mod export;
 mod faults;
+mod fleet;
 mod flood;
 mod gather;
 mod groups;
@@ -61,6 +62,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("fleet", fleet::measure),
     ("diff", diff::measure),
     ("merge", merge::measure),
     ("live", live::measure),
