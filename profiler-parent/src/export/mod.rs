@@ -159,6 +159,57 @@ impl ExportOptions {
     }
 }
 
+/// What is encoded of a profile for an engine.
+#[cfg(feature = "push")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// The requests of OTLP for traces.
+    OtlpTraces,
+    /// Those for metrics.
+    OtlpMetrics,
+    /// Those for profiles.
+    OtlpProfiles,
+    /// A profile in the format pprof for each process.
+    Pprof,
+    /// Rows for ClickHouse.
+    ClickHouseRows,
+}
+
+/// Encodes the profile `from`, and passes the bodies to `sink`: always the same ones for the same
+/// file and labels.
+///
+/// # Errors
+/// [`ExportError`], also that of the sink.
+#[cfg(feature = "push")]
+pub(crate) fn encode(
+    from: &Path,
+    encoding: Encoding,
+    labels: &FleetLabels,
+    sink: &mut dyn bodies::BodySink,
+) -> Result<(), ExportError> {
+    let most = bodies::MOST_BODY_BYTES;
+    let target = match encoding {
+        Encoding::OtlpTraces => Target::OtlpTraces,
+        Encoding::OtlpMetrics => Target::OtlpMetrics,
+        Encoding::OtlpProfiles => Target::OtlpProfiles,
+        Encoding::Pprof => Target::Pprof,
+        Encoding::ClickHouseRows => Target::ClickHouse,
+    };
+    let recording = Recording::open(from, &ExportOptions::to(target), WorkListener::default())?;
+    let otlp = |signal, sink| otlp::encode(&recording, signal, bodies::BodyLimit::Bytes(most), sink);
+    match encoding {
+        Encoding::OtlpTraces => otlp(Signal::Traces, sink),
+        Encoding::OtlpMetrics => otlp(Signal::Metrics, sink),
+        Encoding::OtlpProfiles => otlp(Signal::Profiles, sink),
+        Encoding::Pprof => pprof_bodies::encode(&recording, most, sink),
+        Encoding::ClickHouseRows => {
+            let identity = clickhouse::BatchIdentity::of(recording.survey(), labels);
+            clickhouse::encode(&recording, &identity, most, sink)
+        }
+    }
+    .map(|_| ())
+}
+
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {

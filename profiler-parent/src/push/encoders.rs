@@ -6,18 +6,25 @@
 use super::destination::PushEngine;
 use super::spool::BatchToSend;
 use super::{BatchEncoder, PushIdentity};
-use crate::export::ExportError;
 use crate::export::bodies::BodySink;
+use crate::export::{Encoding, ExportError, FleetLabels, encode};
 
 /// Encodes batches of one service.
 #[derive(Debug)]
 pub(crate) struct EngineEncoder {
-    identity: PushIdentity,
+    labels: FleetLabels,
 }
 
 impl EngineEncoder {
-    pub(crate) const fn new(identity: PushIdentity) -> Self {
-        Self { identity }
+    pub(crate) fn new(identity: PushIdentity) -> Self {
+        let PushIdentity { service, version } = identity;
+        Self {
+            labels: FleetLabels {
+                service,
+                version,
+                ..FleetLabels::default()
+            },
+        }
     }
 }
 
@@ -28,7 +35,18 @@ impl BatchEncoder for EngineEncoder {
         batch: &BatchToSend,
         bodies: &mut dyn BodySink,
     ) -> Result<(), ExportError> {
-        let _ = (engine, batch, bodies, &self.identity);
+        let encodings: &[Encoding] = match engine {
+            PushEngine::Otlp => &[
+                Encoding::OtlpTraces,
+                Encoding::OtlpMetrics,
+                Encoding::OtlpProfiles,
+            ],
+            PushEngine::Pyroscope | PushEngine::Parca => &[Encoding::Pprof],
+            PushEngine::ClickHouse => &[Encoding::ClickHouseRows],
+        };
+        for encoding in encodings {
+            encode(&batch.path, *encoding, &self.labels, bodies)?;
+        }
         Ok(())
     }
 }
