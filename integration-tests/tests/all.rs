@@ -98,6 +98,7 @@ mod otlp;
 mod own_signal;
 mod panics;
 mod parent_death;
+mod perfetto;
 mod privacy;
 mod processed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

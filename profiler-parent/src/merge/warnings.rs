@@ -6,7 +6,7 @@ use super::align::{Placed, apart};
 use super::input::Input;
 
 /// A wall clock that differs by at least this from the clock of an earlier input is reported.
-const SET_NS: i64 = 1_000_000_000;
+const SET_NS: u64 = 1_000_000_000;
 
 /// The warnings about all inputs. `ids` are the names of their hosts in the merged profile.
 pub(super) fn of(inputs: &[Input], placed: &[Placed], ids: &[String]) -> Vec<String> {
@@ -22,7 +22,7 @@ pub(super) fn of(inputs: &[Input], placed: &[Placed], ids: &[String]) -> Vec<Str
     let mut warnings = without_overlap(inputs, placed, &names);
     for ((input, placed), name) in inputs.iter().zip(placed).zip(&names) {
         if placed.correction_ns.unsigned_abs() >= SET_NS {
-            let seconds = placed.correction_ns.abs() as f64 / 1e9;
+            let seconds = placed.correction_ns.unsigned_abs() as f64 / 1e9;
             warnings.push(format!(
                 "the wall clock of {name} was set by {seconds:.3} s between two recordings"
             ));

@@ -18,8 +18,10 @@ use crate::prometheus::metrics::{MetricsReading, PresentProcesses, ProcessRow};
 const FORMATS: [TextFormat; 2] = [TextFormat::Prometheus, TextFormat::OpenMetrics];
 
 fn sum() -> impl Strategy<Value = GroupSum> {
-    (any::<[u64; 6]>(), any::<[u64; 10]>()).prop_map(|(numbers, longer)| {
+    (any::<[u64; 6]>(), any::<[u64; 10]>()).prop_map(|(numbers, mut within)| {
         let [entries, runs, wall_ns, measured_ns, cpu_ns, blocking_ns] = numbers;
+        within = within.map(|runs_within| runs_within.min(runs));
+        within.sort_unstable();
         GroupSum {
             entries,
             runs,
@@ -27,7 +29,7 @@ fn sum() -> impl Strategy<Value = GroupSum> {
             measured_ns,
             cpu_ns,
             blocking_ns,
-            longer,
+            within,
         }
     })
 }
