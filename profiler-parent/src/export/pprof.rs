@@ -438,20 +438,20 @@ impl<W: Write> Profile<W> {
             "wall"
         };
         let default = self.text(shown);
-        let (from, to) = self.times.unwrap_or_default();
-        let start_ns = survey.meta.start_time.map_or(0.0, |ms| ms * 1e6);
+        let [from_ns, until_ns] = self.unix_range(survey);
         let mut whole = Message::default();
-        whole.number(
-            field::TIME_NANOS,
-            (start_ns as i64).saturating_add(from).max(0).unsigned_abs(),
-        );
-        whole.number(
-            field::DURATION_NANOS,
-            to.saturating_sub(from).unsigned_abs(),
-        );
+        whole.number(field::TIME_NANOS, from_ns);
+        whole.number(field::DURATION_NANOS, until_ns.saturating_sub(from_ns));
         whole.number(field::PERIOD, survey.meta.interval_ns().unsigned_abs());
         whole.number(field::DEFAULT_SAMPLE_TYPE, default);
         Ok(self.out.write_all(whole.as_bytes())?)
+    }
+
+    /// The first and the last instant of the samples, in nanoseconds since 1970.
+    pub(super) fn unix_range(&self, survey: &Survey) -> [u64; 2] {
+        let (from, to) = self.times.unwrap_or_default();
+        let start_ns = survey.meta.start_time.map_or(0.0, |ms| ms * 1e6) as i64;
+        [from, to].map(|ns| start_ns.saturating_add(ns).max(0).unsigned_abs())
     }
 
     fn value_type(&mut self, name: &str, unit: &str) -> Message {

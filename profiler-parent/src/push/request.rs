@@ -42,7 +42,7 @@ pub(super) fn request_for(
             } else {
                 database
             };
-            let insert = format!("INSERT INTO {database}.{table} FORMAT JSONEachRow");
+            let insert = format!("INSERT INTO {database}.{} FORMAT JSONEachRow", table.name());
             (format!("{base}/?query={}", escaped(&insert)), ROWS)
         }
     };
@@ -142,6 +142,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::batch::BatchId;
+    use crate::export::FleetTable;
     use super::super::destination::Secret;
     use super::*;
 
@@ -163,10 +164,10 @@ mod tests {
             url("otlp+http://host/otel", &BodyKind::OtlpProfiles),
             "http://host/otel/v1development/profiles"
         );
-        let rows = BodyKind::ClickHouseRows { table: "samples" };
+        let rows = BodyKind::ClickHouseRows { table: FleetTable::Samples };
         assert_eq!(
             url("clickhouse+http://host:8123/fleet", &rows),
-            "http://host:8123/?query=INSERT%20INTO%20fleet.samples%20FORMAT%20JSONEachRow"
+            "http://host:8123/?query=INSERT%20INTO%20fleet.profiler_samples%20FORMAT%20JSONEachRow"
         );
         let series = PprofSeries {
             service: "shop".into(),
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn secrets_are_in_the_headers_only() {
-        let rows = BodyKind::ClickHouseRows { table: "spans" };
+        let rows = BodyKind::ClickHouseRows { table: FleetTable::Spans };
         for kind in [BodyKind::OtlpMetrics, rows] {
             let destination = PushDestination::parse("otlp+http://host").unwrap();
             let destination = destination.user("me", Secret::new("hunter2"));

@@ -60,12 +60,6 @@ struct SampleUnits {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Host {
-    name: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Category {
     name: String,
 }
