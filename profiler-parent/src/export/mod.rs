@@ -196,7 +196,8 @@ pub(crate) fn encode(
         Encoding::ClickHouseRows => Target::ClickHouse,
     };
     let recording = Recording::open(from, &ExportOptions::to(target), WorkListener::default())?;
-    let otlp = |signal, sink| otlp::encode(&recording, signal, bodies::BodyLimit::Bytes(most), sink);
+    let otlp =
+        |signal, sink| otlp::encode(&recording, signal, bodies::BodyLimit::Bytes(most), sink);
     match encoding {
         Encoding::OtlpTraces => otlp(Signal::Traces, sink),
         Encoding::OtlpMetrics => otlp(Signal::Metrics, sink),

@@ -142,9 +142,9 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::batch::BatchId;
-    use crate::export::FleetTable;
     use super::super::destination::Secret;
     use super::*;
+    use crate::export::FleetTable;
 
     fn request(address: &str, kind: &BodyKind) -> PushRequest {
         let destination = PushDestination::parse(address).unwrap();
@@ -164,7 +164,9 @@ mod tests {
             url("otlp+http://host/otel", &BodyKind::OtlpProfiles),
             "http://host/otel/v1development/profiles"
         );
-        let rows = BodyKind::ClickHouseRows { table: FleetTable::Samples };
+        let rows = BodyKind::ClickHouseRows {
+            table: FleetTable::Samples,
+        };
         assert_eq!(
             url("clickhouse+http://host:8123/fleet", &rows),
             "http://host:8123/?query=INSERT%20INTO%20fleet.profiler_samples%20FORMAT%20JSONEachRow"
@@ -191,7 +193,9 @@ mod tests {
 
     #[test]
     fn secrets_are_in_the_headers_only() {
-        let rows = BodyKind::ClickHouseRows { table: FleetTable::Spans };
+        let rows = BodyKind::ClickHouseRows {
+            table: FleetTable::Spans,
+        };
         for kind in [BodyKind::OtlpMetrics, rows] {
             let destination = PushDestination::parse("otlp+http://host").unwrap();
             let destination = destination.user("me", Secret::new("hunter2"));

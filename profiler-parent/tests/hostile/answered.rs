@@ -11,7 +11,10 @@ pub(crate) fn check(answer: &[u8]) -> Result<u64, String> {
         assert!(rows < lines, "{rows} rows in {lines} lines");
         let last = answer.trim_ascii_end();
         let is_cut = |last: &[u8]| count_stacks(last).is_err();
-        assert!(last.is_empty() || is_cut(last), "a row without its end counts");
+        assert!(
+            last.is_empty() || is_cut(last),
+            "a row without its end counts"
+        );
     }
     read
 }

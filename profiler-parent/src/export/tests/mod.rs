@@ -3,9 +3,9 @@
 pub(super) mod fixture;
 mod formats;
 mod imports;
+mod otlp;
 mod perfetto;
 mod perfetto_text;
-mod otlp;
 mod pprof_bodies;
 mod v8;
 

@@ -17,7 +17,11 @@ fn bodies(most: usize) -> Vec<(BTreeMap<&'static str, String>, Vec<u8>)> {
     let mut kept = Kept::default();
     pprof_bodies::encode(&recording, most, &mut kept).unwrap();
     let labels = |kind| match kind {
-        BodyKind::Pprof { labels } => labels.into_iter().collect(),
+        BodyKind::Pprof(series) => {
+            assert!(series.from_ns <= series.until_ns);
+            let service = ("service_name", series.service);
+            series.labels.into_iter().chain([service]).collect()
+        }
         other => panic!("{other:?}"),
     };
     kept.0

@@ -78,7 +78,9 @@ impl From<&GroupTotals> for GroupSum {
             measured_ns: totals.measured_ns,
             cpu_ns: totals.cpu_ns,
             blocking_ns: totals.blocking_ns,
-            within: totals.durations.map(|longer| totals.runs.saturating_sub(longer)),
+            within: totals
+                .durations
+                .map(|longer| totals.runs.saturating_sub(longer)),
         }
     }
 }
