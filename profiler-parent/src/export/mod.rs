@@ -181,7 +181,7 @@ pub(crate) enum Encoding {
 /// # Errors
 /// [`ExportError`], also that of the sink.
 #[cfg(feature = "push")]
-pub(crate) fn encode(
+pub(crate) fn encode_for_engine(
     from: &Path,
     encoding: Encoding,
     labels: &FleetLabels,

@@ -7,7 +7,7 @@ use super::destination::PushEngine;
 use super::spool::BatchToSend;
 use super::{BatchEncoder, PushIdentity};
 use crate::export::bodies::BodySink;
-use crate::export::{Encoding, ExportError, FleetLabels, encode};
+use crate::export::{Encoding, ExportError, FleetLabels, encode_for_engine};
 
 /// Encodes batches of one service.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl BatchEncoder for EngineEncoder {
             PushEngine::ClickHouse => &[Encoding::ClickHouseRows],
         };
         for encoding in encodings {
-            encode(&batch.path, *encoding, &self.labels, bodies)?;
+            encode_for_engine(&batch.path, *encoding, &self.labels, bodies)?;
         }
         Ok(())
     }
