@@ -15,7 +15,7 @@ fn bodies(most: usize) -> Vec<(BTreeMap<&'static str, String>, Vec<u8>)> {
     let options = ExportOptions::to(Target::Pprof).names(false);
     let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
     let mut kept = Kept::default();
-    pprof_bodies::encode(&recording, most, &mut kept).unwrap();
+    crate::export::pprof_bodies::encode(&recording, most, &mut kept).unwrap();
     let labels = |kind| match kind {
         BodyKind::Pprof(series) => {
             assert!(series.from_ns <= series.until_ns);
