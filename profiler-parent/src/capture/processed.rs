@@ -110,6 +110,10 @@ pub(super) fn run(
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
         left_out.iter().for_each(|remark| log.note(remark.as_str()));
         remarks = left_out;
+        let there = settled.iter().filter(|one| one.is_there);
+        for (one, summary) in there.zip(summaries) {
+            series.note_counts(one.participant.key, &summary.counts);
+        }
         processes = report(table, &settled, summaries);
         processes.extend(participants::expired(table));
         log.write(root.pid, &processes, json);

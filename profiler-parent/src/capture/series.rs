@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
+use profiler_core::internal::entry_counts::EntryCounts;
 
 use crate::processed::EarlierEntries;
 
@@ -45,6 +46,13 @@ impl CaptureSeries {
     /// The next profile has these entries of a process in addition to the earlier ones.
     pub(super) fn note_entries(&mut self, process: PoolId, entries: EarlierEntries) {
         self.pools.entry(process).or_default().entries = entries;
+    }
+
+    /// The next profile has these numbers of entries of a process.
+    pub(super) fn note_counts(&mut self, process: PoolId, counts: &EntryCounts) {
+        if let Some(pool) = self.pools.get_mut(&process) {
+            pool.entries.add_counts(counts);
+        }
     }
 
     /// The next profile says how a process has ended.

@@ -17,6 +17,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::ThreadIndex;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ChunkInfo, Snapshot, ThreadInfo};
 use profiler_core::time::Timestamp;
 
@@ -46,28 +47,32 @@ impl EarlierEntries {
         next.saturating_sub(chunk.first_entry).min(chunk.entries)
     }
 
-    /// The entries of all profiles once there is one of this snapshot.
+    /// The entries of all profiles once there is one of this snapshot. Their number is known when
+    /// it is written ([`Self::add_counts`]).
     pub(super) fn and(&self, snapshot: &Snapshot) -> Self {
-        let new = |thread: &ThreadInfo| -> u64 {
-            let chunks = thread.chunks.iter();
-            chunks
-                .map(|chunk| chunk.entries.saturating_sub(self.of(thread, chunk)))
-                .sum()
-        };
-        let written = snapshot.threads.iter().map(new).sum::<u64>() + self.written;
-        let counts = snapshot.counts();
-        let before = self.before.unwrap_or(counts.evicted);
-        let committed = counts.delivered.saturating_add(counts.evicted);
-        let seen = written.saturating_add(before);
         let threads = snapshot.threads.iter();
         Self {
             next: threads
                 .map(|thread| (key_of(thread), thread.committed()))
                 .collect(),
-            written,
-            before: Some(before),
-            missed: committed.saturating_sub(seen).max(self.missed),
+            before: Some(self.before.unwrap_or(snapshot.counts().evicted)),
+            ..*self
         }
+    }
+
+    /// Adds the entries of a profile that was written. An entry that is evicted while it is written
+    /// is missed.
+    pub(crate) fn add_counts(&mut self, counts: &EntryCounts) {
+        let EntryCounts {
+            delivered,
+            outside,
+            evicted,
+            ..
+        } = counts;
+        self.written = self.written.saturating_add(*delivered);
+        let committed = delivered.saturating_add(*outside).saturating_add(*evicted);
+        let seen = self.written.saturating_add(self.before.unwrap_or(0));
+        self.missed = committed.saturating_sub(seen).max(self.missed);
     }
 
     /// The number of entries that were evicted after the first profile of the series began and
