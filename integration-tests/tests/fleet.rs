@@ -68,7 +68,7 @@ impl Scene {
         let to = self.session.path(&host.replace(['\'', ' '], "-"));
         let profile = self.profile.to_string_lossy();
         let out = to.to_string_lossy();
-        let arguments = [
+        let arguments: [&str; 12] = [
             "export",
             &profile,
             "--to",
@@ -264,7 +264,7 @@ fn fleet(cluster: &Cluster, filter: &FleetFilter, words: &[&str]) -> anyhow::Res
     let seconds = |at: UnixMicros| (at.0 / 1_000_000).to_string();
     let address = cluster.address();
     let (since, until) = (seconds(filter.range.from), seconds(filter.range.to));
-    let common = ["--from", &address, "--since", &since, "--until", &until];
+    let common: [&str; 6] = ["--from", &address, "--since", &since, "--until", &until];
     let arguments: Vec<&str> = ["fleet"]
         .iter()
         .chain(words)
@@ -287,8 +287,9 @@ fn check_commands(scene: &Scene, cluster: &Cluster, filter: &FleetFilter) -> any
         "2.0",
     ];
     let out = scene.session.path("fleet.json.gz");
-    let out_text = out.to_string_lossy();
-    let words = [&["flame", "-o", &out_text][..], &one[..]].concat();
+    let out_text = out.to_string_lossy().into_owned();
+    let flame: [&str; 3] = ["flame", "-o", &out_text];
+    let words = [&flame[..], &one[..]].concat();
     fleet(cluster, filter, &words)?;
     let (known, ours) = (tools::info(&scene.profile)?, tools::info(&out)?);
     let all_ms = |info: &Value| info["samples"]["all_ms"].as_f64().context("no sum");
@@ -430,7 +431,7 @@ fn x21_a_present_day_engine_gives_the_same_answers_from_the_same_files() -> anyh
         }
     }
     let parameters = all_parameters(&scene.filter()?);
-    let filled = |question: Question| {
+    let filled = |question: Question| -> anyhow::Result<(String, Value)> {
         Ok((
             question.name().to_owned(),
             json!(parameters.fill(question.text())?),
