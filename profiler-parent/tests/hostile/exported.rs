@@ -15,7 +15,7 @@ use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 10] = [
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,
@@ -25,6 +25,7 @@ const TARGETS: [Target; 9] = [
     Target::OtlpTraces,
     Target::OtlpMetrics,
     Target::OtlpProfiles,
+    Target::ClickHouse,
 ];
 
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
@@ -133,7 +134,19 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
         Target::OtlpTraces | Target::OtlpMetrics | Target::OtlpProfiles => {
             otlp::check(target, &std::fs::read(to).expect("the file"));
         }
+        Target::ClickHouse => done.files.iter().for_each(|file| check_rows(file)),
     }
+}
+
+/// Checks that each line of a compressed file is an object.
+fn check_rows(file: &Path) {
+    let mut text = String::new();
+    let rows = std::fs::File::open(file).expect("the file");
+    flate2::read::GzDecoder::new(rows)
+        .read_to_string(&mut text)
+        .expect("whole");
+    let is_object = |line| serde_json::from_str::<Value>(line).is_ok_and(|row| row.is_object());
+    assert!(text.lines().all(is_object), "{}", file.display());
 }
 
 fn json(path: &Path) -> Value {
