@@ -1,7 +1,10 @@
 //! One directory of a spool: the batches of one pusher, and how far each destination has got.
 //!
 //! Used by the spool. A pusher makes a directory of its own and locks it. If its process dies, the
-//! next pusher finds the directory unlocked and takes it over.
+//! next pusher finds the directory unlocked and takes it over. The lock is one of `fcntl`, which
+//! forked children do not inherit: they may outlive the pusher. Such a lock does not exclude its own
+//! process, and ends when the process closes the file anywhere, so the directories in use are also
+//! noted in a list of the process, and their files are opened once.
 //!
 //! ```text
 //! SPOOL/3f…a0/lock                        locked while its pusher lives
@@ -11,10 +14,14 @@
 //!
 //! Invariants: only this user can read it; a batch appears under its name when it is complete.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::batch::{BatchId, SeriesId};
 use super::destination::PushDestination;
@@ -31,6 +38,8 @@ pub(super) struct SpoolHome {
     path: PathBuf,
     /// Locked as long as it is open.
     _lock: File,
+    /// Dropped after the file.
+    _in_use: SeriesInUse,
     /// One for each destination; `None` if it cannot be written.
     progress: Vec<Option<ProgressFile>>,
 }
@@ -60,9 +69,9 @@ impl SpoolHome {
             .recursive(true)
             .mode(0o700)
             .create(&path)?;
-        let lock = open_lock(&path)?;
-        lock.try_lock().map_err(io::Error::from)?;
-        Ok(Self::locked(series, path, lock, destinations))
+        let in_use = SeriesInUse::claim(&series).ok_or(io::ErrorKind::AlreadyExists)?;
+        let lock = locked_file(&path)?;
+        Ok(Self::locked(series, path, lock, in_use, destinations))
     }
 
     /// The directories in `spool` whose pushers have died, now locked by this process.
@@ -80,10 +89,11 @@ impl SpoolHome {
                 continue;
             };
             let path = entry.path();
-            let Ok(lock) = open_lock(&path) else { continue };
-            match lock.try_lock() {
-                Ok(()) => homes.push(Self::locked(series, path, lock, destinations)),
-                Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+            let Some(in_use) = SeriesInUse::claim(&series) else {
+                continue;
+            };
+            if let Ok(lock) = locked_file(&path) {
+                homes.push(Self::locked(series, path, lock, in_use, destinations));
             }
         }
         homes.sort_by_key(|home| fs::metadata(&home.path).and_then(|it| it.modified()).ok());
@@ -94,6 +104,7 @@ impl SpoolHome {
         series: SeriesId,
         path: PathBuf,
         lock: File,
+        in_use: SeriesInUse,
         destinations: &[PushDestination],
     ) -> Self {
         let open = |destination: &PushDestination| ProgressFile::open(&path, destination).ok();
@@ -101,6 +112,7 @@ impl SpoolHome {
             progress: destinations.iter().map(open).collect(),
             series,
             _lock: lock,
+            _in_use: in_use,
             path,
         }
     }
@@ -162,10 +174,37 @@ pub(super) fn batch_name(number: u64, entries: u64) -> String {
     format!("{number:010}-{entries}{BATCH_END}")
 }
 
-fn open_lock(home: &Path) -> io::Result<File> {
+/// The series of the directories that this process has locked.
+static IN_USE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Notes that this process uses a directory, until it is dropped.
+#[derive(Debug)]
+struct SeriesInUse(String);
+
+impl SeriesInUse {
+    /// `None` if the process already uses it.
+    fn claim(series: &SeriesId) -> Option<Self> {
+        let series = series.to_string();
+        let mut all = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(series.clone()).then_some(Self(series))
+    }
+}
+
+impl Drop for SeriesInUse {
+    fn drop(&mut self) {
+        let mut all = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.0);
+    }
+}
+
+/// Opens the lock file of a directory, and locks it for this process. Fails if another process has
+/// locked it.
+fn locked_file(home: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    options.open(home.join(LOCK))
+    let file = options.open(home.join(LOCK))?;
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
 }
 
 /// The number and the entries in the name of a batch.
