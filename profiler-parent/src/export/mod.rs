@@ -30,6 +30,7 @@ mod chrome_markers;
 mod chrome_trace;
 pub(crate) mod clickhouse;
 mod cpuprofile;
+mod encode;
 mod file_name;
 mod folded;
 mod import;
