@@ -1,17 +1,17 @@
 //! Bodies in the format of pprof, one for each process, for engines that take no OTLP profiles.
 //!
-//! Called by [`super::encode`]. The labels of a body tell its process apart from others; they are few, because
+//! Called by senders. The labels of a body tell its process apart from others; they are few, because
 //! engines keep a series for each set of labels. Threads and groups are labels of samples.
 
 use super::ExportError;
-use super::bodies::{BodyKind, BodySink, EncodedBody};
+use super::bodies::{BodyKind, BodySink, EncodedBody, PprofSeries};
 use super::otlp::ProcessKey;
 use super::pprof::{Profile, Stacks};
 use super::recording::{Recording, Sink, Thread, Totals};
 use crate::reading::{Meta, Survey};
 
 /// Encodes the samples of all processes. A body has at most about `most` bytes.
-pub(super) fn encode(
+pub(crate) fn encode(
     recording: &Recording,
     most: usize,
     sink: &mut dyn BodySink,
@@ -34,8 +34,8 @@ struct PprofBodies<'s> {
     most: usize,
     profile: Profile<Vec<u8>>,
     stacks: Stacks,
-    /// The process of the profile, with its labels.
-    process: Option<(ProcessKey, Vec<(&'static str, String)>)>,
+    /// The process of the profile, with its series.
+    process: Option<(ProcessKey, PprofSeries)>,
 }
 
 impl Sink for PprofBodies<'_> {
@@ -48,7 +48,7 @@ impl Sink for PprofBodies<'_> {
             .is_none_or(|(process, _)| !process.is_of(thread))
         {
             self.end(survey)?;
-            self.process = Some((ProcessKey::of(thread), labels(thread, &survey.meta)));
+            self.process = Some((ProcessKey::of(thread), series_of(thread, &survey.meta)));
         }
         let all = self.stacks.of_thread(thread, self.profile.vocabulary());
         let mut left = all.as_slice();
@@ -70,26 +70,32 @@ impl PprofBodies<'_> {
     fn end(&mut self, survey: &Survey) -> Result<(), ExportError> {
         let next = Profile::new(Vec::new(), survey);
         let profile = std::mem::replace(&mut self.profile, next);
-        let Some((_, labels)) = self.process.take().filter(|_| !profile.is_empty()) else {
+        let Some((_, series)) = self.process.take().filter(|_| !profile.is_empty()) else {
             return Ok(());
         };
+        let [from_ns, until_ns] = profile.unix_range(survey);
         let bytes = profile.finish(survey)?;
         self.sink.body(EncodedBody {
-            kind: BodyKind::Pprof { labels },
+            kind: BodyKind::Pprof(PprofSeries {
+                from_ns,
+                until_ns,
+                ..series
+            }),
             bytes: &bytes,
         })
     }
 }
 
-/// The labels of a process.
-fn labels(thread: &Thread<'_>, meta: &Meta) -> Vec<(&'static str, String)> {
+/// The series of a process, without the time that it covers.
+fn series_of(thread: &Thread<'_>, meta: &Meta) -> PprofSeries {
     let service = meta.product.as_deref().filter(|name| !name.is_empty());
-    let mut labels = vec![
-        ("service_name", service.unwrap_or(thread.process).to_owned()),
-        ("process", thread.process.to_owned()),
-    ];
+    let mut labels = vec![("process", thread.process.to_owned())];
     if let Some(host) = super::otlp::host(thread.pid, meta) {
         labels.push(("host", host.to_owned()));
     }
-    labels
+    PprofSeries {
+        service: service.unwrap_or(thread.process).to_owned(),
+        labels,
+        ..PprofSeries::default()
+    }
 }

@@ -3,15 +3,25 @@
 use std::collections::BTreeMap;
 
 use super::formats::fields;
-use super::otlp::{encoded, profile};
+use super::otlp::{Kept, profile};
+use super::*;
 use crate::export::bodies::BodyKind;
-use crate::export::encode::Encoding;
 
 /// The labels and the bytes of each body.
 fn bodies(most: usize) -> Vec<(BTreeMap<&'static str, String>, Vec<u8>)> {
-    let kept = encoded(&profile(), Encoding::Pprof, most);
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("profile.json");
+    std::fs::write(&from, profile().to_string()).unwrap();
+    let options = ExportOptions::to(Target::Pprof).names(false);
+    let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
+    let mut kept = Kept::default();
+    crate::export::pprof_bodies::encode(&recording, most, &mut kept).unwrap();
     let labels = |kind| match kind {
-        BodyKind::Pprof { labels } => labels.into_iter().collect(),
+        BodyKind::Pprof(series) => {
+            assert!(series.from_ns <= series.until_ns);
+            let service = ("service_name", series.service);
+            series.labels.into_iter().chain([service]).collect()
+        }
         other => panic!("{other:?}"),
     };
     kept.0
