@@ -224,7 +224,7 @@ fn check_open_spans(rows: &[Value]) -> anyhow::Result<()> {
 }
 
 #[test]
-fn x20_batches_in_a_cluster_count_once_and_give_the_answers_of_the_profile() -> anyhow::Result<()> {
+fn x13_batches_in_a_cluster_count_once_and_give_the_answers_of_the_profile() -> anyhow::Result<()> {
     own_process!();
     let Some(cluster) = Cluster::start()? else {
         return Ok(());
@@ -414,7 +414,7 @@ fn chdb() -> anyhow::Result<Option<String>> {
 }
 
 #[test]
-fn x21_a_present_day_engine_gives_the_same_answers_from_the_same_files() -> anyhow::Result<()> {
+fn x14_a_present_day_engine_gives_the_same_answers_from_the_same_files() -> anyhow::Result<()> {
     own_process!();
     let Some(python) = chdb()? else {
         return Ok(());
@@ -468,7 +468,7 @@ fn x21_a_present_day_engine_gives_the_same_answers_from_the_same_files() -> anyh
 }
 
 #[test]
-fn x22_an_error_of_fleet_is_one_line_without_a_password() -> anyhow::Result<()> {
+fn x15_an_error_of_fleet_is_one_line_without_a_password() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let missing = directory.path().join("none").to_string_lossy().into_owned();
