@@ -1,5 +1,7 @@
 //! The checks that the targets share with the tests of the crates.
 
+#[path = "../../profiler-parent/tests/hostile/answered.rs"]
+pub(crate) mod answered;
 #[path = "../../profiler-parent/tests/hostile/asked.rs"]
 pub(crate) mod asked;
 #[path = "../../profiler-core/tests/hostile/changing.rs"]

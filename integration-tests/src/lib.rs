@@ -8,6 +8,7 @@
 pub use test_support::{counting, own_process, patience};
 
 pub mod acks;
+pub mod clickhouse;
 mod dialogue;
 pub mod exits;
 pub mod figure;

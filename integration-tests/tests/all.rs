@@ -50,6 +50,7 @@ mod faults_limits;
 mod faults_payloads;
 mod faults_pools;
 mod feature_table;
+mod fleet;
 mod flood;
 mod floors;
 mod frozen;

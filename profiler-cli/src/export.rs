@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export_with};
+use profiler_parent::export::{
+    ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled,
+};
 use profiler_parent::internal::reading::Nameless;
 
 use crate::plain::plain;
@@ -25,7 +27,7 @@ pub(crate) struct ExportArgs {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The file to write, or the directory for cpuprofile [default: the profile's name with another
+    /// The file to write, or the directory for cpuprofile and clickhouse [default: the profile's name with another
     /// ending]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -38,6 +40,15 @@ pub(crate) struct ExportArgs {
     /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
+    /// For clickhouse: the name of the service [default: the profile's parent process]
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// For clickhouse: the version of the service
+    #[arg(long, value_name = "VERSION")]
+    service_version: Option<String>,
+    /// For clickhouse: the name of the host [default: the one in the profile]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,6 +63,8 @@ enum Format {
     Folded,
     /// For Google's pprof
     Pprof,
+    /// Rows for ClickHouse: a file per table, see `profiler fleet ddl`
+    Clickhouse,
 }
 
 impl Format {
@@ -62,6 +75,7 @@ impl Format {
             Self::ChromeTrace => Target::ChromeTrace,
             Self::Folded => Target::Folded,
             Self::Pprof => Target::Pprof,
+            Self::Clickhouse => Target::ClickHouse,
         }
     }
 
@@ -73,6 +87,7 @@ impl Format {
             Self::ChromeTrace => ".trace.json",
             Self::Folded => ".folded",
             Self::Pprof => ".pb.gz",
+            Self::Clickhouse => "-clickhouse",
         }
     }
 }
@@ -86,6 +101,14 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     let wanted = ExportOptions::to(options.to.target())
         .time(time)
         .names(!options.no_names);
+    let mut labels = FleetLabels::default();
+    labels.service.clone_from(&options.service);
+    labels.version.clone_from(&options.service_version);
+    labels.host.clone_from(&options.host);
+    ensure!(
+        options.to == Format::Clickhouse || labels == FleetLabels::default(),
+        "only --to clickhouse has --service, --service-version and --host"
+    );
     let output = options
         .output
         .clone()
@@ -102,10 +125,11 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     } = {
         let line = ProgressLine::new();
         end_without_leftovers(&line)?;
-        let exported = export_with(
+        let exported = export_labelled(
             &options.file,
             &output,
             &wanted,
+            &labels,
             line.listener(&options.file),
         );
         line.clear();

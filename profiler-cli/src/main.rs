@@ -6,6 +6,7 @@
 mod agent;
 mod diff;
 mod export;
+mod fleet;
 mod import;
 mod info;
 mod plain;
@@ -42,6 +43,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
+    Fleet(fleet::FleetArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
     Agent(agent::AgentArgs),
@@ -68,6 +70,9 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Import(options),
         }) => import::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Fleet(options),
+        }) => fleet::run(&options).map(done),
         Ok(CommandLine {
             command: Command::Recover(options),
         }) => recover::run(&options).map(done),

@@ -15,6 +15,8 @@ pub mod alerts;
 pub mod capture;
 mod controller;
 pub mod export;
+#[cfg(feature = "push")]
+pub mod fleet;
 mod gather;
 mod generated_code;
 pub mod groups;

@@ -8,6 +8,7 @@ mod definitions;
 mod entry_decode;
 mod environment;
 mod flame_samples;
+mod fleet_answer;
 mod generated_code;
 mod groups_and_follow;
 mod json_parser;
@@ -33,6 +34,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("entry_decode", entry_decode::check_input),
     ("environment", environment::check_input),
     ("flame_samples", flame_samples::check_input),
+    ("fleet_answer", fleet_answer::check_input),
     ("generated_code", generated_code::check_input),
     ("groups_and_follow", groups_and_follow::check_input),
     ("json_parser", json_parser::check_input),

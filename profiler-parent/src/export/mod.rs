@@ -11,17 +11,20 @@
 //! | [`Target::ChromeTrace`] | the call tree of one thread, its markers | one |
 //! | [`Target::Folded`] | the call tree of one thread | one |
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
+//! | [`Target::ClickHouse`] | stacks, samples, markers, counters, groups and processes | one per table |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
 //! call tree has one node for each path; a file appears under its name only when it is complete;
 //! time, memory and output are bounded by the profile's length; times are limited to 36 years
 //! before and after the session's start.
 
+mod bodies;
 mod bounded;
 mod by_row;
 mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
+pub(crate) mod clickhouse;
 mod cpuprofile;
 mod file_name;
 mod folded;
@@ -34,10 +37,13 @@ mod proto;
 mod recording;
 mod slices;
 mod speedscope;
+#[cfg(feature = "push")]
+pub(crate) mod stack_profile;
 mod tree;
 
 use std::path::{Path, PathBuf};
 
+pub use clickhouse::{Engine, FleetLabels, FleetSchema, FleetTable, InvalidSchemaName};
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
 
 use crate::output::{OutputError, ProfileFile, WriteBehind};
@@ -62,6 +68,24 @@ pub enum Target {
     /// Google's pprof, compressed: samples, time and processor time, with processes and threads as
     /// labels.
     Pprof,
+    /// Rows for the tables of [`FleetSchema`] in ClickHouse: a directory with a file for each table.
+    ClickHouse,
+}
+
+impl Target {
+    /// Whether the format has the logs of processes and the memory of each.
+    const fn has_processes(self) -> bool {
+        matches!(self, Self::ClickHouse)
+    }
+
+    /// The kind of time that the format is made from, if the caller wants this one. Rows have both
+    /// times of each sample.
+    const fn time(self, wanted: TimeKind) -> TimeKind {
+        match self {
+            Self::ClickHouse => TimeKind::Wall,
+            _ => wanted,
+        }
+    }
 }
 
 /// How to export the time during which a thread did not run.
@@ -181,7 +205,7 @@ impl From<ReadError> for ExportError {
 }
 
 /// Exports the profile `from`, in either form, compressed or not, to `to`. `to` is a file, which is
-/// replaced. For [`Target::CpuProfile`] it is a directory, which is created if it is missing; files
+/// replaced. For [`Target::CpuProfile`] and [`Target::ClickHouse`] it is a directory, which is created if it is missing; files
 /// of the same names in it are replaced.
 ///
 /// Takes about as long as reading the profile twice; see the [module](self) for the memory it
@@ -203,6 +227,21 @@ pub fn export_with(
     options: &ExportOptions,
     listener: WorkListener,
 ) -> Result<Exported, ExportError> {
+    export_labelled(from, to, options, &FleetLabels::default(), listener)
+}
+
+/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`]; other formats have
+/// none.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_labelled(
+    from: &Path,
+    to: &Path,
+    options: &ExportOptions,
+    labels: &FleetLabels,
+    listener: WorkListener,
+) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
     let recording = Recording::open(from, options, listener)?;
     let (totals, files) = match options.target {
@@ -217,6 +256,7 @@ pub fn export_with(
             folded::write(recording, out)
         })?,
         Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
+        Target::ClickHouse => clickhouse::write(&recording, labels, to)?,
     };
     let nameless = recording.into_survey().into_nameless();
     Ok(Exported {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::pauses::Pauses;
 use super::slices::{Cut, Debts, Slice, bounded_ns};
-use super::{ExportError, ExportOptions, Target, TimeKind};
+use super::{ExportError, ExportOptions, TimeKind};
 use crate::reading::{
     self, CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
 };
@@ -57,37 +57,38 @@ pub(super) trait Sink {
 
 /// A profile that was read once, and whose threads can be read.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
 }
 
 /// The numbers of threads and samples that were read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) threads: u64,
-    pub(super) samples: u64,
+pub(crate) struct Totals {
+    pub(crate) threads: u64,
+    pub(crate) samples: u64,
 }
 
 impl Recording {
-    pub(super) fn open(
+    pub(crate) fn open(
         path: &Path,
         options: &ExportOptions,
         listener: WorkListener,
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
             names: options.names,
-            logs: options.target == Target::Perfetto,
+            logs: options.target.has_processes(),
+            counters: options.target.has_processes(),
             ..Wanted::default()
         };
         let reader = ProfileReader::open_with(path, wanted, listener)?;
         Ok(Self {
             reader,
-            time: options.time,
+            time: options.target.time(options.time),
         })
     }
 
-    pub(super) const fn survey(&self) -> &Survey {
+    pub(crate) const fn survey(&self) -> &Survey {
         self.reader.survey()
     }
 

@@ -62,7 +62,7 @@ pub struct GatheringLog {
 }
 
 /// One process in a capture.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub struct GatheredProcess {
     /// Display name.
     pub name: String,

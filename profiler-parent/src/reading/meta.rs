@@ -22,6 +22,9 @@ pub struct Meta {
     pub sample_source: Option<String>,
     /// Milliseconds since 1970.
     pub(crate) start_time: Option<f64>,
+    /// The same in nanoseconds, exactly, if the file has it.
+    pub(crate) start_unix_ns: Option<u64>,
+    hosts: Vec<Host>,
     #[serde(rename = "startTimeAsClockMonotonicNanosecondsSinceBoot")]
     pub(crate) start_monotonic_ns: Option<f64>,
     /// Milliseconds since the session's start.
@@ -39,6 +42,12 @@ pub struct Meta {
 struct SampleUnits {
     #[serde(rename = "threadCPUDelta")]
     cpu: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Host {
+    name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,6 +109,21 @@ impl Meta {
             .filter(|ms| ms.is_finite() && *ms > 0.0)
             .unwrap_or(1.0)
             * 1e6) as i64
+    }
+
+    /// The name of the machine, if the profile has it and is of one machine.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.hosts.as_slice() {
+            [host] => Some(&host.name),
+            _ => None,
+        }
+    }
+
+    /// The names of the categories, in the order of their numbers.
+    pub(crate) fn category_names(&self) -> impl Iterator<Item = &str> {
+        self.categories
+            .iter()
+            .map(|category| category.name.as_str())
     }
 
     pub(crate) fn category(&self, index: f64) -> &str {

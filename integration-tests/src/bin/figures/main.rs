@@ -14,6 +14,7 @@ mod always_on;
 mod diff;
 mod export;
 mod faults;
+mod fleet;
 mod flood;
 mod gather;
 mod groups;
@@ -59,6 +60,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("fleet", fleet::measure),
     ("diff", diff::measure),
     ("live", live::measure),
     ("host", host::measure),

@@ -1,6 +1,6 @@
 //! Exports a small recording, in both forms, to every format.
 
-mod fixture;
+pub(super) mod fixture;
 mod formats;
 mod imports;
 mod v8;
