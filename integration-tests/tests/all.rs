@@ -90,6 +90,7 @@ mod observe_support;
 mod own_signal;
 mod panics;
 mod parent_death;
+mod perfetto;
 mod privacy;
 mod processed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

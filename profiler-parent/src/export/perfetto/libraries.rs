@@ -66,14 +66,9 @@ mod tests {
     fn libraries_of_one_name_have_no_path_unless_they_are_the_same() {
         let libs = r#"[{"name":"a","path":"/a","codeId":"00ff"},{"name":"a","path":"/a","codeId":"00ff"},
             {"name":"b","path":"/b"},{"name":"b","path":"/c"},{"name":"c","codeId":"xy"}]"#;
-        let part = Part {
-            libs: serde_json::from_str(libs).unwrap(),
-            ..Part::default()
-        };
-        let survey = Survey {
-            parts: vec![part],
-            ..Survey::default()
-        };
+        let mut survey = Survey::default();
+        survey.parts.push(Part::default());
+        survey.parts[0].libs = serde_json::from_str(libs).unwrap();
         let mut libraries = Libraries::default();
         libraries.begin(PartId(0), &survey);
         let a = libraries.get("a").unwrap();
