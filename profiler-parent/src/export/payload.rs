@@ -84,7 +84,8 @@ impl<'m> Payload<'m> {
             return;
         };
         *value = Cow::Owned(Value::from(text.as_str()).to_string());
-        self.flows.extend(field.flow.map(|flow| (text.as_str(), flow)));
+        self.flows
+            .extend(field.flow.map(|flow| (text.as_str(), flow)));
     }
 
     /// The members in the order of their keys, with their values as JSON. Stacks are left out.

@@ -201,8 +201,14 @@ mod tests {
         let mut series = CounterSeries::default();
         let mut from = serde_json::Deserializer::from_str(text);
         Object(&mut series).deserialize(&mut from).unwrap();
-        let values: Vec<_> = series.values().map(|it| (it.at_ms, it.value, it.number)).collect();
-        assert_eq!(values, [(1.0, 5.0, 1.0), (1.5, -2.0, 3.0), (3.5, -2.0, 3.0)]);
+        let values: Vec<_> = series
+            .values()
+            .map(|it| (it.at_ms, it.value, it.number))
+            .collect();
+        assert_eq!(
+            values,
+            [(1.0, 5.0, 1.0), (1.5, -2.0, 3.0), (3.5, -2.0, 3.0)]
+        );
         assert_eq!(series.unit.as_deref(), Some("ms"));
     }
 }
