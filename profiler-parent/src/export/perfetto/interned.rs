@@ -28,7 +28,7 @@ mod data {
     pub(super) const MAPPINGS: u64 = 19;
 }
 
-/// Fields of the entries. The number of an entry is always the first field, and its text the second.
+/// Fields of the entries. An entry's number is always the first field, and its text the second.
 mod entry {
     pub(super) const IID: u64 = 1;
     pub(super) const TEXT: u64 = 2;
