@@ -41,7 +41,6 @@ pub(crate) trait BodySink {
 pub(crate) enum BodyLimit {
     /// Each body is a request of at most this number of bytes. A body with a single item may be
     /// larger.
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by senders"))]
     Bytes(usize),
     /// The bodies are the parts of one request: appended to each other, they are this request.
     OneRequest,

@@ -27,6 +27,7 @@ mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
 mod cpuprofile;
+mod encode;
 mod file_name;
 mod folded;
 mod import;

@@ -55,9 +55,9 @@ pub(crate) use meta::{Flow, TextField};
 pub(crate) use parser::ParseError;
 #[cfg(feature = "view")]
 pub(crate) use sources::source_names;
-pub(crate) use stacks::{Frame, FrameId, TextId};
+pub(crate) use stacks::Frame;
 #[cfg(test)]
-pub(crate) use stacks::{Func, Node};
+pub(crate) use stacks::{FrameId, Func, Node, TextId};
 pub(crate) use table::as_index;
 #[cfg(feature = "view")]
 pub(crate) use walk::{Visit, walk};

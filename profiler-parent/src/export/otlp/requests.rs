@@ -46,6 +46,8 @@ pub(super) struct Requests<'s> {
     /// The request so far.
     request: Message,
     resource: Message,
+    /// About the bytes of the resource and of what is around its items.
+    around: usize,
     /// The items of the resource.
     items: Message,
 }
@@ -62,6 +64,7 @@ impl<'s> Requests<'s> {
             most,
             request: Message::default(),
             resource: Message::default(),
+            around: AROUND,
             items: Message::default(),
         }
     }
@@ -74,16 +77,16 @@ impl<'s> Requests<'s> {
     /// Begins the items of a resource.
     pub(super) fn begin(&mut self, resource: Message) {
         self.end_items();
+        self.around = resource.as_bytes().len() + scope().as_bytes().len() + AROUND;
         self.resource = resource;
     }
 
     /// Adds an item of the resource.
     pub(super) fn add(&mut self, item: &Message) -> Result<(), ExportError> {
-        let around = self.resource.as_bytes().len() + scope().as_bytes().len() + AROUND;
         let length = self.request.as_bytes().len()
             + self.items.as_bytes().len()
             + item.as_bytes().len()
-            + around;
+            + self.around;
         if length > self.most {
             self.send()?;
         }

@@ -15,10 +15,13 @@ use super::clock::UnixClock;
 use super::identity::SpanRef;
 use super::kinds::MarkerKind;
 use super::thread_spans::ThreadInstant;
-use crate::reading::{RawMarker, Survey, TextField, as_index};
+use crate::reading::{NodeId, RawMarker, Survey, Tables, TextField, as_index};
 
 /// The largest number of attributes, of events and of links of a span.
 const MOST_ITEMS: usize = 128;
+
+/// The attribute with the stack at which a marker was recorded.
+const STACK_TRACE: &str = "code.stacktrace";
 
 /// Fields of `Span`.
 mod span {
@@ -112,6 +115,12 @@ impl Vocabulary {
                 all.push((name.into(), attribute));
             }
         }
+        let stack = payload.stack().filter(|_| !thread.has_own_tables);
+        if let Some(trace) = stack.map(|stack| stack_trace(stack, thread.tables)) {
+            let mut attribute = Message::default();
+            add_text(field, STACK_TRACE, &trace, &mut attribute);
+            all.push((STACK_TRACE.into(), attribute));
+        }
         all
     }
 
@@ -159,6 +168,18 @@ impl Vocabulary {
     pub(super) const fn clock(&self) -> UnixClock {
         self.clock
     }
+}
+
+/// The functions of a stack, the innermost first.
+fn stack_trace(stack: NodeId, tables: &Tables) -> String {
+    let functions = tables
+        .functions(stack)
+        .filter_map(|func| tables.function(func));
+    let names: Vec<&str> = functions
+        .take(MOST_ITEMS)
+        .map(|function| function.name)
+        .collect();
+    names.join("\n")
 }
 
 /// The name of a marker; empty if it has none.

@@ -99,20 +99,14 @@ fn bodies_appended_to_each_other_are_one_request() {
 
 #[test]
 fn each_body_says_what_it_is() {
-    for (signal, kind) in SIGNALS.into_iter().zip([
-        BodyKind::OtlpTraces,
-        BodyKind::OtlpMetrics,
-        BodyKind::OtlpProfiles,
-    ]) {
-        let directory = tempfile::tempdir().unwrap();
-        let from = directory.path().join("profile.json");
-        std::fs::write(&from, fixture::profile().to_string()).unwrap();
-        let options = ExportOptions::to(Target::OtlpMetrics);
-        let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
-        let mut kept = Kept::default();
-        crate::export::otlp::encode(&recording, signal, BodyLimit::Bytes(1 << 20), &mut kept)
-            .unwrap();
-        assert!(!kept.0.is_empty() && kept.0.iter().all(|(of_body, _)| *of_body == kind));
+    let kinds = [
+        (Encoding::OtlpTraces, BodyKind::OtlpTraces),
+        (Encoding::OtlpMetrics, BodyKind::OtlpMetrics),
+        (Encoding::OtlpProfiles, BodyKind::OtlpProfiles),
+    ];
+    for (encoding, kind) in kinds {
+        let Kept(all) = encoded(&fixture::profile(), encoding, 1 << 20);
+        assert!(!all.is_empty() && all.iter().all(|(of_body, _)| *of_body == kind));
     }
 }
 

@@ -97,7 +97,7 @@ fn front() -> [Value; 2] {
             Some(3.5),
             Some(4.5),
             1,
-            json!({"type": "Phase", "done": true, "share": 0.5, "list": [1, null]}),
+            json!({"type": "Phase", "done": true, "share": 0.5, "list": [1, null], "cause": {"stack": 1}}),
         ),
         (
             "tick",

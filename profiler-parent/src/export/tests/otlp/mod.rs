@@ -23,6 +23,7 @@ use prost::Message;
 
 use super::*;
 use crate::export::bodies::{BodyKind, BodyLimit, BodySink, EncodedBody};
+use crate::export::encode::{Encoding, encode};
 
 /// Keeps all bodies.
 #[derive(Default)]
@@ -35,21 +36,30 @@ impl BodySink for Kept {
     }
 }
 
-/// The bodies of a profile.
-fn bodies(profile: &Value, signal: Signal, limit: BodyLimit) -> Vec<Vec<u8>> {
+/// The bodies of a profile with a limit.
+pub(super) fn encoded(profile: &Value, encoding: Encoding, most: usize) -> Kept {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("profile.json");
     std::fs::write(&from, profile.to_string()).unwrap();
-    let target = match signal {
-        Signal::Traces => Target::OtlpTraces,
-        Signal::Metrics => Target::OtlpMetrics,
-        Signal::Profiles => Target::OtlpProfiles,
-    };
-    let options = ExportOptions::to(target).names(false);
-    let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
     let mut kept = Kept::default();
-    crate::export::otlp::encode(&recording, signal, limit, &mut kept).unwrap();
-    kept.0.into_iter().map(|(_, bytes)| bytes).collect()
+    encode(&from, encoding, most, &mut kept).unwrap();
+    kept
+}
+
+/// The bodies of a profile.
+fn bodies(profile: &Value, signal: Signal, limit: BodyLimit) -> Vec<Vec<u8>> {
+    let (encoding, target) = match signal {
+        Signal::Traces => (Encoding::OtlpTraces, Target::OtlpTraces),
+        Signal::Metrics => (Encoding::OtlpMetrics, Target::OtlpMetrics),
+        Signal::Profiles => (Encoding::OtlpProfiles, Target::OtlpProfiles),
+    };
+    match limit {
+        BodyLimit::Bytes(most) => {
+            let kept = encoded(profile, encoding, most);
+            kept.0.into_iter().map(|(_, bytes)| bytes).collect()
+        }
+        BodyLimit::OneRequest => vec![file(profile, target)],
+    }
 }
 
 /// The bytes of the file that an export writes.

@@ -1,0 +1,60 @@
+//! A profile as the bodies of requests to an engine.
+//!
+//! Called by senders. Invariant: the same profile gives the same bodies in the same order, so a body
+//! is identified by its profile and its number.
+
+use std::path::Path;
+
+use super::bodies::{BodyLimit, BodySink};
+use super::otlp::{self, Signal};
+use super::recording::Recording;
+use super::{ExportError, ExportOptions, Target, pprof_bodies};
+use crate::work::WorkListener;
+
+/// What an engine takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Encoding {
+    /// Spans, as OTLP.
+    OtlpTraces,
+    /// Counters and losses, as OTLP.
+    OtlpMetrics,
+    /// Samples, as OTLP.
+    OtlpProfiles,
+    /// Samples, as pprof: a body for each process.
+    Pprof,
+}
+
+impl Encoding {
+    const fn target(self) -> Target {
+        match self {
+            Self::OtlpTraces => Target::OtlpTraces,
+            Self::OtlpMetrics => Target::OtlpMetrics,
+            Self::OtlpProfiles => Target::OtlpProfiles,
+            Self::Pprof => Target::Pprof,
+        }
+    }
+}
+
+/// Encodes the profile `from` in bodies of about `most_bytes` bytes, not compressed. Reads the
+/// profile three times, and holds one thread, one body and the numbers of all spans.
+///
+/// # Errors
+/// That of `sink`, or that the file is no profile.
+#[cfg_attr(not(test), expect(dead_code, reason = "called by senders"))]
+pub(crate) fn encode(
+    from: &Path,
+    encoding: Encoding,
+    most_bytes: usize,
+    sink: &mut dyn BodySink,
+) -> Result<(), ExportError> {
+    let options = ExportOptions::to(encoding.target());
+    let recording = Recording::open(from, &options, WorkListener::default())?;
+    let limit = BodyLimit::Bytes(most_bytes);
+    match encoding {
+        Encoding::OtlpTraces => otlp::encode(&recording, Signal::Traces, limit, sink),
+        Encoding::OtlpMetrics => otlp::encode(&recording, Signal::Metrics, limit, sink),
+        Encoding::OtlpProfiles => otlp::encode(&recording, Signal::Profiles, limit, sink),
+        Encoding::Pprof => pprof_bodies::encode(&recording, most_bytes, sink),
+    }
+    .map(drop)
+}
