@@ -1,6 +1,6 @@
 //! Bodies in the format of pprof, one for each process, for engines that take no OTLP profiles.
 //!
-//! Called by senders. The labels of a body tell its process apart from others; they are few, because
+//! Called by [`super::encode`]. The labels of a body tell its process apart from others; they are few, because
 //! engines keep a series for each set of labels. Threads and groups are labels of samples.
 
 use super::ExportError;
@@ -11,7 +11,7 @@ use super::recording::{Recording, Sink, Thread, Totals};
 use crate::reading::{Meta, Survey};
 
 /// Encodes the samples of all processes. A body has at most about `most` bytes.
-pub(crate) fn encode(
+pub(super) fn encode(
     recording: &Recording,
     most: usize,
     sink: &mut dyn BodySink,

@@ -158,6 +158,8 @@ impl Points<'_> {
         value: fn(&CounterValue) -> f64,
         requests: &mut Requests<'_>,
     ) -> Result<(), ExportError> {
+        let is_whole =
+            series.per_unit == 1.0 && self.counter.values().all(|point| is_whole(value(&point)));
         let mut points = Vec::new();
         let mut last: Option<(i64, f64)> = None;
         let mut first = None;
@@ -168,9 +170,9 @@ impl Points<'_> {
             if let Some(last) = last.filter(|last| !is_of(last.0, at)) {
                 points.push(last);
             }
-            last = Some((at, value(&of_counter) * series.factor));
+            last = Some((at, value(&of_counter) / series.per_unit));
             if points.len() >= MOST_POINTS {
-                requests.add(&self.metric(series, first.unwrap_or(0), &points))?;
+                requests.add(&self.metric(series, is_whole, first.unwrap_or(0), &points))?;
                 points.clear();
             }
         }
@@ -178,10 +180,16 @@ impl Points<'_> {
         if points.is_empty() {
             return Ok(());
         }
-        requests.add(&self.metric(series, first.unwrap_or(0), &points))
+        requests.add(&self.metric(series, is_whole, first.unwrap_or(0), &points))
     }
 
-    fn metric(&self, series: &Series, first: i64, points: &[(i64, f64)]) -> Message {
+    fn metric(
+        &self,
+        series: &Series,
+        is_whole: bool,
+        first: i64,
+        points: &[(i64, f64)],
+    ) -> Message {
         let mut data = Message::default();
         for (at, value) in points {
             let mut message = Message::default();
@@ -189,7 +197,12 @@ impl Points<'_> {
                 message.fixed(point::START, self.clock.at(first));
             }
             message.fixed(point::TIME, self.clock.at(*at));
-            add_value(*value, &mut message);
+            // All points of a counter have one type.
+            if is_whole {
+                message.fixed(point::INT, (*value as i64).cast_unsigned());
+            } else {
+                message.double(point::DOUBLE, *value);
+            }
             if let Some(key) = series.attribute {
                 add_text(point::ATTRIBUTES, key, &self.counter.name, &mut message);
             }
@@ -215,13 +228,9 @@ fn metric(series: &Series, mut data: Message) -> Message {
     message
 }
 
-/// Adds a value: a whole number if it is one.
-fn add_value(value: f64, to: &mut Message) {
-    if value.fract() == 0.0 && value.abs() < MOST_WHOLE {
-        to.fixed(point::INT, (value as i64).cast_unsigned());
-    } else {
-        to.double(point::DOUBLE, value);
-    }
+/// Whether a value can be written as a whole number.
+fn is_whole(value: f64) -> bool {
+    value.fract() == 0.0 && value.abs() < MOST_WHOLE
 }
 
 impl Metrics<'_> {
@@ -275,7 +284,7 @@ fn entries(name: &'static str, description: &'static str) -> Series {
         description,
         unit: "{entry}".to_owned(),
         shape: Shape::Sum,
-        factor: 1.0,
+        per_unit: 1.0,
         attribute: None,
     }
 }

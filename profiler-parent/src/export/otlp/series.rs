@@ -24,8 +24,9 @@ pub(super) struct Series {
     pub(super) description: &'static str,
     pub(super) unit: String,
     pub(super) shape: Shape,
-    /// The factor from the values of the profile.
-    pub(super) factor: f64,
+    /// The values of the profile that are one unit. A division by a power of ten is exact where a
+    /// product with its reciprocal is not.
+    pub(super) per_unit: f64,
     /// The attribute that tells its counters apart.
     pub(super) attribute: Option<&'static str>,
 }
@@ -39,7 +40,7 @@ impl Series {
                 description: "Processor time of the process",
                 unit: "s".to_owned(),
                 shape: Shape::Sum,
-                factor: meta.cpu_unit_ns().unwrap_or(1.0) / 1e9,
+                per_unit: 1e9 / meta.cpu_unit_ns().unwrap_or(1.0),
                 attribute: None,
             },
             ("Memory", "Resident memory") => Self {
@@ -47,7 +48,7 @@ impl Series {
                 description: "Resident memory of the process",
                 unit: "By".to_owned(),
                 shape: Shape::UpDown,
-                factor: 1.0,
+                per_unit: 1.0,
                 attribute: None,
             },
             ("Memory", _) => Self {
@@ -55,7 +56,7 @@ impl Series {
                 description: "Memory that a counter of the program counts",
                 unit: "By".to_owned(),
                 shape: Shape::UpDown,
-                factor: 1.0,
+                per_unit: 1.0,
                 attribute: Some("counter"),
             },
             ("Bandwidth", _) => Self {
@@ -63,7 +64,7 @@ impl Series {
                 description: "Bytes that a counter of the program counts",
                 unit: "By".to_owned(),
                 shape: Shape::Sum,
-                factor: 1.0,
+                per_unit: 1.0,
                 attribute: Some("counter"),
             },
             ("Group", _) => Self {
@@ -71,7 +72,7 @@ impl Series {
                 description: "Time in a group",
                 unit: "s".to_owned(),
                 shape: Shape::Sum,
-                factor: 1e-3,
+                per_unit: 1e3,
                 attribute: Some("group"),
             },
             _ => Self {
@@ -79,7 +80,7 @@ impl Series {
                 description: "The value of a counter of the program",
                 unit: counter.unit.clone().unwrap_or_default(),
                 shape: Shape::Gauge,
-                factor: 1.0,
+                per_unit: 1.0,
                 attribute: Some("counter"),
             },
         }
@@ -92,7 +93,7 @@ impl Series {
             description: "Entries into a group",
             unit: "{entry}".to_owned(),
             shape: Shape::Sum,
-            factor: 1.0,
+            per_unit: 1.0,
             attribute: Some("group"),
         })
     }

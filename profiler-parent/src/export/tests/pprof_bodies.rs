@@ -3,19 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::formats::fields;
-use super::otlp::{Kept, profile};
-use super::*;
+use super::otlp::{encoded, profile};
 use crate::export::bodies::BodyKind;
+use crate::export::encode::Encoding;
 
 /// The labels and the bytes of each body.
 fn bodies(most: usize) -> Vec<(BTreeMap<&'static str, String>, Vec<u8>)> {
-    let directory = tempfile::tempdir().unwrap();
-    let from = directory.path().join("profile.json");
-    std::fs::write(&from, profile().to_string()).unwrap();
-    let options = ExportOptions::to(Target::Pprof).names(false);
-    let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
-    let mut kept = Kept::default();
-    crate::export::pprof_bodies::encode(&recording, most, &mut kept).unwrap();
+    let kept = encoded(&profile(), Encoding::Pprof, most);
     let labels = |kind| match kind {
         BodyKind::Pprof(series) => {
             assert!(series.from_ns <= series.until_ns);
