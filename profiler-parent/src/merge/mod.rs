@@ -21,6 +21,7 @@ mod categories;
 mod hosts;
 mod input;
 mod lists;
+mod logs;
 mod meta;
 mod naming;
 mod payload;
