@@ -59,13 +59,9 @@ impl HostClocks {
     }
 
     fn write<W: Write>(&self, boot: BootId, out: &mut JsonWriter<W>) {
-        if boot.get() != 0 {
-            out.entry_str(
-                "clockId",
-                &format!("{:032x}-{}", boot.get(), self.namespace),
-            );
-            out.entry_u64("startClockNs", self.start_since_boot);
-        }
+        let clock = format!("{:032x}-{}", boot.get(), self.namespace);
+        out.entry_str("clockId", &clock);
+        out.entry_u64("startClockNs", self.start_since_boot);
         out.entry_object("wallClock", |out| {
             out.entry_millis_ns("readMs", signed(self.width_ns));
             out.entry_millis_ns("changeMs", Some(self.change_ns));
@@ -98,8 +94,10 @@ fn signed(ns: u64) -> Option<i64> {
 impl Host {
     /// This machine, on which `process` has recorded.
     fn of(process: &ProcessModel<'_>) -> Self {
-        let boot = process.snapshot.header.boot;
-        let is_of_this_boot = boot == sys::boot_id();
+        let boot = sys::boot_id();
+        let recorded = process.snapshot.header.boot.get();
+        // Only a pool in a file outlives the boot, and says in which it was made.
+        let is_of_this_boot = boot.get() != 0 && (recorded == 0 || recorded == boot.get());
         let clocks = is_of_this_boot.then(|| {
             let (now, error) = (WallReading::take(), sys::clock_error());
             HostClocks::compare(&process.clock, now, error)
