@@ -57,7 +57,7 @@ enum Format {
     Cpuprofile,
     /// A profile per thread, for speedscope
     Speedscope,
-    /// Samples and markers as trace events, for Perfetto, Chrome and the Firefox Profiler
+    /// Samples and markers as trace events, for Chrome and the Firefox Profiler
     ChromeTrace,
     /// A line per stack with its microseconds, for flame graph scripts
     Folded,

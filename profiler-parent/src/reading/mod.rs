@@ -59,9 +59,9 @@ pub(crate) use parser::list_or_text;
 pub(crate) use reader::walk_file;
 #[cfg(feature = "view")]
 pub(crate) use sources::source_names;
-pub(crate) use stacks::Frame;
+pub(crate) use stacks::{Frame, FrameId, TextId};
 #[cfg(test)]
-pub(crate) use stacks::{FrameId, Func, Node, TextId};
+pub(crate) use stacks::{Func, Node};
 pub(crate) use table::{as_index, column};
 pub(crate) use thread::plain;
 pub(crate) use walk::Visit;

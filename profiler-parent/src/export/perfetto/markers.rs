@@ -136,10 +136,10 @@ impl<W: Write> Writer<'_, '_, W> {
             return Ok(());
         };
         let mut event = event::new(event::END, track);
-        if let End::Marker(_, marker) = one.end {
-            if let Some(marker) = self.markers.get(marker).copied() {
-                self.payload(marker, &mut event);
-            }
+        if let End::Marker(_, marker) = one.end
+            && let Some(marker) = self.markers.get(marker).copied()
+        {
+            self.payload(marker, &mut event);
         }
         self.write(at, &event)
     }
