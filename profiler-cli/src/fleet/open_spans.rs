@@ -32,7 +32,8 @@ struct OpenSpanRow {
     span_thread: String,
     #[serde(deserialize_with = "count")]
     started_ns: u64,
-    open_ns: i64,
+    #[serde(deserialize_with = "count")]
+    open_ns: u64,
     keys: Vec<String>,
     values: Vec<String>,
 }

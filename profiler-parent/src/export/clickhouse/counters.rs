@@ -1,6 +1,7 @@
 //! The values of counters over time, and the times of performance groups.
 //!
-//! A profile has the time of a group and the number of its runs as a counter, which begins at 0 in
+//! A row has the latest value of each second, and the highest of all values: a profile may have a
+//! value per sample, which would need more bytes than the samples. A profile has the time of a group and the number of its runs as a counter, which begins at 0 in
 //! each batch: such a counter becomes a row of the groups instead. A profile has no processor time
 //! and no histogram of groups; the metrics of a live session have them.
 
@@ -14,6 +15,8 @@ use crate::reading::{CounterSeries, CounterValue, Survey};
 const GROUP: &str = "Group";
 /// The length of a row's window, in nanoseconds, as of samples.
 const WINDOW_NS: i64 = 10_000_000_000;
+/// The time in which only the latest value is kept, in nanoseconds.
+const RESOLUTION_NS: i64 = 1_000_000_000;
 
 /// Writes a counter or a group.
 pub(super) fn write(
@@ -26,6 +29,7 @@ pub(super) fn write(
         about: counter,
         process: process_name(counter, survey),
         points: Vec::new(),
+        highest: f64::NEG_INFINITY,
     };
     if counter.category == GROUP {
         points.write_group(shift_ns, rows)
@@ -56,6 +60,8 @@ struct Points<'c> {
     process: &'c str,
     /// Nanoseconds since 1970, and values.
     points: Vec<(i64, f64)>,
+    /// The highest value of the row.
+    highest: f64,
 }
 
 impl Points<'_> {
@@ -66,9 +72,19 @@ impl Points<'_> {
             if first.div_euclid(WINDOW_NS) != at.div_euclid(WINDOW_NS) {
                 self.pass(rows)?;
             }
-            self.points.push((at, value.value));
+            self.add(at, value.value);
         }
         self.pass(rows)
+    }
+
+    /// Adds a value, which replaces an earlier one of the same second.
+    fn add(&mut self, at: i64, value: f64) {
+        self.highest = self.highest.max(value);
+        let second = |at: i64| at.div_euclid(RESOLUTION_NS);
+        match self.points.last_mut() {
+            Some(last) if second(last.0) == second(at) => *last = (at, value),
+            _ => self.points.push((at, value)),
+        }
     }
 
     /// Writes the row, and begins another one.
@@ -85,6 +101,8 @@ impl Points<'_> {
             row.entry_u64("end_ns", instant(*last));
             row.key("last_value");
             row.f64(*value);
+            row.key("highest_value");
+            row.f64(self.highest);
             row.entry_list("point.after_ns", &self.points, |(at, _), row| {
                 row.u64(at.saturating_sub(*first).unsigned_abs());
             });
@@ -93,6 +111,7 @@ impl Points<'_> {
             });
         })?;
         self.points.clear();
+        self.highest = f64::NEG_INFINITY;
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! | stacks | a stack: its number and the names of its functions, once per batch |
 //! | samples | the samples of a thread within ten seconds, as arrays |
 //! | spans | a marker: an interval, one end of an interval, or an instant |
-//! | counters | the values of a counter within ten seconds, as arrays |
+//! | counters | the values of a counter within ten seconds, one per second, as arrays |
 //! | groups | the time and the runs of a performance group in the batch |
 //! | processes | a process: its verdict, its losses and its memory; last in the batch |
 //!

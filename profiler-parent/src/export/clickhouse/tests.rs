@@ -187,6 +187,33 @@ fn columns(statement: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn a_counter_has_one_value_per_second_and_its_highest() {
+    let mut profile = recording();
+    profile["counters"] = json!([{
+        "name": "jobs", "category": "Other", "pid": "12",
+        "samples": {"timeDeltas": [100, 100, 100, 900, 20_000], "count": [5, 7, -10, 1, 1],
+                    "number": [1, 1, 1, 1, 1], "length": 5},
+    }]);
+    let rows = Bodies::of(&profile, &labels(), usize::MAX).rows(FleetTable::Counters);
+    let columns = |row: &Value| {
+        let keys = [
+            "point.after_ns",
+            "point.value",
+            "last_value",
+            "highest_value",
+        ];
+        keys.map(|key| row[key].clone())
+    };
+    assert_eq!(
+        rows.iter().map(columns).collect::<Vec<_>>(),
+        [
+            [json!([0, 900_000_000]), json!([2, 3]), json!(3), json!(12)],
+            [json!([0]), json!([4]), json!(4), json!(4)],
+        ]
+    );
+}
+
+#[test]
 fn a_schema_has_only_identifiers_and_what_the_server_can_do() {
     for name in ["", "a b", "x;DROP TABLE y", "1a", "a-b", "ä"] {
         assert!(FleetSchema::new(name).is_err(), "{name}");

@@ -9,7 +9,7 @@ SELECT
     span_name,
     span_thread,
     started_ns,
-    died_ns - started_ns AS open_ns,
+    greatest(died_ns, started_ns) - started_ns AS open_ns,
     keys,
     values
 FROM

@@ -71,7 +71,7 @@ PARTITION BY day
 ORDER BY (service, host, session, batch, seq)
 {ttl}SETTINGS index_granularity = 8192;
 
--- Values of a counter within ten seconds: `value[i]` at `start_ns + after_ns[i]`.
+-- Values of a counter within ten seconds, one per second: `value[i]` at `start_ns + after_ns[i]`.
 CREATE TABLE IF NOT EXISTS {database}.profiler_counters{local}
 (
     day Date,
@@ -89,6 +89,7 @@ CREATE TABLE IF NOT EXISTS {database}.profiler_counters{local}
     start_ns UInt64,
     end_ns UInt64,
     last_value Float64,
+    highest_value Float64,
     point Nested(after_ns UInt64, value Float64)
 )
 ENGINE = ReplacingMergeTree
