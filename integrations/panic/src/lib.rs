@@ -56,7 +56,8 @@
 //! - A process that catches a panic of its main thread and calls `exit(101)` is said to have
 //!   panicked.
 //! - A marker shows at most 4 KiB of the message, a verdict the first 256 bytes.
-//! - The stack begins with functions of the standard library that raise the panic.
+//! - The stack begins with functions of the profiler and of the standard library that raise the
+//!   panic.
 
 #![cfg_attr(
     not(test),
