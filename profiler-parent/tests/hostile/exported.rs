@@ -15,28 +15,17 @@ use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-<<<<<<< ours
 const TARGETS: [Target; 10] = [
-||||||| base
-const TARGETS: [Target; 5] = [
-=======
-const TARGETS: [Target; 6] = [
->>>>>>> theirs
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,
     Target::Folded,
     Target::Pprof,
-<<<<<<< ours
     Target::Perfetto,
     Target::OtlpTraces,
     Target::OtlpMetrics,
     Target::OtlpProfiles,
     Target::ClickHouse,
-||||||| base
-=======
-    Target::ClickHouse,
->>>>>>> theirs
 ];
 
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
@@ -93,39 +82,24 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
     all.into_iter().next().flatten().map(|done| done.samples)
 }
 
-<<<<<<< ours
-/// Checks that all formats have the same samples and threads. Some formats contain markers, counters
-/// or logs, so only their exports may fail because of a damaged one.
-||||||| base
-/// Checks that all formats have the same samples and threads. Only the trace format contains
-/// markers, so only its export may fail because of a damaged marker.
-=======
 /// Whether the output is a directory, which remains after an error.
 fn is_directory(target: Target) -> bool {
     matches!(target, Target::CpuProfile | Target::ClickHouse)
 }
 
-/// Checks that all formats have the same samples and threads. Only traces and rows contain markers,
-/// so only their export may fail because of a damaged marker; rows also contain counters and logs.
->>>>>>> theirs
+/// Checks that all formats have the same samples and threads. Some formats contain markers, counters
+/// or logs, so only their exports may fail because of a damaged one.
 fn check_agreement(all: &[Option<Exported>]) {
     let counts: Vec<Option<(u64, u64)>> = all
         .iter()
         .map(|done| done.as_ref().map(|done| (done.samples, done.threads)))
         .collect();
     for (target, count) in TARGETS.iter().zip(&counts) {
-<<<<<<< ours
         let has_samples_only = matches!(
             target,
             Target::CpuProfile | Target::Speedscope | Target::Folded
         );
         let may_differ = !has_samples_only && count.is_none();
-||||||| base
-        let may_differ = *target == Target::ChromeTrace && count.is_none();
-=======
-        let has_markers = matches!(target, Target::ChromeTrace | Target::ClickHouse);
-        let may_differ = has_markers && count.is_none();
->>>>>>> theirs
         assert!(may_differ || *count == counts[0], "{target:?}: {counts:?}");
     }
 }
@@ -162,13 +136,9 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
                 .expect("whole");
             assert_eq!(pprof::check(&plain), done.samples, "samples");
         }
-<<<<<<< ours
         Target::OtlpTraces | Target::OtlpMetrics | Target::OtlpProfiles => {
             otlp::check(target, &std::fs::read(to).expect("the file"));
         }
-        Target::ClickHouse => done.files.iter().for_each(|file| check_rows(file)),
-||||||| base
-=======
         Target::ClickHouse => check_rows(done),
     }
 }
@@ -188,20 +158,8 @@ fn check_rows(done: &Exported) {
             assert!(lengths.iter().all(|length| *length == lengths[0]), "{line}");
             samples += lengths[0] as u64;
         }
->>>>>>> theirs
     }
     assert_eq!(samples, done.samples, "samples");
-}
-
-/// Checks that each line of a compressed file is an object.
-fn check_rows(file: &Path) {
-    let mut text = String::new();
-    let rows = std::fs::File::open(file).expect("the file");
-    flate2::read::GzDecoder::new(rows)
-        .read_to_string(&mut text)
-        .expect("whole");
-    let is_object = |line| serde_json::from_str::<Value>(line).is_ok_and(|row| row.is_object());
-    assert!(text.lines().all(is_object), "{}", file.display());
 }
 
 fn json(path: &Path) -> Value {
