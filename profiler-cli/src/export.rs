@@ -40,13 +40,13 @@ pub(crate) struct ExportArgs {
     /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
-    /// For clickhouse: the name of the service [default: the profile's parent process]
+    /// For clickhouse and OTLP: the name of the service [default: the profile's parent process]
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
-    /// For clickhouse: the version of the service
+    /// For clickhouse and OTLP: the version of the service
     #[arg(long, value_name = "VERSION")]
     service_version: Option<String>,
-    /// For clickhouse: the name of the host [default: the one in the profile]
+    /// For clickhouse and OTLP: the name of the host [default: the one in the profile]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }
@@ -76,6 +76,14 @@ enum Format {
 }
 
 impl Format {
+    /// Whether the format states the service, its version and the host.
+    const fn has_labels(self) -> bool {
+        matches!(
+            self,
+            Self::Clickhouse | Self::OtlpTraces | Self::OtlpMetrics | Self::OtlpProfiles
+        )
+    }
+
     const fn target(self) -> Target {
         match self {
             Self::Cpuprofile => Target::CpuProfile,
@@ -122,8 +130,8 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     labels.version.clone_from(&options.service_version);
     labels.host.clone_from(&options.host);
     ensure!(
-        options.to == Format::Clickhouse || labels == FleetLabels::default(),
-        "only --to clickhouse has --service, --service-version and --host"
+        options.to.has_labels() || labels == FleetLabels::default(),
+        "only --to clickhouse and --to otlp-… have --service, --service-version and --host"
     );
     let output = options
         .output

@@ -1,14 +1,14 @@
 //! A profile as the bodies of requests to an engine.
 //!
-//! Called by senders. Invariant: the same profile gives the same bodies in the same order, so a body
-//! is identified by its profile and its number.
+//! Called by the pusher. Invariant: the same profile and labels give the same bodies in the same
+//! order, so a body is identified by its profile and its number.
 
 use std::path::Path;
 
 use super::bodies::{BodyLimit, BodySink};
 use super::otlp::{self, Signal};
 use super::recording::Recording;
-use super::{ExportError, ExportOptions, Target, pprof_bodies};
+use super::{ExportError, ExportOptions, FleetLabels, Target, clickhouse, pprof_bodies};
 use crate::work::WorkListener;
 
 /// What an engine takes.
@@ -22,6 +22,8 @@ pub(crate) enum Encoding {
     OtlpProfiles,
     /// Samples, as pprof: a body for each process.
     Pprof,
+    /// Rows for ClickHouse.
+    ClickHouseRows,
 }
 
 impl Encoding {
@@ -31,30 +33,36 @@ impl Encoding {
             Self::OtlpMetrics => Target::OtlpMetrics,
             Self::OtlpProfiles => Target::OtlpProfiles,
             Self::Pprof => Target::Pprof,
+            Self::ClickHouseRows => Target::ClickHouse,
         }
     }
 }
 
 /// Encodes the profile `from` in bodies of about `most_bytes` bytes, not compressed. Reads the
-/// profile three times, and holds one thread, one body and the numbers of all spans.
+/// profile up to three times, and holds one thread, one body and, for OTLP, the numbers of all
+/// spans.
 ///
 /// # Errors
 /// That of `sink`, or that the file is no profile.
-#[cfg_attr(not(test), expect(dead_code, reason = "called by senders"))]
 pub(crate) fn encode(
     from: &Path,
     encoding: Encoding,
+    labels: &FleetLabels,
     most_bytes: usize,
     sink: &mut dyn BodySink,
 ) -> Result<(), ExportError> {
     let options = ExportOptions::to(encoding.target());
-    let recording = Recording::open(from, &options, WorkListener::default())?;
+    let recording = Recording::open(from, &options, labels, WorkListener::default())?;
     let limit = BodyLimit::Bytes(most_bytes);
     match encoding {
         Encoding::OtlpTraces => otlp::encode(&recording, Signal::Traces, limit, sink),
         Encoding::OtlpMetrics => otlp::encode(&recording, Signal::Metrics, limit, sink),
         Encoding::OtlpProfiles => otlp::encode(&recording, Signal::Profiles, limit, sink),
         Encoding::Pprof => pprof_bodies::encode(&recording, most_bytes, sink),
+        Encoding::ClickHouseRows => {
+            let identity = clickhouse::BatchIdentity::of(recording.survey(), labels);
+            clickhouse::encode(&recording, &identity, most_bytes, sink)
+        }
     }
     .map(drop)
 }

@@ -30,11 +30,16 @@ mod chrome_markers;
 mod chrome_trace;
 pub(crate) mod clickhouse;
 mod cpuprofile;
-mod encode;
+#[cfg_attr(
+    not(feature = "push"),
+    allow(dead_code, reason = "called by the pusher")
+)]
+pub(crate) mod encode;
 mod file_name;
 mod folded;
 mod import;
 mod index;
+mod labels;
 mod nesting;
 mod otlp;
 mod pauses;
@@ -52,8 +57,9 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-pub use clickhouse::{Engine, FleetLabels, FleetSchema, FleetTable, InvalidSchemaName};
+pub use clickhouse::{Engine, FleetSchema, FleetTable, InvalidSchemaName};
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
+pub use labels::FleetLabels;
 
 use crate::output::{OutputError, ProfileFile, WriteBehind};
 use crate::reading::{Nameless, ReadError};
@@ -160,58 +166,6 @@ impl ExportOptions {
     }
 }
 
-/// What is encoded of a profile for an engine.
-#[cfg(feature = "push")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    /// The requests of OTLP for traces.
-    OtlpTraces,
-    /// Those for metrics.
-    OtlpMetrics,
-    /// Those for profiles.
-    OtlpProfiles,
-    /// A profile in the format pprof for each process.
-    Pprof,
-    /// Rows for ClickHouse.
-    ClickHouseRows,
-}
-
-/// Encodes the profile `from`, and passes the bodies to `sink`: always the same ones for the same
-/// file and labels.
-///
-/// # Errors
-/// [`ExportError`], also that of the sink.
-#[cfg(feature = "push")]
-pub(crate) fn encode_for_engine(
-    from: &Path,
-    encoding: Encoding,
-    labels: &FleetLabels,
-    sink: &mut dyn bodies::BodySink,
-) -> Result<(), ExportError> {
-    let most = bodies::MOST_BODY_BYTES;
-    let target = match encoding {
-        Encoding::OtlpTraces => Target::OtlpTraces,
-        Encoding::OtlpMetrics => Target::OtlpMetrics,
-        Encoding::OtlpProfiles => Target::OtlpProfiles,
-        Encoding::Pprof => Target::Pprof,
-        Encoding::ClickHouseRows => Target::ClickHouse,
-    };
-    let recording = Recording::open(from, &ExportOptions::to(target), WorkListener::default())?;
-    let otlp =
-        |signal, sink| otlp::encode(&recording, signal, bodies::BodyLimit::Bytes(most), sink);
-    match encoding {
-        Encoding::OtlpTraces => otlp(Signal::Traces, sink),
-        Encoding::OtlpMetrics => otlp(Signal::Metrics, sink),
-        Encoding::OtlpProfiles => otlp(Signal::Profiles, sink),
-        Encoding::Pprof => pprof_bodies::encode(&recording, most, sink),
-        Encoding::ClickHouseRows => {
-            let identity = clickhouse::BatchIdentity::of(recording.survey(), labels);
-            clickhouse::encode(&recording, &identity, most, sink)
-        }
-    }
-    .map(|_| ())
-}
-
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
@@ -282,8 +236,8 @@ impl From<ReadError> for ExportError {
 }
 
 /// Exports the profile `from`, in either form, compressed or not, to `to`. `to` is a file, which is
-/// replaced. For [`Target::CpuProfile`] and [`Target::ClickHouse`] it is a directory, which is created if it is missing; files
-/// of the same names in it are replaced.
+/// replaced. For [`Target::CpuProfile`] and [`Target::ClickHouse`] it is a directory, which is
+/// created if it is missing; files of the same names in it are replaced.
 ///
 /// Takes about as long as reading the profile twice; see the [module](self) for the memory it
 /// needs.
@@ -307,8 +261,8 @@ pub fn export_with(
     export_labelled(from, to, options, &FleetLabels::default(), listener)
 }
 
-/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`]; other formats have
-/// none.
+/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`] and in the resources of
+/// OTLP. In other formats, the name of the service replaces that of the application.
 ///
 /// # Errors
 /// As [`export`].
@@ -320,7 +274,7 @@ pub fn export_labelled(
     listener: WorkListener,
 ) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
-    let recording = Recording::open(from, options, listener)?;
+    let recording = Recording::open(from, options, labels, listener)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
         Target::Speedscope => one_file(&recording, to, |recording, out| {

@@ -93,6 +93,9 @@ fn series_of(thread: &Thread<'_>, meta: &Meta) -> PprofSeries {
     if let Some(host) = super::otlp::host(thread.pid, meta) {
         labels.push(("host", host.to_owned()));
     }
+    if let Some(version) = &meta.service_version {
+        labels.push(("service_version", version.clone()));
+    }
     PprofSeries {
         service: service.unwrap_or(thread.process).to_owned(),
         labels,

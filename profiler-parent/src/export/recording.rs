@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::pauses::Pauses;
 use super::slices::{Cut, Debts, Slice, bounded_ns};
-use super::{ExportError, ExportOptions, Target, TimeKind};
+use super::{ExportError, ExportOptions, FleetLabels, Target, TimeKind};
 use crate::reading::{
     self, CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
 };
@@ -73,6 +73,7 @@ impl Recording {
     pub(crate) fn open(
         path: &Path,
         options: &ExportOptions,
+        labels: &FleetLabels,
         listener: WorkListener,
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
@@ -81,7 +82,8 @@ impl Recording {
             counters: options.target == Target::ClickHouse,
             ..Wanted::default()
         };
-        let reader = ProfileReader::open_with(path, wanted, listener)?;
+        let mut reader = ProfileReader::open_with(path, wanted, listener)?;
+        labels.apply(reader.meta_mut());
         Ok(Self {
             reader,
             time: options.target.time(options.time),

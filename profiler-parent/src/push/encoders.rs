@@ -6,8 +6,9 @@
 use super::destination::PushEngine;
 use super::spool::BatchToSend;
 use super::{BatchEncoder, PushIdentity};
-use crate::export::bodies::BodySink;
-use crate::export::{Encoding, ExportError, FleetLabels, encode_for_engine};
+use crate::export::bodies::{BodySink, MOST_BODY_BYTES};
+use crate::export::encode::{Encoding, encode};
+use crate::export::{ExportError, FleetLabels};
 
 /// Encodes batches of one service.
 #[derive(Debug)]
@@ -45,7 +46,13 @@ impl BatchEncoder for EngineEncoder {
             PushEngine::ClickHouse => &[Encoding::ClickHouseRows],
         };
         for encoding in encodings {
-            encode_for_engine(&batch.path, *encoding, &self.labels, bodies)?;
+            encode(
+                &batch.path,
+                *encoding,
+                &self.labels,
+                MOST_BODY_BYTES,
+                bodies,
+            )?;
         }
         Ok(())
     }

@@ -14,6 +14,9 @@ use super::table::as_index;
 pub struct Meta {
     /// Name of the application, or of one of its processes.
     pub product: Option<String>,
+    /// The version of the service, which a caller of an export states.
+    #[serde(skip)]
+    pub(crate) service_version: Option<String>,
     /// The command line of the outermost process, if it is shown.
     pub(crate) arguments: Option<String>,
     /// Milliseconds between two samples.
@@ -97,6 +100,14 @@ pub(crate) enum Flow {
 }
 
 impl Meta {
+    /// Names the machine. A profile of several machines keeps their names.
+    pub(crate) fn set_host(&mut self, name: &str) {
+        if self.hosts.len() <= 1 {
+            let name = name.to_owned();
+            self.hosts = vec![Host { name }];
+        }
+    }
+
     /// Whether the profile is in the processed format.
     pub fn is_processed(&self) -> bool {
         self.preprocessed_profile_version.is_some()

@@ -16,6 +16,7 @@ use super::counters::{CounterSeries, ReadCounters};
 use super::json::{Object, OptionalList};
 use super::located::{Located, Names};
 use super::markers::NamedMarker;
+use super::meta::Meta;
 use super::parser::Extents;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
@@ -160,6 +161,11 @@ impl ProfileReader {
             listener,
             skipped,
         })
+    }
+
+    /// The description of the profile, for a caller that knows more about it.
+    pub(crate) const fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.survey.meta
     }
 
     /// All data except the threads.

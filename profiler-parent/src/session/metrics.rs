@@ -1,5 +1,6 @@
 //! The metrics of a session: for the application's own server, or with a server of their own.
 
+#[cfg(feature = "prometheus")]
 use std::sync::Arc;
 
 use super::Session;

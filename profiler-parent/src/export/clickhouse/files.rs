@@ -6,10 +6,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{BatchIdentity, FleetLabels, FleetTable};
-use crate::export::ExportError;
+use super::{BatchIdentity, FleetTable};
 use crate::export::bodies::{BodySink, EncodedBody, MOST_BODY_BYTES};
 use crate::export::recording::{Recording, Totals};
+use crate::export::{ExportError, FleetLabels};
 use crate::output::{ProfileFile, WriteBehind};
 
 /// Writes the files, and returns their paths in the order in which they are inserted.

@@ -3,23 +3,8 @@
 //! Every row begins with these columns. Invariant: host, session and batch together identify a
 //! batch, so the numbers of a session's batches must differ.
 
+use crate::export::FleetLabels;
 use crate::reading::{Meta, Survey};
-
-/// What the caller knows about a profile and the profile itself does not say. A member that is
-/// `None` is taken from the profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FleetLabels {
-    /// Name of the service; otherwise the name of the profile's parent process.
-    pub service: Option<String>,
-    /// Version of the service; otherwise empty.
-    pub version: Option<String>,
-    /// Name of the host; otherwise the one in the profile, or empty.
-    pub host: Option<String>,
-    /// Number of the batch within the session; otherwise the end of the profile's range, in
-    /// nanoseconds since the session's start.
-    pub batch: Option<u64>,
-}
 
 /// The columns that all rows of a batch have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +22,14 @@ pub(crate) struct BatchIdentity {
 const MOST_NS: i64 = 1 << 62;
 
 impl BatchIdentity {
-    /// The identity of a profile.
+    /// The identity of a profile, to whose `meta` the labels have been applied.
     pub(crate) fn of(survey: &Survey, labels: &FleetLabels) -> Self {
         let meta = &survey.meta;
-        let or = |label: &Option<String>, own: Option<&str>| {
-            let own = || own.unwrap_or_default().to_owned();
-            label.clone().unwrap_or_else(own)
-        };
+        let text = |of: Option<&str>| of.unwrap_or_default().to_owned();
         Self {
-            service: or(&labels.service, meta.product.as_deref()),
-            version: or(&labels.version, None),
-            host: or(&labels.host, meta.host()),
+            service: text(meta.product.as_deref()),
+            version: text(meta.service_version.as_deref()),
+            host: text(meta.host()),
             session: start_unix_ns(meta),
             batch: labels.batch.unwrap_or_else(|| range_end_ns(meta)),
         }

@@ -39,7 +39,6 @@ mod table;
 pub(crate) use date::{civil_date, days_since_1970};
 pub(super) use files::write;
 pub(crate) use identity::BatchIdentity;
-pub use identity::FleetLabels;
 pub use schema::{Engine, FleetSchema, InvalidSchemaName};
 pub use table::FleetTable;
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::export::FleetLabels;
 use crate::export::bodies::EncodedBody;
 use crate::export::tests::fixture;
 use crate::export::{ExportOptions, Target};
@@ -29,7 +30,7 @@ impl Bodies {
         let path = directory.path().join("profile.json");
         std::fs::write(&path, profile.to_string()).unwrap();
         let options = ExportOptions::to(Target::ClickHouse).names(false);
-        let recording = Recording::open(&path, &options, WorkListener::default()).unwrap();
+        let recording = Recording::open(&path, &options, labels, WorkListener::default()).unwrap();
         let identity = BatchIdentity::of(recording.survey(), labels);
         let mut bodies = Self::default();
         encode(&recording, &identity, most_bytes, &mut bodies).unwrap();

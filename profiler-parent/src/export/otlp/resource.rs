@@ -1,7 +1,7 @@
 //! The resource of a process, and the scope: who recorded something.
 //!
-//! Used by all signals. The service is the program that started the session, whose processes are
-//! told apart by their attributes. Invariant: all texts are attributes of type text, which engines
+//! Used by all signals. The service is the program that started the session, unless the caller
+//! names another; its processes are told apart by their attributes. Invariant: all texts are attributes of type text, which engines
 //! use as labels.
 
 use super::super::proto::Message;
@@ -49,6 +49,9 @@ pub(super) fn resource(pid: &str, name: &str, meta: &Meta) -> Message {
         &mut resource,
     );
     add_text(ATTRIBUTES, "service.instance.id", pid, &mut resource);
+    if let Some(version) = &meta.service_version {
+        add_text(ATTRIBUTES, "service.version", version, &mut resource);
+    }
     if let Some(host) = host(pid, meta) {
         add_text(ATTRIBUTES, "host.name", host, &mut resource);
     }

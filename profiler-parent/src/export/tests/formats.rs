@@ -86,7 +86,13 @@ fn a_full_disk_is_reported_as_such() {
     let from = directory.path().join("profile.json");
     std::fs::write(&from, profile.to_string()).unwrap();
     let options = ExportOptions::to(Target::ChromeTrace);
-    let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
+    let recording = Recording::open(
+        &from,
+        &options,
+        &FleetLabels::default(),
+        WorkListener::default(),
+    )
+    .unwrap();
     let error = chrome_trace::write(&recording, FullDisk).unwrap_err();
     let is_storage_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
     assert!(

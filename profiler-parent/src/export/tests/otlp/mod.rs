@@ -41,8 +41,9 @@ pub(super) fn encoded(profile: &Value, encoding: Encoding, most: usize) -> Kept 
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("profile.json");
     std::fs::write(&from, profile.to_string()).unwrap();
+    let labels = FleetLabels::default();
     let mut kept = Kept::default();
-    encode(&from, encoding, most, &mut kept).unwrap();
+    encode(&from, encoding, &labels, most, &mut kept).unwrap();
     kept
 }
 
