@@ -13,6 +13,7 @@ use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
+#[cfg(any(feature = "live", feature = "view"))]
 use super::RequestHead;
 use crate::sys;
 

@@ -35,7 +35,7 @@ mod text_format;
 #[cfg(feature = "prometheus")]
 mod token;
 
-#[cfg(any(feature = "live", feature = "prometheus"))]
+#[cfg(feature = "live")]
 pub(crate) use answer::{METRICS, answer};
 pub use metrics::Metrics;
 pub(crate) use reader::{MetricsReader, MetricsSources};
