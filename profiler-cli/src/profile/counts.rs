@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use profiler_parent::internal::reading::{
     EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
+    system_pid,
 };
 
 use crate::report::Row;
@@ -41,9 +42,7 @@ impl Head {
     /// The process's number: 123 also for `123.1`, which is a second process with that number, and
     /// for `HOST:123` in a merged profile.
     fn pid_number(&self) -> u64 {
-        let after_host = self.pid.rsplit(':').next().unwrap_or_default();
-        let digits = after_host.split('.').next().unwrap_or_default();
-        digits.parse().unwrap_or(0)
+        system_pid(&self.pid).unwrap_or(0)
     }
 }
 

@@ -16,6 +16,23 @@ const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// A body is given up after this many answers that say that the endpoint itself has failed.
 const MOST_SERVER_ERRORS: u32 = 5;
 
+/// ClickHouse's codes of errors that end by themselves or by the work of an administrator, from
+/// `ErrorCodes.cpp`.
+const CLICKHOUSE_OVERLOADS: [u32; 12] = [
+    159, // TIMEOUT_EXCEEDED
+    202, // TOO_MANY_SIMULTANEOUS_QUERIES
+    203, // NO_FREE_CONNECTION
+    209, // SOCKET_TIMEOUT
+    210, // NETWORK_ERROR
+    241, // MEMORY_LIMIT_EXCEEDED
+    242, // TABLE_IS_READ_ONLY
+    243, // NOT_ENOUGH_SPACE
+    252, // TOO_MANY_PARTS
+    279, // ALL_CONNECTION_TRIES_FAILED
+    319, // UNKNOWN_STATUS_OF_INSERT
+    999, // KEEPER_EXCEPTION
+];
+
 /// What an endpoint has answered, or why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -63,7 +80,8 @@ impl Attempts {
                 text,
             } => {
                 let why = format!("status {status}: {text}");
-                self.server_errors += u32::from(status == 500);
+                let is_unexplained = status == 500 && !is_overload(&text);
+                self.server_errors += u32::from(is_unexplained);
                 if is_temporary(status) && self.server_errors < MOST_SERVER_ERRORS {
                     self.try_again(retry_after, why, random)
                 } else {
@@ -93,6 +111,15 @@ impl Attempts {
 /// Whether the same request may be accepted later.
 const fn is_temporary(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether a server of ClickHouse says that it, or another server of its cluster, cannot take rows at
+/// present. It has the status 500 for this, and for errors that do not end.
+fn is_overload(text: &str) -> bool {
+    let code = text.strip_prefix("Code: ").unwrap_or_default();
+    let digits = code.split(|letter: char| !letter.is_ascii_digit()).next();
+    let code = digits.and_then(|digits| digits.parse().ok());
+    code.is_some_and(|code: u32| CLICKHOUSE_OVERLOADS.contains(&code))
 }
 
 #[cfg(test)]
@@ -162,6 +189,35 @@ mod tests {
             100,
             "an outage has no end"
         );
+    }
+
+    #[test]
+    fn rows_wait_for_a_store_that_has_too_much_to_do_without_an_end() {
+        let says = |text: &str| {
+            let mut attempts = Attempts::default();
+            let answer = Answer::Status {
+                status: 500,
+                retry_after: None,
+                text: text.to_owned(),
+            };
+            (0..20)
+                .take_while(|_| delay(&attempts.after(answer.clone(), 0.0)).is_some())
+                .count()
+        };
+        assert_eq!(says("Code: 252. DB::Exception: Too many parts (300)"), 20);
+        assert_eq!(
+            says("Code: 252, e.displayText() = DB::Exception: Too many parts"),
+            20
+        );
+        for other in [
+            "Code: 60, e.displayText()",
+            "Code: 2520.",
+            "Code: ",
+            "252",
+            "",
+        ] {
+            assert_eq!(says(other), 4, "{other}");
+        }
     }
 
     proptest! {

@@ -21,6 +21,7 @@ mod markers;
 mod meta;
 mod namer;
 mod parser;
+mod process_number;
 mod reader;
 mod shared;
 #[cfg(feature = "view")]
@@ -38,6 +39,7 @@ pub use markers::{MarkerPhase, NamedMarker};
 pub use meta::Meta;
 pub use namer::Nameless;
 pub use parser::{pass_over, read_tree};
+pub use process_number::system_pid;
 pub use reader::{ProfileReader, ReadError, Thread, ThreadSink};
 pub use stacks::{FuncId, Function, NodeId, Tables};
 pub use survey::{Part, Survey, Wanted};

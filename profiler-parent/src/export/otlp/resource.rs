@@ -7,7 +7,7 @@
 use super::super::proto::Message;
 use super::super::recording::Thread;
 use super::attributes::{add_number, add_text};
-use crate::reading::{Meta, PartId};
+use crate::reading::{Meta, PartId, system_pid};
 
 /// The field of `Resource`.
 const ATTRIBUTES: u64 = 1;
@@ -55,7 +55,7 @@ pub(super) fn resource(pid: &str, name: &str, meta: &Meta) -> Message {
     if let Some(host) = host(pid, meta) {
         add_text(ATTRIBUTES, "host.name", host, &mut resource);
     }
-    if let Some(number) = system_number(pid) {
+    if let Some(number) = system_pid(pid).and_then(|pid| i64::try_from(pid).ok()) {
         add_number(ATTRIBUTES, "process.pid", number, &mut resource);
     }
     add_text(ATTRIBUTES, "process.executable.name", name, &mut resource);
@@ -80,12 +80,6 @@ pub(in super::super) fn host<'m>(pid: &str, meta: &'m Meta) -> Option<&'m str> {
     name.filter(|name| !name.is_empty())
 }
 
-/// The process's number in its system, without what makes it unique in the profile.
-fn system_number(pid: &str) -> Option<i64> {
-    let number = pid.rsplit(':').next()?;
-    number.split('.').next()?.parse().ok()
-}
-
 /// The message `InstrumentationScope`.
 pub(super) fn scope() -> Message {
     let mut scope = Message::default();
@@ -99,13 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_and_the_number_of_a_process_are_found_in_merged_profiles() {
+    fn the_host_of_a_process_is_found_in_merged_profiles() {
         let meta: Meta = serde_json::from_str(r#"{"hosts":[{"name":"a"},{"name":"ab"}]}"#).unwrap();
-        assert_eq!(
-            (host("ab:12.1", &meta), system_number("ab:12.1")),
-            (Some("ab"), Some(12))
-        );
-        assert_eq!((host("12", &meta), system_number("x")), (None, None));
+        assert_eq!(host("ab:12.1", &meta), Some("ab"));
+        assert_eq!(host("12", &meta), None);
         let one: Meta = serde_json::from_str(r#"{"hosts":[{"name":"a"}]}"#).unwrap();
         assert_eq!(host("12", &one), Some("a"));
     }

@@ -11,7 +11,7 @@ use super::super::recording::Thread;
 use super::descriptor::{self, About};
 use super::numbers::Numbers;
 use super::packets::{Content, Packets};
-use crate::reading::{PartId, Survey};
+use crate::reading::{PartId, Survey, system_pid};
 
 /// The name of a group of counters whose process is known only at the end.
 const COUNTERS: &str = "Counters";
@@ -111,7 +111,7 @@ impl Tracks {
         let process = match self.of_log(thread.pid) {
             Some(logged) => logged,
             None => {
-                let number = self.numbers.take(system_number(thread.pid));
+                let number = self.numbers.take(system_pid(thread.pid).unwrap_or(0));
                 let label = format!("process {}", thread.pid);
                 let is_renumbered = thread.pid != number.to_string();
                 let about = About {
@@ -170,7 +170,7 @@ impl Tracks {
             let process = match self.find(part, pid.as_deref()) {
                 Some(process) => process,
                 None => {
-                    let wanted = pid.as_deref().map_or(0, system_number);
+                    let wanted = pid.as_deref().and_then(system_pid).unwrap_or(0);
                     let number = self.numbers.take(wanted);
                     let product = survey.parts.get(part.0).filter(|_| pid.is_none());
                     let product = product.and_then(|part| part.product.as_deref());
@@ -201,12 +201,6 @@ impl Tracks {
         packets.write(Content::TrackDescriptor, &body)?;
         Ok(ProcessTrack { number, track })
     }
-}
-
-/// The system's number in a process number of the profile; 0 if there is none.
-fn system_number(pid: &str) -> u64 {
-    let digits = pid.split('.').next().unwrap_or_default();
-    digits.parse().unwrap_or(0)
 }
 
 /// The number that the profile gives a process's program, of which this is the first, second, ….

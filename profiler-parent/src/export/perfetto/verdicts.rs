@@ -25,8 +25,11 @@ const CATEGORY: &str = "process";
 /// The verdict on a process without losses.
 const COMPLETE: &str = "complete";
 
+/// A process of a machine: the name of the machine in a merged profile, and the system's number.
+type HostPid<'s> = (Option<&'s str>, u64);
+
 /// The programs of a process with data, each with the time at which it began, in order.
-type Lives = HashMap<u64, Vec<(i64, u32)>>;
+type Lives<'s> = HashMap<HostPid<'s>, Vec<(i64, u32)>>;
 
 /// Declares all processes of the log, and writes the slices of their programs.
 pub(super) fn write<W: Write>(trace: &mut Trace<W>, survey: &Survey) -> io::Result<()> {
@@ -73,7 +76,7 @@ fn declare<W: Write>(
             started: started.map(|at| trace.packets.time(at)),
             label: Some(verdict.as_str()).filter(|verdict| *verdict != COMPLETE),
         };
-        let pid = life_number(&row.process.pid.to_string(), life);
+        let pid = life_number(&row.process.pid_in_profile(), life);
         let process = trace
             .tracks
             .log(pid, row.number, &about, &mut trace.packets)?;
@@ -102,33 +105,40 @@ impl<'s> Row<'s> {
             life: None,
         }
     }
+
+    fn host(&self) -> Option<&'s str> {
+        self.process.host.as_deref()
+    }
+
+    fn host_pid(&self) -> HostPid<'s> {
+        (self.host(), self.process.pid)
+    }
 }
 
 /// Gives each program with data the number of a process. The programs without data get that of the
 /// first program with data, or one for all of them.
 fn number(rows: &mut [Row<'_>], tracks: &mut Tracks) {
-    let mut first: HashMap<u64, u32> = HashMap::new();
-    let mut count: HashMap<u64, u32> = HashMap::new();
+    let mut first: HashMap<HostPid<'_>, u32> = HashMap::new();
+    let mut count: HashMap<HostPid<'_>, u32> = HashMap::new();
     for row in rows.iter_mut().filter(|row| row.process.present) {
-        let life = count.entry(row.process.pid).or_insert(0);
+        let life = count.entry(row.host_pid()).or_insert(0);
         row.life = Some(*life);
         *life += 1;
         row.number = tracks.numbers.take(row.process.pid);
-        first.entry(row.process.pid).or_insert(row.number);
+        first.entry(row.host_pid()).or_insert(row.number);
     }
     for row in rows.iter_mut().filter(|row| !row.process.present) {
-        let pid = row.process.pid;
-        row.number = *first.entry(pid).or_insert_with(|| {
+        row.number = *first.entry(row.host_pid()).or_insert_with(|| {
             row.life = Some(0);
-            tracks.numbers.take(pid)
+            tracks.numbers.take(row.process.pid)
         });
     }
 }
 
-fn lives(rows: &[Row<'_>]) -> Lives {
+fn lives<'s>(rows: &[Row<'s>]) -> Lives<'s> {
     let mut lives = Lives::new();
     for row in rows.iter().filter(|row| row.life.is_some()) {
-        let of_process = lives.entry(row.process.pid).or_default();
+        let of_process = lives.entry(row.host_pid()).or_default();
         of_process.push((row.began_ns, row.number));
     }
     lives.values_mut().for_each(|lives| lives.sort_unstable());
@@ -136,11 +146,11 @@ fn lives(rows: &[Row<'_>]) -> Lives {
 }
 
 /// The number of the process that started a program: the program that it ran at that time.
-fn parent(row: &Row<'_>, lives: &mut Lives, tracks: &mut Tracks) -> Option<u32> {
+fn parent<'s>(row: &Row<'s>, lives: &mut Lives<'s>, tracks: &mut Tracks) -> Option<u32> {
     let pid = row.process.parent?;
     // A process outside of the session is there by its number.
     let outside = || vec![(i64::MIN, tracks.numbers.take(pid))];
-    let lives = lives.entry(pid).or_insert_with(outside);
+    let lives = lives.entry((row.host(), pid)).or_insert_with(outside);
     let begun = lives.partition_point(|(began, _)| *began <= row.began_ns);
     lives
         .get(begun.saturating_sub(1))

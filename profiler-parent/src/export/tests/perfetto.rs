@@ -121,6 +121,40 @@ fn x11_the_threads_of_a_second_program_belong_to_the_process_of_the_log() {
 }
 
 #[test]
+fn x11_processes_of_two_hosts_with_one_number_are_two_processes() {
+    let mut profile = processed();
+    let row = |host: &str, pid: u64, parent: u64, verdict: &str, began: f64| {
+        json!({"name": format!("{verdict} ({host})"), "host": host, "pid": pid, "parentPid": parent,
+               "present": verdict != "missing", "verdict": verdict, "began_TSms": began, "threads": 1,
+               "recorded": 0, "delivered": 0, "evicted": 0, "unfinished": 0, "dropped": {}})
+    };
+    let [first, second] = ["web.example:12", "db:12"];
+    profile["threads"][0]["pid"] = json!(first);
+    profile["threads"][1]["pid"] = json!(second);
+    profile["threads"][2]["pid"] = json!(second);
+    profile["profileGatheringLog"] = json!({
+        first: {"processes": [row("web.example", 12, 1, "complete", 0.0)]},
+        second: {"processes": [row("db", 12, 1, "recovered", 1.0), row("db", 13, 12, "missing", 2.0)]},
+    });
+    let trace = trace(&profile);
+    assert_eq!(with(&trace, "process_tree").len(), 3, "{trace}");
+    let name = |name: &str| with(&trace, &format!("cmdline: \"{name}\""))[0].to_owned();
+    let number = |line: &str| {
+        let number = line.split(" pid: ").nth(1).unwrap();
+        number.split(' ').next().unwrap().to_owned()
+    };
+    let [web, db] = ["complete (web.example)", "recovered (db)"].map(|of| number(&name(of)));
+    assert_ne!(web, db);
+    assert!(name("missing (db)").contains(&format!("ppid: {db} ")));
+    let threads = with(&trace, "thread_name");
+    let of = |pid: &str| {
+        let pid = format!("pid: {pid} ");
+        threads.iter().filter(|line| line.contains(&pid)).count()
+    };
+    assert!(of(&web) >= 1 && of(&db) >= 1 && of(&web) + of(&db) == threads.len());
+}
+
+#[test]
 fn x11_overlapping_and_open_spans_have_tracks_of_their_own() {
     let mut profile = processed();
     let data = |span: u64| json!({"type": "Span", "span": span});
