@@ -133,6 +133,34 @@ impl Cluster {
     }
 }
 
+/// For programs that measure.
+impl Cluster {
+    /// The address to which a host with this number pushes. Neighbours push to different servers.
+    pub fn push_address(&self, host: usize) -> String {
+        let at = host % self.servers.len().max(1);
+        let port = self.servers.get(at).map_or(0, |server| server.port);
+        format!("clickhouse+http://127.0.0.1:{port}/{DATABASE}")
+    }
+
+    /// Executes a statement on each server. Returns the answers.
+    ///
+    /// # Errors
+    /// When a server refuses it.
+    pub fn execute_on_each(&self, statement: &str) -> anyhow::Result<Vec<String>> {
+        let query = format!("database={DATABASE}");
+        let send = |server: &Server| server.send(&query, statement.as_bytes());
+        self.servers.iter().map(send).collect()
+    }
+
+    /// The processes of the servers.
+    pub fn processes(&self) -> Vec<u32> {
+        self.servers
+            .iter()
+            .map(|server| server.process.id())
+            .collect()
+    }
+}
+
 impl Server {
     /// Posts a body. HTTP 1.0 has no chunks, so the answer ends with the connection.
     fn send(&self, query: &str, body: &[u8]) -> anyhow::Result<String> {

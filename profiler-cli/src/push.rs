@@ -51,6 +51,9 @@ pub(crate) struct IdentityArgs {
     /// The version of the program, by which releases can be compared
     #[arg(long, value_name = "VERSION")]
     push_version: Option<String>,
+    /// The name of the host [default: the name of the machine that recorded]
+    #[arg(long, value_name = "NAME")]
+    push_host: Option<String>,
     /// Sends the token in this file with each request
     #[arg(long, value_name = "FILE", conflicts_with_all = ["push_token_env", "push_user"])]
     push_token_file: Option<PathBuf>,
@@ -110,6 +113,9 @@ impl IdentityArgs {
             }
             if let Some(version) = &self.push_version {
                 options = options.version(version);
+            }
+            if let Some(host) = &self.push_host {
+                options = options.host(host);
             }
             options
         }))

@@ -38,7 +38,19 @@ impl Encoding {
     }
 }
 
-/// Encodes the profile `from` in bodies of about `most_bytes` bytes, not compressed. Reads the
+/// How a profile is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodeOptions<'l> {
+    pub(crate) encoding: Encoding,
+    pub(crate) labels: &'l FleetLabels,
+    /// Whether to look up names for unnamed addresses in files of this machine. The bodies then
+    /// depend on these files, too.
+    pub(crate) names: bool,
+    /// The length of a body, not compressed, about.
+    pub(crate) most_bytes: usize,
+}
+
+/// Encodes the profile `from`, and passes the bodies to `sink`. Reads the
 /// profile up to three times, and holds one thread, one body and, for OTLP, the numbers of all
 /// spans.
 ///
@@ -46,13 +58,17 @@ impl Encoding {
 /// That of `sink`, or that the file is no profile.
 pub(crate) fn encode(
     from: &Path,
-    encoding: Encoding,
-    labels: &FleetLabels,
-    most_bytes: usize,
+    options: EncodeOptions<'_>,
     sink: &mut dyn BodySink,
 ) -> Result<(), ExportError> {
-    let options = ExportOptions::to(encoding.target());
-    let recording = Recording::open(from, &options, labels, WorkListener::default())?;
+    let EncodeOptions {
+        encoding,
+        labels,
+        names,
+        most_bytes,
+    } = options;
+    let export = ExportOptions::to(encoding.target()).names(names);
+    let recording = Recording::open(from, &export, labels, WorkListener::default())?;
     let limit = BodyLimit::Bytes(most_bytes);
     match encoding {
         Encoding::OtlpTraces => otlp::encode(&recording, Signal::Traces, limit, sink),

@@ -7,24 +7,40 @@ use super::destination::PushEngine;
 use super::spool::BatchToSend;
 use super::{BatchEncoder, PushIdentity};
 use crate::export::bodies::{BodySink, MOST_BODY_BYTES};
-use crate::export::encode::{Encoding, encode};
+use crate::export::encode::{EncodeOptions, Encoding, encode};
 use crate::export::{ExportError, FleetLabels};
 
 /// Encodes batches of one service.
 #[derive(Debug)]
 pub(crate) struct EngineEncoder {
     labels: FleetLabels,
+    names: bool,
 }
 
 impl EngineEncoder {
-    pub(crate) fn new(identity: PushIdentity) -> Self {
-        let PushIdentity { service, version } = identity;
+    /// For the batches of a session, which looked up all names that it could when it captured them.
+    pub(crate) fn of_batches(identity: PushIdentity) -> Self {
+        let PushIdentity {
+            service,
+            version,
+            host,
+        } = identity;
         Self {
             labels: FleetLabels {
                 service,
                 version,
+                host,
                 ..FleetLabels::default()
             },
+            names: false,
+        }
+    }
+
+    /// For profiles of any origin, whose addresses may have no names yet.
+    pub(crate) fn of_files(identity: PushIdentity) -> Self {
+        Self {
+            names: true,
+            ..Self::of_batches(identity)
         }
     }
 }
@@ -46,13 +62,13 @@ impl BatchEncoder for EngineEncoder {
             PushEngine::ClickHouse => &[Encoding::ClickHouseRows],
         };
         for encoding in encodings {
-            encode(
-                &batch.path,
-                *encoding,
-                &self.labels,
-                MOST_BODY_BYTES,
-                bodies,
-            )?;
+            let options = EncodeOptions {
+                encoding: *encoding,
+                labels: &self.labels,
+                names: self.names,
+                most_bytes: MOST_BODY_BYTES,
+            };
+            encode(&batch.path, options, bodies)?;
         }
         Ok(())
     }

@@ -37,7 +37,8 @@ pub fn push_files(
             source,
         })?;
     }
-    let encoder: Arc<dyn BatchEncoder> = Arc::new(EngineEncoder::new(options.identity.clone()));
+    let encoder: Arc<dyn BatchEncoder> =
+        Arc::new(EngineEncoder::of_files(options.identity.clone()));
     let mut pusher = Pusher::new(&directory, options, temporary)?;
     pusher.start_senders(options, &encoder)?;
     pusher.drain(Instant::now() + timeout);

@@ -128,6 +128,8 @@ pub(crate) struct PushIdentity {
     pub(crate) service: Option<String>,
     /// Its version.
     pub(crate) version: Option<String>,
+    /// The name of the host; by default that of this machine.
+    pub(crate) host: Option<String>,
 }
 
 impl PushOptions {
@@ -178,6 +180,12 @@ impl PushOptions {
     /// The name of the service that the data belongs to. By default the name of this process.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.identity.service = Some(name.into());
+        self
+    }
+
+    /// The name of the host, for a machine or a container whose own name says nothing.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.identity.host = Some(name.into());
         self
     }
 
@@ -232,7 +240,7 @@ pub(crate) struct PushSources {
 
 impl Pusher {
     pub(crate) fn start(sources: PushSources, options: &PushOptions) -> Result<Self, PushError> {
-        let encoder = EngineEncoder::new(options.identity.clone());
+        let encoder = EngineEncoder::of_batches(options.identity.clone());
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;

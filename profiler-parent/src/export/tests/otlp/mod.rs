@@ -23,7 +23,7 @@ use prost::Message;
 
 use super::*;
 use crate::export::bodies::{BodyKind, BodyLimit, BodySink, EncodedBody};
-use crate::export::encode::{Encoding, encode};
+use crate::export::encode::{EncodeOptions, Encoding, encode};
 
 /// Keeps all bodies.
 #[derive(Default)]
@@ -43,7 +43,13 @@ pub(super) fn encoded(profile: &Value, encoding: Encoding, most: usize) -> Kept 
     std::fs::write(&from, profile.to_string()).unwrap();
     let labels = FleetLabels::default();
     let mut kept = Kept::default();
-    encode(&from, encoding, &labels, most, &mut kept).unwrap();
+    let options = EncodeOptions {
+        encoding,
+        labels: &labels,
+        names: false,
+        most_bytes: most,
+    };
+    encode(&from, options, &mut kept).unwrap();
     kept
 }
 
