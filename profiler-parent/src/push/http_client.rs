@@ -11,6 +11,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use ureq::Agent;
 use ureq::http::{Request, Response};
+#[cfg(feature = "push-tls")]
+use ureq::tls::{RootCerts, TlsConfig};
 
 use super::attempts::Answer;
 
@@ -53,9 +55,14 @@ impl HttpClient {
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_global(Some(request_timeout))
-            .user_agent(concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Self(Agent::new_with_config(config))
+            .user_agent(concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "push-tls")]
+        let config = config.tls_config(
+            TlsConfig::builder()
+                .root_certs(RootCerts::PlatformVerifier)
+                .build(),
+        );
+        Self(Agent::new_with_config(config.build()))
     }
 
     /// Sends a body, compressed.

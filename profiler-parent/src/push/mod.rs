@@ -35,6 +35,8 @@ mod spool;
 mod spool_home;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "push-tls"))]
+mod tls_tests;
 
 use std::fmt;
 use std::io;

@@ -93,10 +93,10 @@ impl Stacks {
         rows: &mut Rows<'_>,
     ) -> Result<(), ExportError> {
         rows.add(FleetTable::Stacks, unix_ns, |row| {
-            row.entry_u64("stack", number);
             row.entry_list("frames", self.path.iter().rev(), |id, row| {
                 row.string(tree.node(*id).map_or("", |node| name(node, thread)));
             });
+            row.entry_u64("stack", number);
         })
     }
 }
