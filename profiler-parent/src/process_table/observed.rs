@@ -145,9 +145,7 @@ impl ProcessTable {
             let counts = Remains::Pool(pool).present_counts();
             (key, PresentCounts { counts, has_ended })
         };
-        let in_time = pools
-            .into_iter()
-            .take_while(|_| start.elapsed() < timeout);
+        let in_time = pools.into_iter().take_while(|_| start.elapsed() < timeout);
         in_time.map(counts).collect()
     }
 

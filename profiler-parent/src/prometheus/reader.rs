@@ -291,3 +291,52 @@ impl PresentProcesses {
         self.left_out = self.left_out.saturating_add(other.left_out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ByteLimit;
+    use test_support::patience::LONG;
+
+    use super::*;
+    use crate::session_time::SessionTime;
+
+    fn reader() -> MetricsReader {
+        let processes = Arc::<ProcessTable>::default();
+        let limit = ByteLimit::new(1 << 20);
+        let time = SessionTime::start_now();
+        let groups = SnapshotReader::new(Arc::clone(&processes), time);
+        MetricsReader::new(MetricsSources {
+            processes,
+            limit: Arc::new(MemoryLimit::new(limit, limit)),
+            groups: Arc::new(groups),
+            pushers: Arc::default(),
+        })
+    }
+
+    #[test]
+    fn tidying_does_not_wait_for_a_reading() {
+        let reader = Arc::new(reader());
+        let _reading = reader.lock();
+        let (done, is_done) = crossbeam_channel::bounded(1);
+        let tidying = Arc::clone(&reader);
+        let thread = std::thread::Builder::new().spawn(move || {
+            tidying.tidy();
+            done.send(()).unwrap();
+        });
+        drop(thread.unwrap());
+        assert_eq!(is_done.recv_timeout(LONG), Ok(()), "it waits");
+    }
+
+    #[test]
+    fn only_an_old_reading_is_dropped() {
+        let reader = reader();
+        reader.read();
+        reader.tidy();
+        assert!(reader.lock().latest.is_some());
+        if let Some((at, _)) = &mut reader.lock().latest {
+            *at -= FORGET + 1;
+        }
+        reader.tidy();
+        assert!(reader.lock().latest.is_none());
+    }
+}

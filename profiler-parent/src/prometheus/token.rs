@@ -109,7 +109,9 @@ impl MetricsToken {
 
     /// Makes a file with this token that only this user can read. Does not change an existing file.
     fn write_to_new(&self, path: &Path) -> io::Result<()> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         let mut file = NamedTempFile::new_in(directory.unwrap_or_else(|| Path::new(".")))?;
         writeln!(file, "{}", self.0)?;
         file.as_file().sync_all()?;

@@ -25,6 +25,8 @@ pub(crate) mod destination;
 mod encoders;
 mod files;
 pub(crate) mod http_client;
+#[cfg(test)]
+mod metrics_tests;
 mod queue;
 mod report;
 mod request;

@@ -136,7 +136,9 @@ impl<P: Clone + Ord, K: SumKey, S: Sum> BoundedSums<P, K, S> {
         }
         let mut take = |place| sums.remove(&place).unwrap_or_default();
         let own = self.own.iter();
-        let own = own.map(|(key, place)| (key.clone(), take(*place))).collect();
+        let own = own
+            .map(|(key, place)| (key.clone(), take(*place)))
+            .collect();
         let other = self.has_other.then(|| take(OTHER_PLACE));
         ShownSums { own, other }
     }
@@ -211,12 +213,7 @@ mod tests {
     #[test]
     fn a_number_that_cannot_be_read_for_a_while_stays() {
         let mut sums = Sums::new(2);
-        for (rows, expected) in [
-            (&[(1, 5)][..], 5),
-            (&[], 5),
-            (&[(1, 4)], 5),
-            (&[(1, 7)], 7),
-        ] {
+        for (rows, expected) in [(&[(1, 5)][..], 5), (&[], 5), (&[(1, 4)], 5), (&[(1, 7)], 7)] {
             read(&mut sums, "a", rows);
             assert_eq!(shown(&sums), [(1, expected)]);
         }

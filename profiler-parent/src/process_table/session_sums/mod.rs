@@ -57,7 +57,8 @@ impl SessionSums {
         let counts = ProcessSum::of_counts(&closed.counts);
         self.processes.read(&key, [(name, &counts)]);
         let groups = closed.groups.iter();
-        self.groups.finish(&key, groups.map(|(key, sum)| (key, sum)));
+        self.groups
+            .finish(&key, groups.map(|(key, sum)| (key, sum)));
     }
 
     /// Takes the last numbers of a process that is no longer listed.
