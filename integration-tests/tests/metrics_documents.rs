@@ -6,6 +6,7 @@ use std::path::Path;
 
 use integration_tests::own_process;
 use profiler_parent::prometheus::TextFormat;
+use profiler_parent::push::{PushDestination, PushOptions};
 
 use crate::live_support::start;
 
@@ -32,6 +33,9 @@ fn rows(document: &str) -> BTreeMap<String, String> {
 fn the_document_lists_all_metrics_with_their_types() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
+    // The metrics of pushers are there from the first pusher on. Nothing listens at the address.
+    let destination = PushDestination::parse("otlp+http://127.0.0.1:9")?;
+    let _pusher = session.push_to(&PushOptions::to(destination))?;
     let text = session.metrics().text(TextFormat::Prometheus);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let document = fs::read_to_string(root.join("docs/prometheus.md"))?;

@@ -189,8 +189,14 @@ impl SnapshotReader {
                     .processes
                     .push(shown(&candidate, &groups, &is_stopped)),
                 Err(why) => {
-                    let Candidate { pid, name, .. } = candidate;
-                    snapshot.missing.push(MissingProcess { pid, name, why });
+                    let Candidate { key, pid, name, .. } = candidate;
+                    let pool = key;
+                    snapshot.missing.push(MissingProcess {
+                        pool,
+                        pid,
+                        name,
+                        why,
+                    });
                 }
             }
         }

@@ -1,10 +1,12 @@
 //! The processes of a session as a reading of their numbers sees them: what each is doing, its
 //! memory, and whether its pool is still to be read.
 //!
-//! Part of the [`ProcessTable`]. Used by `prometheus`. Invariant: a process that has no pool here
-//! is in the sums of the session, which are passed together with the processes.
+//! Part of the [`ProcessTable`]. Used by `prometheus`. Invariants: the pools that are to be read
+//! here are those whose last numbers are not in the sums of the session, which are passed together
+//! with the processes; the table is locked only while it is copied.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
@@ -57,10 +59,19 @@ impl ProcessActivity {
     }
 }
 
+/// The entry counts in the pool of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PresentCounts {
+    pub(crate) counts: EntryCounts,
+    /// Whether the process had ended before they were read, so that they are final.
+    pub(crate) has_ended: bool,
+}
+
 /// A listed process.
 #[derive(Debug)]
 pub(crate) struct ObservedProcess {
     pub(crate) key: PoolId,
+    order: u64,
     pub(crate) name: ProcessName,
     /// `None` if it has ended, and its data is gone.
     pub(crate) activity: Option<ProcessActivity>,
@@ -100,6 +111,7 @@ impl ObservedProcess {
         let report = process.report();
         Self {
             key,
+            order: process.order,
             name: ProcessName::new(&process.name),
             activity: ProcessActivity::of(process, &report),
             life: ProcessSum::of_life(process),
@@ -116,46 +128,56 @@ impl ObservedProcess {
 
 impl ProcessTable {
     /// The present entry counts of all processes that have a pool. Reads every pool, without the
-    /// lock.
-    pub(crate) fn present_counts(&self) -> Vec<(PoolId, EntryCounts)> {
-        let pools: Vec<(PoolId, Arc<OwnFile>)> = {
+    /// lock, and no further pool after the timeout: a pool in a file may wait for the disk.
+    pub(crate) fn present_counts(&self, timeout: Duration) -> Vec<(PoolId, PresentCounts)> {
+        let start = Instant::now();
+        let pools: Vec<(PoolId, Arc<OwnFile>, bool)> = {
             let all = self.lock();
             let pools = all
                 .iter()
                 .filter_map(|(key, process)| match &process.remains {
-                    Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
+                    Remains::Pool(pool) => Some((*key, Arc::clone(pool), process.is_over())),
                     _ => None,
                 });
             pools.collect()
         };
-        let counts = |(key, pool)| (key, Remains::Pool(pool).present_counts());
-        pools.into_iter().map(counts).collect()
+        let counts = |(key, pool, has_ended)| {
+            let counts = Remains::Pool(pool).present_counts();
+            (key, PresentCounts { counts, has_ended })
+        };
+        let in_time = pools.into_iter().take_while(|_| start.elapsed() < timeout);
+        in_time.map(counts).collect()
     }
 
     /// Passes all listed processes, in the order in which they were added, and the sums of the
-    /// others to `then`. Both are from one moment.
+    /// session to `then`. The ends of processes that are noticed meanwhile are added to the sums
+    /// afterwards; the threads that notice them do not wait.
     pub(crate) fn observe<T>(
         &self,
         then: impl FnOnce(Vec<ObservedProcess>, &mut SessionSums) -> T,
     ) -> T {
-        let all = self.lock();
-        let mut listed: Vec<(&PoolId, &Process)> = all.iter().collect();
-        listed.sort_by_key(|(_, process)| process.order);
-        let observed = listed
-            .into_iter()
-            .map(|(key, process)| ObservedProcess::of(*key, process))
-            .collect();
-        // Taken before the table is released, so that no pool is closed between the two.
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(all);
+        // Locked before the table is copied: the last numbers of a pool that is to be read come
+        // later.
+        let mut sums = self.sums.lock();
+        let mut observed: Vec<ObservedProcess> = {
+            let all = self.lock();
+            let listed = all.iter();
+            let listed = listed.map(|(key, process)| ObservedProcess::of(*key, process));
+            listed.collect()
+        };
+        observed.sort_by_key(|process| process.order);
         then(observed, &mut sums)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::bounded;
+    use profiler_core::groups::GroupKind;
     use profiler_core::ids::ProcessId;
+    use test_support::patience::LONG;
 
+    use super::super::session_sums::{ClosedPool, GroupKey, GroupSum};
     use super::*;
 
     fn process(state: ProcessState, remains: Remains) -> Process {
@@ -185,16 +207,39 @@ mod tests {
         }
     }
 
+    /// A reading of the lives of all listed processes.
+    fn starts_of(observed: &[ObservedProcess], sums: &mut SessionSums) -> Vec<(String, u64)> {
+        for one in observed {
+            sums.processes.read(&one.key, [(&one.name, &one.life)]);
+        }
+        let shown = sums.processes.show().own.into_iter();
+        shown
+            .map(|(name, sum)| (name.0.to_string(), sum.starts))
+            .collect()
+    }
+
+    fn group() -> (GroupKey, GroupSum) {
+        let key = GroupKey::new(&"p".into(), GroupKind::Plugin, "checker");
+        let sum = GroupSum {
+            entries: 5,
+            ..GroupSum::default()
+        };
+        (key, sum)
+    }
+
+    /// Closes the pool of a process that has done this.
+    fn close(table: &ProcessTable, key: PoolId, groups: Vec<(GroupKey, GroupSum)>) {
+        table.close_pool(key, |process| {
+            let counts = EntryCounts::default();
+            process.remains = Remains::Expired(counts);
+            Some(ClosedPool { counts, groups })
+        });
+    }
+
     #[test]
     fn a_process_that_is_no_longer_listed_stays_in_the_sums() {
         const PROCESSES: u64 = 1_300;
         let table = ProcessTable::default();
-        let starts = |table: &ProcessTable| {
-            table.observe(|observed, sums| {
-                let lives = observed.iter().map(|one| (&one.name, &one.life));
-                sums.processes.show(lives).own
-            })
-        };
         for number in 0..PROCESSES {
             let key = PoolId::new(u128::from(number));
             let state = ProcessState::Exited(None);
@@ -203,13 +248,73 @@ mod tests {
                 process(state, Remains::Expired(EntryCounts::default())),
             );
             table.note_empty(key);
+            if number == PROCESSES / 2 {
+                table.observe(|observed, sums| starts_of(&observed, sums));
+            }
         }
         assert!(table.expired().processes > 0, "all are listed");
-        let shown = starts(&table);
-        let [(key, sum)] = &shown[..] else {
-            panic!("{shown:?}")
+        let (ends, starts) = table.observe(|observed, sums| {
+            let starts = starts_of(&observed, sums);
+            let shown = sums.processes.show().own;
+            let ends = shown.iter().flat_map(|(_, sum)| sum.ends).sum::<u64>();
+            (ends, starts)
+        });
+        assert_eq!(starts, [("p".to_owned(), PROCESSES)]);
+        assert_eq!(ends, PROCESSES);
+    }
+
+    #[test]
+    fn the_end_of_a_process_and_other_users_of_the_table_do_not_wait_for_a_reading() {
+        let table = Arc::new(ProcessTable::default());
+        let key = PoolId::new(1);
+        let gone = || Remains::Expired(EntryCounts::default());
+        table.add(key, process(ProcessState::Exited(None), gone()));
+        let entries = |sums: &SessionSums| {
+            let shown = sums.groups.show().own;
+            shown.iter().map(|(_, sum)| sum.entries).sum::<u64>()
         };
-        assert_eq!((&*key.0, sum.starts), ("p", PROCESSES));
-        assert_eq!(sum.ends.iter().sum::<u64>(), PROCESSES);
+        let during = table.observe(|_, sums| {
+            let (done, is_done) = bounded(1);
+            let ending = Arc::clone(&table);
+            let thread = std::thread::Builder::new().spawn(move || {
+                close(&ending, key, vec![group()]);
+                ending.note_empty(key);
+                let listed = ending.lock().len();
+                done.send(listed).unwrap();
+            });
+            drop(thread.unwrap());
+            assert_eq!(is_done.recv_timeout(LONG), Ok(1), "it waits");
+            entries(sums)
+        });
+        assert_eq!(during, 0);
+        assert_eq!(table.observe(|_, sums| entries(sums)), 5);
+        assert_eq!(table.observe(|_, sums| entries(sums)), 5, "added once");
+    }
+
+    #[test]
+    fn a_pool_that_is_closed_during_a_reading_counts_once() {
+        let table = ProcessTable::default();
+        let key = PoolId::new(1);
+        let gone = || Remains::Expired(EntryCounts::default());
+        table.add(key, process(ProcessState::Exited(None), gone()));
+        let (group_key, sum) = group();
+        let shown = table.observe(|_, sums| {
+            close(&table, key, vec![group()]);
+            sums.groups.read(&key, [(&group_key, &sum)]);
+            sums.groups.show().own
+        });
+        assert_eq!(shown, [group()]);
+        let later = table.observe(|_, sums| sums.groups.show().own);
+        assert_eq!(later, [group()]);
+    }
+
+    #[test]
+    fn no_further_pool_is_read_after_the_timeout() {
+        let table = ProcessTable::default();
+        let file = OwnFile::from(tempfile::tempfile().unwrap());
+        let pool = Remains::Pool(Arc::new(file));
+        table.add(PoolId::new(1), process(ProcessState::Connected, pool));
+        assert_eq!(table.present_counts(Duration::ZERO).len(), 0);
+        assert_eq!(table.present_counts(LONG).len(), 1);
     }
 }

@@ -31,7 +31,8 @@ families! {
     USED = Gauge "profiler_memory_used_bytes" (BYTES):
         "What all pools occupy.";
     CHARGED = Gauge "profiler_memory_charged_bytes" (BYTES):
-        "What all pools may occupy at present: at most the limit.";
+        "What all pools may occupy at present. More than the limit only until processes have freed \
+         what a lowered limit takes.";
     PEAK = Gauge "profiler_memory_charged_peak_bytes" (BYTES):
         "The most that all pools were allowed to occupy at any time.";
     PROCESSES = Gauge "profiler_processes" (None):
@@ -69,7 +70,29 @@ families! {
     GROUPS_IN_OTHER = Gauge "profiler_groups_in_other" (None):
         "Groups that are counted in the series with the label other at this reading.";
     UNREAD = Gauge "profiler_group_processes_unread" (None):
-        "Processes whose groups could not be read. Their counters stay as they were.";
+        "Recording processes whose groups could not be read. Their counters stay as they were.";
+    PUSH_CAPTURED = Counter "profiler_push_entries_captured" (None):
+        "Entries in the batches of pushers.";
+    PUSH_MISSED = Counter "profiler_push_entries_missed" (None):
+        "Entries that were evicted before a batch contained them.";
+    PUSH_CAPTURES_FAILED = Counter "profiler_push_captures_failed" (None):
+        "Captures for batches that have failed. The next batch contains their entries.";
+    PUSH_SPOOL = Gauge "profiler_push_spool_bytes" (BYTES):
+        "What the batches in the spools occupy.";
+    PUSH_BATCHES = Counter "profiler_push_batches" (None):
+        "Batches that no longer wait, by what has become of them.";
+    PUSH_ENTRIES = Counter "profiler_push_entries" (None):
+        "Entries in batches that no longer wait, by what has become of the batches.";
+    PUSH_WAITING = Gauge "profiler_push_batches_waiting" (None):
+        "Batches in the spools that wait for the destination.";
+    PUSH_REQUESTS = Counter "profiler_push_requests" (None):
+        "Requests to the destination, including repeated ones.";
+    PUSH_REQUESTS_FAILED = Counter "profiler_push_requests_failed" (None):
+        "Requests to the destination without success.";
+    PUSH_BODIES = Counter "profiler_push_body_bytes" (BYTES):
+        "Bodies that the destination has accepted, before compression.";
+    PUSH_SENT = Counter "profiler_push_sent_bytes" (BYTES):
+        "Bodies that the destination has accepted, as they were sent.";
     SCRAPES = Counter "profiler_scrapes" (None):
         "Readings of these metrics, including those that used the numbers of an earlier one.";
     READINGS = Counter "profiler_scrape_pool_readings" (None):

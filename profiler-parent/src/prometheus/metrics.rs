@@ -9,6 +9,7 @@ use profiler_core::internal::entry_counts::DropReason;
 
 use super::exposition::{Exposition, MetricFamily, SampleLabels, SampleValue};
 use super::families;
+use super::pushed::PushReading;
 use super::text_format::TextFormat;
 use crate::process_table::session_sums::{GroupKey, GroupSum, OTHER, ProcessEnd, ProcessSum};
 use crate::process_table::{PoolMemory, ProcessActivity};
@@ -41,6 +42,8 @@ pub(super) struct MetricsReading {
     pub(super) other_groups: Option<GroupSum>,
     pub(super) groups_in_other: u64,
     pub(super) unread: u64,
+    /// What pushers have done, if there has been one.
+    pub(super) pushed: Option<PushReading>,
 }
 
 /// The memory of all pools together, in bytes.
@@ -76,6 +79,9 @@ impl Metrics {
         self.reading.write_processes(&mut out);
         self.reading.write_entries(&mut out);
         self.reading.write_groups(&mut out);
+        if let Some(pushed) = &self.reading.pushed {
+            pushed.write(&mut out);
+        }
         self.cost.write(&mut out);
         out.finish()
     }

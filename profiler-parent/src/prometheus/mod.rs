@@ -9,15 +9,17 @@
 //!   message.
 //! - A counter never falls while the session lives, also if processes end and are no longer listed:
 //!   the process table keeps their sums ([`crate::process_table::session_sums`]).
-//! - The number of series is bounded: at most 1,000 groups and 200 names of processes have series
-//!   of their own, and all further ones are in the series whose labels are `other`.
+//! - The number of series is bounded: at most 1,000 groups, 200 names of processes and 20
+//!   destinations of pushers have series of their own, and all further ones are in the series whose
+//!   labels are `other`.
 //! - Equal numbers give equal text: rows are in the order of their labels.
 //!
 //! ```text
 //! pools ──▶ groups::SnapshotReader ──┐
 //! pools ──▶ entry counts ────────────┤
 //! process table: processes, sums ────┼─▶ reader: at most 1/s ──▶ Metrics ──▶ exposition ──▶ text
-//! memory limit ──────────────────────┘                                         ▲
+//! pushers: sums ─────────────────────┤                                         ▲
+//! memory limit ──────────────────────┘                                         │
 //!                                                                   families: names, help
 //! ```
 //!
@@ -28,6 +30,8 @@ mod answer;
 mod exposition;
 mod families;
 mod metrics;
+mod push_sums;
+mod pushed;
 mod reader;
 #[cfg(feature = "prometheus")]
 mod server;
@@ -38,6 +42,11 @@ mod token;
 #[cfg(feature = "live")]
 pub(crate) use answer::{METRICS, answer};
 pub use metrics::Metrics;
+pub(crate) use push_sums::PushSums;
+#[cfg(feature = "push")]
+pub(crate) use push_sums::{DestinationNumbers, ListedPusher, PushNumbers, PushSource};
+#[cfg(feature = "push")]
+pub(crate) use pushed::{CaptureSum, DestinationSum, PushOutcomes};
 pub(crate) use reader::{MetricsReader, MetricsSources};
 #[cfg(feature = "prometheus")]
 pub use server::{MetricsError, MetricsServer};

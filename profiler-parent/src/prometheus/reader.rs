@@ -1,32 +1,33 @@
 //! Reads the metrics of a session: at most once a second, and only on request.
 //!
 //! One per session, so that its own server, the live page and the application share the readings.
-//! Called on the thread of a request. Invariants: a process is counted either by its pool or by the
-//! sums of the session; two requests at the same time cause one reading.
+//! Called on the thread of a request. Invariants: each process counts once; two requests at the same
+//! time cause one reading; only requests wait for a reading.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::entry_counts::EntryCounts;
 
 use super::metrics::{Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
+use super::push_sums::PushSums;
 #[cfg(any(feature = "live", feature = "prometheus"))]
 use super::text_format::TextFormat;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, ProcessGroups, ProcessStanding, SnapshotReader};
 use crate::process_table::session_sums::{
-    GroupKey, GroupSum, ProcessName, ProcessSum, SessionSums, Sum,
+    BoundedSums, GroupKey, GroupSum, ProcessName, ProcessSum, SessionSums, Sum,
 };
-use crate::process_table::{ObservedProcess, ProcessActivity, ProcessTable};
+use crate::process_table::{ObservedProcess, PresentCounts, ProcessActivity, ProcessTable};
 
 /// The largest age of a reading that is used again, in nanoseconds: less than a second, so that one
 /// request per second gets new numbers each time.
 const FRESH: i64 = 900_000_000;
 /// Nanoseconds after which a reading that no request has used is dropped.
 const FORGET: i64 = 30_000_000_000;
-/// Time after which reading groups skips the remaining pools.
+/// Time after which reading groups skips the remaining pools; the same for reading entry counts.
+/// Pools in files may wait for the disk.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the numbers come from.
@@ -35,6 +36,7 @@ pub(crate) struct MetricsSources {
     pub(crate) processes: Arc<ProcessTable>,
     pub(crate) limit: Arc<MemoryLimit>,
     pub(crate) groups: Arc<SnapshotReader>,
+    pub(crate) pushers: Arc<PushSums>,
 }
 
 /// The latest reading, with its time.
@@ -98,11 +100,13 @@ impl MetricsReader {
         text
     }
 
-    /// Drops a reading that is old.
+    /// Drops a reading that is old. Does not wait for a request that reads the pools.
     #[cfg_attr(not(any(feature = "live", feature = "prometheus")), allow(dead_code))]
     pub(crate) fn tidy(&self) {
         let long_ago = self.now().saturating_sub(FORGET);
-        self.lock().latest.take_if(|(at, _)| *at < long_ago);
+        if let Ok(mut state) = self.state.try_lock() {
+            state.latest.take_if(|(at, _)| *at < long_ago);
+        }
     }
 }
 
@@ -116,14 +120,13 @@ impl ScrapeCost {
 impl MetricsSources {
     fn read(&self) -> MetricsReading {
         let snapshot = self.groups.recent_snapshot(TIMEOUT, FRESH / 2);
-        let counts: HashMap<PoolId, EntryCounts> =
-            self.processes.present_counts().into_iter().collect();
-        // The processes are listed after their pools were read. A pool that is closed meanwhile is
-        // in the sums then, and what was read of it is not used.
-        let reading = self.processes.observe(|observed, sums| {
-            let pools = ReadPools::of(&snapshot, &counts);
-            pools.add_up(&observed, sums)
-        });
+        let counts = self.processes.present_counts(TIMEOUT);
+        let pools = ReadPools::of(&snapshot, counts);
+        // The processes are listed after their pools were read. What was read of a pool that is
+        // closed meanwhile is not used, because its last numbers are in the sums, or will be.
+        let reading = self
+            .processes
+            .observe(|observed, sums| pools.add_up(&observed, sums));
         MetricsReading {
             session_start_unix_ns: snapshot.date_unix_ns.saturating_add_signed(-snapshot.at_ns),
             budget: Budget {
@@ -131,88 +134,118 @@ impl MetricsSources {
                 charged: self.limit.charged(),
                 peak: self.limit.peak(),
             },
+            pushed: self.pushers.read(),
             ..reading
         }
     }
 }
 
 /// What was read of all pools.
-struct ReadPools<'a> {
+pub(super) struct ReadPools<'a> {
     groups: HashMap<PoolId, &'a ProcessGroups>,
-    counts: &'a HashMap<PoolId, EntryCounts>,
-    unread: u64,
+    /// The pools whose groups could not be read.
+    missing: HashSet<PoolId>,
+    counts: HashMap<PoolId, PresentCounts>,
 }
 
 impl<'a> ReadPools<'a> {
-    fn of(snapshot: &'a GroupsSnapshot, counts: &'a HashMap<PoolId, EntryCounts>) -> Self {
+    pub(super) fn of(
+        snapshot: &'a GroupsSnapshot,
+        counts: impl IntoIterator<Item = (PoolId, PresentCounts)>,
+    ) -> Self {
         let groups = snapshot.processes.iter();
         Self {
             groups: groups.map(|process| (process.pool, process)).collect(),
-            counts,
-            unread: snapshot.missing.len() as u64,
+            missing: snapshot.missing.iter().map(|one| one.pool).collect(),
+            counts: counts.into_iter().collect(),
         }
     }
 
-    /// Adds the numbers of what is present to those of what is gone.
-    fn add_up(&self, observed: &[ObservedProcess], sums: &mut SessionSums) -> MetricsReading {
-        let lives: Vec<(&ProcessName, ProcessSum)> = observed
-            .iter()
-            .map(|process| (&process.name, self.sum_of(process)))
-            .collect();
-        let shown = sums
-            .processes
-            .show(lives.iter().map(|(key, sum)| (*key, sum)));
-        let groups = self.groups_of(observed);
-        let shown_groups = sums.groups.show(groups.iter().map(|(key, sum)| (key, sum)));
-        let mut present = self.present(observed);
-        let other = shown.other.map(|sum| (ProcessName::other(), sum));
-        let mut processes: Vec<ProcessRow> = shown
-            .own
-            .into_iter()
-            .chain(other)
-            .map(|(key, sum)| ProcessRow {
-                present: present.remove(&key).unwrap_or_default(),
-                name: key.0,
-                sum,
-            })
-            .collect();
-        // What is left has names that have no row.
-        if let Some(other) = processes.last_mut() {
-            present.values().for_each(|more| other.present.add(more));
-        }
+    /// Adds what was read of the present processes to the sums, and returns all numbers.
+    pub(super) fn add_up(
+        &self,
+        observed: &[ObservedProcess],
+        sums: &mut SessionSums,
+    ) -> MetricsReading {
+        let groups_in_other = self.add_groups(observed, &mut sums.groups);
+        let groups = sums.groups.show();
+        let is_unread = |one: &&ObservedProcess| one.is_read && self.missing.contains(&one.key);
         MetricsReading {
-            processes,
-            groups: shown_groups.own,
-            other_groups: shown_groups.other,
-            groups_in_other: shown_groups.rows_in_other,
-            unread: self.unread,
+            processes: self.process_rows(observed, &mut sums.processes),
+            groups: groups.own,
+            other_groups: groups.other,
+            groups_in_other,
+            unread: observed.iter().filter(is_unread).count() as u64,
             ..MetricsReading::default()
         }
     }
 
+    fn process_rows(
+        &self,
+        observed: &[ObservedProcess],
+        sums: &mut BoundedSums<PoolId, ProcessName, ProcessSum>,
+    ) -> Vec<ProcessRow> {
+        // The name of a process that has not started may change, so it gets no series.
+        for process in observed.iter().filter(|one| one.life.starts > 0) {
+            sums.read(&process.key, [(&process.name, &self.sum_of(process))]);
+        }
+        let mut present = self.present(observed);
+        let shown = sums.show();
+        let mut row = |(key, sum): (ProcessName, ProcessSum)| ProcessRow {
+            present: present.remove(&key).unwrap_or_default(),
+            name: key.0,
+            sum,
+        };
+        let mut rows: Vec<ProcessRow> = shown.own.into_iter().map(&mut row).collect();
+        // What is left has names that have no row.
+        let mut rest = PresentProcesses::default();
+        present.values().for_each(|more| rest.add(more));
+        if !present.is_empty() {
+            sums.show_other(); // also when none is left, so that the series stays
+        }
+        if !present.is_empty() || shown.other.is_some() {
+            rows.push(ProcessRow {
+                name: ProcessName::other().0,
+                sum: shown.other.unwrap_or_default(),
+                present: rest,
+            });
+        }
+        rows
+    }
+
     fn sum_of(&self, process: &ObservedProcess) -> ProcessSum {
         let mut sum = process.life.clone();
-        if let Some(counts) = self.counts.get(&process.key).filter(|_| process.is_read) {
-            sum.add(&ProcessSum::of_present_counts(counts));
+        if let Some(read) = self.counts.get(&process.key).filter(|_| process.is_read) {
+            sum.add(&match read.has_ended {
+                true => ProcessSum::of_counts(&read.counts),
+                false => ProcessSum::of_present_counts(&read.counts),
+            });
         }
         sum
     }
 
-    /// The groups in all pools that are not closed. Those of the program come first, and of each
-    /// rank those of the processes that have joined first.
-    fn groups_of(&self, observed: &[ObservedProcess]) -> Vec<(GroupKey, GroupSum)> {
+    /// Adds the groups in all pools that are not closed. Those of the program get series first, and
+    /// of each rank those of the processes that have joined first. Returns the number of groups
+    /// without series of their own.
+    fn add_groups(
+        &self,
+        observed: &[ObservedProcess],
+        sums: &mut BoundedSums<PoolId, GroupKey, GroupSum>,
+    ) -> u64 {
         let read = observed.iter().filter(|process| process.is_read);
         let pools = read.filter_map(|process| Some((process, self.groups.get(&process.key)?)));
-        let mut groups: Vec<(GroupKey, GroupSum)> = pools
-            .flat_map(|(process, pool)| {
-                pool.groups.iter().map(|row| {
-                    let key = GroupKey::new(&process.name.0, row.kind, &row.name);
-                    (key, GroupSum::from(&row.totals))
-                })
-            })
+        let pools: Vec<(PoolId, Vec<(GroupKey, GroupSum)>)> = pools
+            .map(|(process, pool)| (process.key, rows_of(process, pool)))
             .collect();
-        groups.sort_by_key(|(key, _)| key.rank()); // keeps the order of equal ranks
-        groups
+        let rows = pools.iter().flat_map(|(_, rows)| rows);
+        let mut keys: Vec<&GroupKey> = rows.map(|(key, _)| key).collect();
+        keys.sort_by_key(|key| key.rank()); // keeps the order of equal ranks
+        sums.give_places(keys);
+        let in_other = pools.iter().map(|(pool, rows)| {
+            let rows = rows.iter().map(|(key, sum)| (key, sum));
+            sums.read(pool, rows)
+        });
+        in_other.sum()
     }
 
     fn present(&self, observed: &[ObservedProcess]) -> BTreeMap<ProcessName, PresentProcesses> {
@@ -224,6 +257,16 @@ impl<'a> ReadPools<'a> {
         }
         present
     }
+}
+
+/// The groups of a process.
+fn rows_of(process: &ObservedProcess, pool: &ProcessGroups) -> Vec<(GroupKey, GroupSum)> {
+    let rows = pool.groups.iter();
+    rows.map(|row| {
+        let key = GroupKey::new(&process.name.0, row.kind, &row.name);
+        (key, GroupSum::from(&row.totals))
+    })
+    .collect()
 }
 
 impl PresentProcesses {
@@ -246,5 +289,54 @@ impl PresentProcesses {
         numbers.for_each(|(sum, more)| *sum = sum.saturating_add(more));
         self.memory.add(other.memory);
         self.left_out = self.left_out.saturating_add(other.left_out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ByteLimit;
+    use test_support::patience::LONG;
+
+    use super::*;
+    use crate::session_time::SessionTime;
+
+    fn reader() -> MetricsReader {
+        let processes = Arc::<ProcessTable>::default();
+        let limit = ByteLimit::new(1 << 20);
+        let time = SessionTime::start_now();
+        let groups = SnapshotReader::new(Arc::clone(&processes), time);
+        MetricsReader::new(MetricsSources {
+            processes,
+            limit: Arc::new(MemoryLimit::new(limit, limit)),
+            groups: Arc::new(groups),
+            pushers: Arc::default(),
+        })
+    }
+
+    #[test]
+    fn tidying_does_not_wait_for_a_reading() {
+        let reader = Arc::new(reader());
+        let _reading = reader.lock();
+        let (done, is_done) = crossbeam_channel::bounded(1);
+        let tidying = Arc::clone(&reader);
+        let thread = std::thread::Builder::new().spawn(move || {
+            tidying.tidy();
+            done.send(()).unwrap();
+        });
+        drop(thread.unwrap());
+        assert_eq!(is_done.recv_timeout(LONG), Ok(()), "it waits");
+    }
+
+    #[test]
+    fn only_an_old_reading_is_dropped() {
+        let reader = reader();
+        reader.read();
+        reader.tidy();
+        assert!(reader.lock().latest.is_some());
+        if let Some((at, _)) = &mut reader.lock().latest {
+            *at -= FORGET + 1;
+        }
+        reader.tidy();
+        assert!(reader.lock().latest.is_none());
     }
 }

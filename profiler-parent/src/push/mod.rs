@@ -25,6 +25,8 @@ pub(crate) mod destination;
 mod encoders;
 mod files;
 pub(crate) mod http_client;
+#[cfg(test)]
+mod metrics_tests;
 mod queue;
 mod report;
 mod request;
@@ -41,7 +43,7 @@ mod tls_tests;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -57,11 +59,12 @@ pub use report::{DestinationReport, PushReport, PushedAmount};
 use crate::capture::CaptureSources;
 use crate::export::ExportError;
 use crate::export::bodies::BodySink;
+use crate::prometheus::{ListedPusher, PushSums};
 use capturing::Capturer;
 use encoders::EngineEncoder;
 use http_client::HttpClient;
 use queue::DestinationIndex;
-use report::SendCounts;
+use report::PushProgress;
 use sender::Sender;
 use spool::{BatchToSend, Spool, SpoolPhase};
 
@@ -214,13 +217,13 @@ trait BatchEncoder: Send + Sync {
 #[must_use = "a pusher ends when it is dropped"]
 pub struct Pusher {
     spool: Arc<Spool>,
-    addresses: Vec<String>,
-    report: Arc<Mutex<PushReport>>,
-    counts: Vec<Arc<Mutex<SendCounts>>>,
+    progress: Arc<PushProgress>,
     /// Disconnected to end the capturing thread.
     stop: Option<ChannelSender<()>>,
     capturer: Option<JoinHandle<()>>,
     senders: Vec<JoinHandle<()>>,
+    /// The place in the metrics of the session, if it belongs to one.
+    listed: Option<ListedPusher>,
     /// The spool of a pusher that was given no directory. Dropped last.
     _temporary: Option<TempDir>,
 }
@@ -228,7 +231,7 @@ pub struct Pusher {
 impl fmt::Debug for Pusher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pusher")
-            .field("addresses", &self.addresses)
+            .field("addresses", &self.progress.addresses)
             .finish_non_exhaustive()
     }
 }
@@ -236,6 +239,8 @@ impl fmt::Debug for Pusher {
 /// What a pusher gets from its session.
 pub(crate) struct PushSources {
     pub(crate) captures: Arc<CaptureSources>,
+    /// Where the metrics of the session find the pusher.
+    pub(crate) pushers: Arc<PushSums>,
     /// Disconnected when the session ends.
     pub(crate) session_end: Receiver<()>,
 }
@@ -246,8 +251,10 @@ impl Pusher {
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;
+        let pushers = Arc::clone(&sources.pushers);
         pusher.start_senders(options, &encoder)?;
         pusher.start_capturer(sources, options.period)?;
+        pusher.listed = Some(pushers.list(Arc::<PushProgress>::clone(&pusher.progress)));
         Ok(pusher)
     }
 
@@ -270,14 +277,15 @@ impl Pusher {
             path: directory.to_owned(),
             source,
         })?;
+        let spool = Arc::new(spool);
+        let progress = PushProgress::new(destinations, Arc::clone(&spool));
         Ok(Self {
-            addresses: destinations.iter().map(PushDestination::address).collect(),
-            spool: Arc::new(spool),
-            report: Arc::default(),
-            counts: Vec::new(),
+            spool,
+            progress: Arc::new(progress),
             stop: None,
             capturer: None,
             senders: Vec::new(),
+            listed: None,
             _temporary: temporary,
         })
     }
@@ -287,17 +295,16 @@ impl Pusher {
         options: &PushOptions,
         encoder: &Arc<dyn BatchEncoder>,
     ) -> Result<(), PushError> {
-        for (place, destination) in options.destinations.iter().enumerate() {
-            let counts = Arc::<Mutex<SendCounts>>::default();
+        let destinations = options.destinations.iter().zip(&self.progress.counts);
+        for (place, (destination, counts)) in destinations.enumerate() {
             let sender = Sender {
                 index: DestinationIndex(place),
                 destination: destination.clone(),
                 spool: Arc::clone(&self.spool),
                 client: HttpClient::new(options.request_timeout),
                 encoder: Arc::clone(encoder),
-                counts: Arc::clone(&counts),
+                counts: Arc::clone(counts),
             };
-            self.counts.push(counts);
             let thread = spawn_quiet("profiler-push", move || sender.run());
             self.senders.push(thread.map_err(PushError::Thread)?);
         }
@@ -311,7 +318,7 @@ impl Pusher {
             captures: sources.captures,
             spool: Arc::clone(&self.spool),
             period,
-            report: Arc::clone(&self.report),
+            report: Arc::clone(&self.progress.captures),
             series: Arc::default(),
         };
         let session_end = sources.session_end;
@@ -324,42 +331,7 @@ impl Pusher {
 
     /// What the pusher has done so far.
     pub fn report(&self) -> PushReport {
-        let mut report = self
-            .report
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        report.spool_bytes = self.spool.bytes();
-        let all = self.addresses.iter().zip(&self.counts).enumerate();
-        report.destinations = all
-            .map(|(place, (address, counts))| self.destination_report(place, address, counts))
-            .collect();
-        report
-    }
-
-    fn destination_report(
-        &self,
-        place: usize,
-        address: &str,
-        counts: &Mutex<SendCounts>,
-    ) -> DestinationReport {
-        let (waiting_batches, batches) = self.spool.counts(DestinationIndex(place));
-        let counts = counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        DestinationReport {
-            address: address.to_owned(),
-            sent: batches.sent.into(),
-            lost: batches.lost.into(),
-            rejected: batches.rejected.into(),
-            waiting_batches,
-            requests: counts.requests,
-            failed_requests: counts.failed_requests,
-            body_bytes: counts.body_bytes,
-            sent_bytes: counts.sent_bytes,
-            error: counts.error,
-        }
+        self.progress.report()
     }
 
     /// Captures once more, sends what waits for at most `timeout`, and returns what was done.
@@ -384,6 +356,7 @@ impl Drop for Pusher {
         // The threads end by themselves: one may be within a request or a capture.
         self.spool.set_phase(SpoolPhase::Over);
         self.stop = None;
+        drop(self.listed.take()); // the metrics keep its numbers
     }
 }
 

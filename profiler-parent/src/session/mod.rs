@@ -41,7 +41,7 @@ use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
-use crate::prometheus::{MetricsReader, MetricsSources};
+use crate::prometheus::{MetricsReader, MetricsSources, PushSums};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
@@ -65,6 +65,8 @@ pub struct Session {
     pools: Option<Arc<PoolDirectory>>,
     groups: Arc<SnapshotReader>,
     metrics: Arc<MetricsReader>,
+    #[cfg(feature = "push")]
+    pushers: Arc<PushSums>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
     observers: ObserverRegistry,
@@ -316,6 +318,7 @@ impl Session {
     ) -> Result<crate::push::Pusher, crate::push::PushError> {
         let sources = crate::push::PushSources {
             captures: Arc::clone(&self.captures),
+            pushers: Arc::clone(&self.pushers),
             session_end: self.end.receiver(),
         };
         crate::push::Pusher::start(sources, options)
@@ -427,10 +430,12 @@ impl Session {
             symbols: SymbolStore::default(),
             turn: Mutex::default(),
         });
+        let pushers = Arc::<PushSums>::default();
         let metrics = Arc::new(MetricsReader::new(MetricsSources {
             processes: Arc::clone(&processes),
             limit: Arc::clone(&limit),
             groups: Arc::clone(&groups),
+            pushers: Arc::clone(&pushers),
         }));
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
         let end = EndSignal::default();
@@ -440,6 +445,8 @@ impl Session {
             pools,
             groups,
             metrics,
+            #[cfg(feature = "push")]
+            pushers,
             probes,
             captures,
             observers,

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 256;
 
 /// A name as it is shown: limited in length, and without control characters other than the end of a
 /// line. Names that are then equal are the same name.
-pub(super) fn plain_name(name: &str) -> Arc<str> {
+pub(crate) fn plain_name(name: &str) -> Arc<str> {
     let end = name.floor_char_boundary(MOST_BYTES);
     let name = name.get(..end).unwrap_or_default();
     if !name.contains(is_unfit) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use profiler_core::groups::GroupKind;
+use profiler_core::ids::PoolId;
 use proptest::prelude::*;
 
 use super::metrics;
@@ -47,11 +48,13 @@ fn name() -> impl Strategy<Value = String> {
 /// What a session shows of these groups.
 fn shown(groups: &[(GroupKey, GroupSum)]) -> MetricsReading {
     let mut sums = SessionSums::default();
-    let shown = sums.groups.show(groups.iter().map(|(key, sum)| (key, sum)));
+    let rows = groups.iter().map(|(key, sum)| (key, sum));
+    let groups_in_other = sums.groups.read(&PoolId::new(1), rows);
+    let shown = sums.groups.show();
     MetricsReading {
         groups: shown.own,
         other_groups: shown.other,
-        groups_in_other: shown.rows_in_other,
+        groups_in_other,
         ..MetricsReading::default()
     }
 }
@@ -144,6 +147,40 @@ proptest! {
     }
 }
 
+/// What one of two processes of a name has done at a reading; `None` if it cannot be read.
+fn part() -> impl Strategy<Value = Option<GroupSum>> {
+    prop::option::weighted(0.8, sum())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any numbers, so also those of processes that overwrite theirs with less.
+    #[test]
+    fn no_number_of_a_group_falls_from_one_text_to_the_next(
+        readings in prop::collection::vec((part(), part(), any::<bool>()), 1..5),
+    ) {
+        let key = GroupKey::new(&"p".into(), GroupKind::Plugin, "checker");
+        let mut sums = SessionSums::default();
+        let mut before = BTreeMap::new();
+        for (number, (first, second, ends)) in (0..).zip(readings) {
+            sums.groups.read(&PoolId::new(1), first.as_ref().map(|sum| (&key, sum)));
+            // The second process is a new one if the one before has ended.
+            sums.groups.read(&PoolId::new(2 + number), second.as_ref().map(|sum| (&key, sum)));
+            if ends {
+                sums.groups.finish(&PoolId::new(2 + number), []);
+            }
+            let shown = sums.groups.show();
+            let reading = MetricsReading { groups: shown.own, ..MetricsReading::default() };
+            let now = parse(&metrics(reading).text(TextFormat::Prometheus));
+            for (series, earlier) in &before {
+                prop_assert!(now.get(series) >= Some(earlier), "{:?}", series);
+            }
+            before = now;
+        }
+    }
+}
+
 #[test]
 fn ten_thousand_groups_have_a_bounded_number_of_series_and_none_is_lost() {
     const GROUPS: u64 = 10_000;
@@ -182,9 +219,9 @@ fn further_names_of_processes_share_one_row() {
             (ProcessName::new(&format!("process {number:03}")), sum)
         })
         .collect();
-    let shown = sums
-        .processes
-        .show(lives.iter().map(|(name, sum)| (name, sum)));
+    let lives_of_all = lives.iter().map(|(name, sum)| (name, sum));
+    sums.processes.read(&PoolId::new(1), lives_of_all);
+    let shown = sums.processes.show();
     let other = shown.other.map(|sum| (ProcessName::other(), sum));
     let rows = shown.own.into_iter().chain(other);
     let processes = rows.map(|(name, sum)| ProcessRow {

@@ -2,6 +2,8 @@
 
 mod laws;
 mod parsed;
+mod pushed;
+mod readings;
 
 use std::sync::Arc;
 
@@ -90,6 +92,7 @@ fn fixed() -> MetricsReading {
         other_groups: Some(group(1)),
         groups_in_other: 5,
         unread: 1,
+        pushed: None,
     }
 }
 
