@@ -79,8 +79,8 @@ pub struct WallReading {
     /// The same instant in wall time.
     pub unix: UnixNs,
     /// The same instant on the system's clock that the line follows. The two differ by a constant,
-    /// so no second clock is read. All sessions of one boot and one time namespace whose clock is of
-    /// the same [`ClockKind`] share this clock.
+    /// so no second clock is read. All sessions of one boot, one time namespace and one
+    /// [`ClockKind`] share this clock.
     pub system: u64,
     /// Number of the time namespace; 0 if unknown.
     pub namespace: u64,

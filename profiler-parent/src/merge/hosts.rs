@@ -2,9 +2,9 @@
 //!
 //! A recording has one host, a merged profile one for each recording. Profiles of earlier versions
 //! have none, and a profile that was recovered after a restart does not name its host; the name of
-//! the file takes the place of the host's name. Invariants: what a record says beyond the known keys
-//! is kept; the number of hosts and the length of their names are limited, because each name is
-//! written for many processes.
+//! the file takes the place of the host's name. Invariants: what a record says beyond the known
+//! keys is kept; the number of hosts and the length of their names are limited, because each name
+//! is written for many processes.
 
 use serde_json::{Map, Value};
 
@@ -35,7 +35,7 @@ impl HostRecord {
     /// are none.
     ///
     /// # Errors
-    /// There are too many hosts, or a name cannot be that of a host, in words.
+    /// There are too many hosts, in words.
     pub(super) fn take(meta: &mut Map<String, Value>, name: &str) -> Result<Vec<Self>, String> {
         let hosts = match meta.remove("hosts") {
             Some(Value::Array(hosts)) => hosts,
@@ -58,11 +58,16 @@ impl HostRecord {
         for host in hosts.iter_mut().filter(|host| host.id.is_empty()) {
             host.id.clone_from(&host.name);
         }
-        for host in &hosts {
-            check_name(&host.name)?;
-            check_numbered_name(&host.id)?;
-        }
         Ok(hosts)
+    }
+
+    /// Checks the names.
+    ///
+    /// # Errors
+    /// One of them cannot be that of a host, in words.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        check_name(&self.name)?;
+        check_numbered_name(&self.id)
     }
 
     fn read(mut host: Map<String, Value>) -> Self {
@@ -208,19 +213,18 @@ mod tests {
 
     #[test]
     fn many_hosts_and_long_names_are_refused_because_each_process_would_repeat_them() {
-        let taken = |hosts: Value| {
+        let many = |count| {
             let mut meta = Map::new();
-            meta.insert("hosts".to_owned(), hosts);
+            meta.insert("hosts".to_owned(), vec![json!({}); count].into());
             HostRecord::take(&mut meta, "file").map(|hosts| hosts.len())
         };
-        let many = |count| taken(vec![json!({}); count].into());
         assert_eq!(many(1_000), Ok(1_000));
         assert!(many(1_001).unwrap_err().contains("1000 hosts"));
         let long = "a".repeat(300);
         for key in ["name", "id"] {
-            let error = taken(json!([{ key: long }])).unwrap_err();
+            let error = host(json!({ key: long })).check().unwrap_err();
             assert!(error.contains("255 bytes"), "{error}");
-            let error = taken(json!([{ key: "a\nb" }])).unwrap_err();
+            let error = host(json!({ key: "a\nb" })).check().unwrap_err();
             assert!(error.contains("control characters"), "{error}");
         }
     }

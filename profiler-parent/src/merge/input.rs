@@ -1,8 +1,8 @@
 //! One input: its file, and the data of the first pass.
 //!
-//! Used by [`super::merge_with`]. Invariants: a file is open only while it is read, so the number of
-//! inputs does not depend on the number of descriptors; both passes read the same contents, or the
-//! merge fails.
+//! Used by [`super::merge_with`]. Invariants: a file is open only while it is read, so the number
+//! of inputs does not depend on the number of descriptors; both passes read the same contents, or
+//! the merge fails.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,8 @@ impl Input {
         let hosts = HostRecord::take(&mut meta, &file_stem(&path));
         let hosts = hosts.map_err(|why| unlike(&path, &why))?;
         let hosts = renamed(input, hosts)?;
+        let checked = hosts.iter().try_for_each(HostRecord::check);
+        checked.map_err(|why| unlike(&path, why))?;
         let anchor = Anchor {
             unix_ns: start(&meta).ok_or_else(|| unlike(&path, "it does not say when it began"))?,
             clocks: hosts.iter().filter_map(HostRecord::clock).collect(),

@@ -3,8 +3,8 @@
 //!
 //! The threads of all inputs are one list in the merged profile, so these lists are kept until all
 //! threads are written. Invariants: they are kept in files if they are long; the number of these
-//! files is fixed; a member that is not known is kept, under its name or, if several inputs have it,
-//! under `NAME (2)` and so on.
+//! files is fixed; a member that is not known is kept, under its name or, if there are several of
+//! the name, under `NAME (2)` and so on.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ impl Items for CopiedItems<'_> {
     }
 }
 
-/// Writes items that belong to processes: counters, or the overhead.
+/// Writes items that belong to processes, counters or the overhead, or one of them.
 struct ProcessItems<'o, 'a> {
     changes: ListChanges<'a>,
     out: &'o mut Spilled,
@@ -170,7 +170,7 @@ impl Items for ProcessItems<'_, '_> {
     const NAME: &'static str = "a list";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let item = ProcessItem {
+        let item = ProcessItems {
             changes: self.changes,
             out: &mut *self.out,
         };
@@ -178,13 +178,7 @@ impl Items for ProcessItems<'_, '_> {
     }
 }
 
-/// Writes one item that belongs to a process.
-struct ProcessItem<'o, 'a> {
-    changes: ListChanges<'a>,
-    out: &'o mut Spilled,
-}
-
-impl<'de> DeserializeSeed<'de> for ProcessItem<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ProcessItems<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(mut self, from: D) -> Result<(), D::Error> {
@@ -195,7 +189,7 @@ impl<'de> DeserializeSeed<'de> for ProcessItem<'_, '_> {
     }
 }
 
-impl Members for ProcessItem<'_, '_> {
+impl Members for ProcessItems<'_, '_> {
     const NAME: &'static str = "a counter";
 
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {

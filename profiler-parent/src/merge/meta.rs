@@ -50,8 +50,8 @@ const OWN_RULE: [&str; 17] = [
 /// hosts. Those of a real host have some kilobytes.
 const MOST_REPEATED: usize = 16 << 20;
 
-/// Merges the properties of all inputs. Those that differ are added to `hosts`. The inputs must have
-/// passed [`check`].
+/// Merges the properties of all inputs. Those that differ are added to `hosts`. The inputs must
+/// have passed [`check`].
 pub(super) fn merge(
     members: &[Member],
     hosts: &mut [HostRecord],

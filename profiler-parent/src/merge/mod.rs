@@ -14,8 +14,8 @@
 //!
 //! Invariants: nothing of an input is lost; merging one profile gives its contents, and merging in
 //! steps gives the contents of merging at once; memory grows with the different rows of the shared
-//! tables, not with samples and markers; the output is complete or unchanged. The limits on hosts and
-//! their names are in [`naming`].
+//! tables, not with samples and markers; the output is complete or unchanged. The limits on hosts
+//! and their names are in [`naming`].
 
 mod align;
 mod categories;
@@ -56,9 +56,9 @@ use crate::work::WorkListener;
 
 /// Merges profiles into one profile at `to`, compressed if that ends in `.gz`.
 ///
-/// Reads each input twice. Memory holds the different texts, functions, frames and stacks of all
-/// inputs. At most 1,000 hosts can be merged; a host's name has at most 255 bytes. One file after the
-/// other is open.
+/// Reads each input twice, and has one of them open at a time. Memory holds the different texts,
+/// functions, frames and stacks of all inputs. At most 1,000 hosts can be merged, with names of at
+/// most 255 bytes.
 ///
 /// # Errors
 /// [`MergeError`]; `to` is unchanged then.

@@ -111,7 +111,8 @@ mod tests {
 
     fn host(id: &str, is_synchronized: bool, more: Value) -> HostRecord {
         let mut host = json!({"name": id, "clockId": "boot", "startClockNs": 5, "wallClock": {
-            "readMs": 0.0002, "changeMs": -1.5, "isSynchronized": is_synchronized, "maxErrorMs": 8}});
+            "readMs": 0.0002, "changeMs": -1.5, "isSynchronized": is_synchronized,
+            "maxErrorMs": 8}});
         let members = host.as_object_mut().unwrap();
         members.extend(more.as_object().unwrap().clone());
         let mut meta = serde_json::Map::new();

@@ -68,7 +68,8 @@ fn same_session(input: &Input, inputs: &[Input], name: &str) -> Option<String> {
     ))
 }
 
-/// Whether two inputs may be of one boot. A profile that was recovered after a restart has no clock.
+/// Whether two inputs may be of one boot. A profile that was recovered after a restart has no
+/// clock.
 fn may_be_of_one_boot(one: &[ClockPosition], other: &[ClockPosition]) -> bool {
     let has = |clock: &str| other.iter().any(|known| known.clock == clock);
     one.is_empty() || other.is_empty() || one.iter().any(|known| has(&known.clock))

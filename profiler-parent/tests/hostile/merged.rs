@@ -1,5 +1,5 @@
 //! Properties of the merge of any file with a valid profile: no merge panics, and a file that is
-//! taken gives a well-formed profile. Its references are valid, its length is bounded by that of the
+//! taken gives a well-formed profile. References are valid, the length is bounded by that of the
 //! files, and every export reads it if it reads the file. A refused file leaves no output.
 //!
 //! Used by `foreign_files` and the fuzz target `profile_merge`.

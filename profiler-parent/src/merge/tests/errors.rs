@@ -207,6 +207,14 @@ fn a_host_gets_no_name_that_cannot_be_one() {
         assert!(matches!(error, MergeError::InvalidHostName { .. }));
         assert!(error.to_string().contains(why), "{error}");
     }
+    let bad = desk.put("bad.json", &recording(1, "a\nb", 1e12));
+    let error = refused(&desk, &[&bad], "out.json").to_string();
+    assert!(error.contains("control characters"), "{error}");
+    let named = MergeInput {
+        name: Some("a".to_owned()),
+        ..MergeInput::new(&bad)
+    };
+    merge(&[named], &[], &desk.path("out.json")).unwrap();
 }
 
 #[test]

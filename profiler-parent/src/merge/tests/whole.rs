@@ -8,7 +8,8 @@ use super::*;
 fn two_hosts(desk: &Desk) -> [PathBuf; 2] {
     let mut first = recording(5, "a", 1.7e12);
     first["meta"]["hosts"] = json!([{"name": "a", "clockId": "boot 1", "startClockNs": 500_000_000,
-        "wallClock": {"readMs": 0.0004, "changeMs": 0.1, "isSynchronized": true, "maxErrorMs": 7.5}}]);
+        "wallClock": {"readMs": 0.0004, "changeMs": 0.1, "isSynchronized": true,
+        "maxErrorMs": 7.5}}]);
     first["meta"]["extra"] =
         json!([{"label": "Host", "entries": []}, {"label": "App", "entries": []}]);
     let mut second = recording(5, "b", 1.7e12 + 20.0);
@@ -106,9 +107,9 @@ fn a_host_is_within_the_error_of_a_clock_only_if_that_clock_has_placed_it() {
     let put = |name: &str, profile| desk.put(&format!("{name}.json"), &profile);
     let x = put("x", with_clock("x", 1.7e12, "A", 1_000));
     let z = put("z", with_clock("z", 1.7e12 + 1.0, "B", 2_000));
-    // The wall clock of `x` was set by 3 ms since, and that of `z` by 3.5 ms.
+    // The wall clock of `x` was set by 3 ms since, and that of `z` by 4 ms.
     let y = put("y", with_clock("y", 1.7e12 + 13.0, "A", 1_010));
-    let late = put("late", with_clock("late", 1.7e12 + 24.5, "B", 2_020));
+    let late = put("late", with_clock("late", 1.7e12 + 25.0, "B", 2_020));
     let (merged, _) = desk.merge(&[&y, &late], "both.json");
     let (_, report) = desk.merge(&[&x, &z, &merged], "merged.json");
     let told: Vec<_> = report
@@ -127,7 +128,7 @@ fn a_host_is_within_the_error_of_a_clock_only_if_that_clock_has_placed_it() {
         (0.0, wall(5.001)),
         (1.0, wall(5.001)),
         (10.0, same),
-        (21.5, wall(8.001)),
+        (22.0, wall(8.001)),
     ];
     assert_eq!(told, hosts);
 }
