@@ -1,5 +1,5 @@
 //! Tests of `profiler merge` with real sessions: three of them, with children, one of which is
-//! killed.
+//! killed; and one that is captured twice.
 //!
 //! The sessions are sessions of one machine, so their true places on one time line are known from
 //! the clock of its boot.
@@ -140,8 +140,8 @@ fn three_sessions_are_one_profile_with_every_marker_at_its_time() -> anyhow::Res
 }
 
 #[test]
-fn the_command_reports_hosts_and_their_certainty_and_info_lists_all_processes() -> anyhow::Result<()>
-{
+fn the_command_reports_hosts_and_their_uncertainty_and_info_lists_all_processes()
+-> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let profiles = record_all(directory.path())?;
@@ -161,11 +161,12 @@ fn the_command_reports_hosts_and_their_certainty_and_info_lists_all_processes() 
     assert_eq!(report["hosts"][2]["shifted_ms"], -2.5);
     // All three were recorded in one boot, if the system says in which.
     if read(&profiles[0])?["meta"]["hosts"][0]["clockId"].is_string() {
-        let certainty = &report["hosts"][1]["certainty"];
+        let uncertainty = |host: usize| &report["hosts"][host]["uncertainty"];
         assert_eq!(
-            (&certainty["by"], &certainty["host"]),
+            (&uncertainty(1)["by"], &uncertainty(1)["host"]),
             (&"same_clock".into(), &"web".into())
         );
+        assert_eq!(uncertainty(2)["by"], "shifted");
     }
     let info = tools::run(&["info", "--json", "--no-names", &to.display().to_string()])?;
     ensure!(info.code == Some(0), "{info:?}");
@@ -179,6 +180,32 @@ fn the_command_reports_hosts_and_their_certainty_and_info_lists_all_processes() 
     let paths = [to, "-o".into(), traced].map(|path| path.display().to_string());
     let exported = tools::run(&[&words[..], &paths].concat())?;
     ensure!(exported.code == Some(0), "{exported:?}");
+    Ok(())
+}
+
+#[test]
+fn two_captures_of_one_session_state_one_start_and_their_merge_is_warned_about()
+-> anyhow::Result<()> {
+    own_process!();
+    let directory = tempfile::tempdir()?;
+    let [one, other, to] =
+        ["one.json", "other.json", "merged.json"].map(|name| directory.path().join(name));
+    let session = session::start(|builder| builder)?;
+    session.session()?.capture().save(&one)?;
+    session.session()?.capture().save(&other)?;
+    session.end();
+    let [first, second] = [read(&one)?, read(&other)?];
+    for key in ["clockId", "startClockNs"] {
+        let of = |profile: &Value| profile["meta"]["hosts"][0][key].clone();
+        assert_eq!(of(&first), of(&second), "{key}");
+    }
+    let words = ["merge", "-o"].map(str::to_owned);
+    let paths = [to, one, other].map(|path| path.display().to_string());
+    let said = tools::run(&[&words[..], &paths].concat())?;
+    assert!(
+        said.code == Some(0) && said.error.contains("same session as"),
+        "{said:?}"
+    );
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `profiler merge [NAME=]FILE... [-o OUT]`: several recordings as one profile on one time line.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -22,7 +24,7 @@ use crate::signals::end_without_leftovers;
 pub(crate) struct MergeArgs {
     /// The recordings; NAME is the name of the host, instead of the one that the recording has
     #[arg(required = true, value_name = "[NAME=]FILE")]
-    files: Vec<String>,
+    files: Vec<OsString>,
     /// The profile to write; compressed if the name ends in .gz
     #[arg(short, long, value_name = "OUT", default_value = "merged.json.gz")]
     output: PathBuf,
@@ -58,17 +60,23 @@ impl FromStr for ShiftArgument {
 }
 
 /// A file, or NAME=FILE. A file that exists with this name is a file.
-fn input(text: &str) -> MergeInput {
-    let named = text
-        .split_once('=')
-        .filter(|(name, file)| !name.is_empty() && !file.is_empty());
-    match named.filter(|_| !Path::new(text).exists()) {
+fn input(text: &OsStr) -> MergeInput {
+    match split(text).filter(|_| !Path::new(text).exists()) {
         Some((name, file)) => MergeInput {
             path: PathBuf::from(file),
             name: Some(name.to_owned()),
         },
         None => MergeInput::new(text),
     }
+}
+
+/// The name and the file of NAME=FILE. The file may have any name, as for the other commands.
+fn split(text: &OsStr) -> Option<(&str, &OsStr)> {
+    let bytes = text.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    let name = str::from_utf8(bytes.get(..at)?).ok()?;
+    let file = OsStr::from_bytes(bytes.get(at + 1..)?);
+    (!name.is_empty() && !file.is_empty()).then_some((name, file))
 }
 
 pub(crate) fn run(options: &MergeArgs) -> Result<()> {
@@ -116,7 +124,12 @@ fn lines(hosts: &[MergedHost]) -> Vec<String> {
         } else {
             moved
         };
-        (plain(&host.name), begins, moved, host.certainty.to_string())
+        (
+            plain(&host.name),
+            begins,
+            moved,
+            host.uncertainty.to_string(),
+        )
     });
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|(name, ..)| name.chars().count());
@@ -125,10 +138,10 @@ fn lines(hosts: &[MergedHost]) -> Vec<String> {
         "{:<width$}  {:>14}  {:>12}  uncertainty",
         "host", "begins ms", "shift ms"
     );
-    let line = |(name, begins, moved, certainty): &(String, String, String, String)| {
+    let line = |(name, begins, moved, uncertainty): &(String, String, String, String)| {
         format!(
             "{name:<width$}  {begins:>14}  {moved:>12}  {}",
-            plain(certainty)
+            plain(uncertainty)
         )
     };
     std::iter::once(head).chain(rows.iter().map(line)).collect()
@@ -140,6 +153,7 @@ mod tests {
 
     #[test]
     fn a_file_may_have_a_name_before_it() {
+        let input = |text: &str| input(OsStr::new(text));
         let named = input("web=profiles/a=b.json");
         assert_eq!(named.name.as_deref(), Some("web"));
         assert_eq!(named.path, Path::new("profiles/a=b.json"));
@@ -151,6 +165,17 @@ mod tests {
         std::fs::write(&existing, "").unwrap();
         let text = existing.to_str().unwrap();
         assert_eq!(input(text), MergeInput::new(text));
+    }
+
+    #[test]
+    fn a_path_need_not_be_utf_8() {
+        let file = OsStr::from_bytes(b"web-\xff.json");
+        assert_eq!(input(file), MergeInput::new(file));
+        let named = input(OsStr::from_bytes(b"web=\xff.json"));
+        assert_eq!(named.name.as_deref(), Some("web"));
+        assert_eq!(named.path.as_os_str().as_bytes(), b"\xff.json");
+        let file = OsStr::from_bytes(b"\xff=b.json");
+        assert_eq!(input(file), MergeInput::new(file));
     }
 
     #[test]

@@ -140,6 +140,20 @@ fn every_file_of_the_corpus_is_merged_or_refused_without_harm() {
 }
 
 #[test]
+fn twenty_thousand_members_and_hosts_are_merged_or_refused_without_harm() {
+    own_process!();
+    let room = Room::new();
+    let [plain, _] = MERGED.map(str::trim_end);
+    let open = plain.strip_suffix('}').unwrap();
+    let members = format!("{open}{}}}", r#","later":0"#.repeat(20_000));
+    assert!(merged::check(members.as_bytes(), &room).is_some());
+    let hosts = format!(r#""hosts":[{}"#, "{},".repeat(20_000));
+    let hosts = plain.replace(r#""hosts":["#, &hosts);
+    assert!(hosts.len() > 60_000, "there are no hosts");
+    assert!(merged::check(hosts.as_bytes(), &room).is_none());
+}
+
+#[test]
 fn edited_documents_are_merged_or_refused_without_harm() {
     own_process!();
     let room = Room::new();

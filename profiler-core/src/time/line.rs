@@ -78,9 +78,10 @@ pub struct WallReading {
     pub line: MonotonicNs,
     /// The same instant in wall time.
     pub unix: UnixNs,
-    /// The same instant in nanoseconds since the start of the machine, including suspended time.
-    /// All sessions of one boot and one time namespace share this clock.
-    pub since_boot: u64,
+    /// The same instant on the system's clock that the line follows. The two differ by a constant,
+    /// so no second clock is read. All sessions of one boot, one time namespace and one
+    /// [`ClockKind`] share this clock.
+    pub system: u64,
     /// Number of the time namespace; 0 if unknown.
     pub namespace: u64,
     /// The time between the two reads of the line around the read of the wall clock, in
@@ -89,25 +90,19 @@ pub struct WallReading {
 }
 
 impl WallReading {
-    /// Reads the clocks, each as close to the line as possible in 16 tries.
+    /// Reads the clocks, as close together as possible in 16 tries.
     pub fn take() -> Self {
-        let (line, since_boot, _) = closest(now_ns, || read(BOOT));
-        let (at, unix, width_ns) = closest(now_ns, wall_ns);
+        let (line, unix, width_ns) = closest(now_ns, wall_ns);
+        let shift = SHIFT.load(Ordering::Relaxed);
         Self {
-            line: MonotonicNs(at),
+            line: MonotonicNs(line),
             unix: UnixNs(unix),
-            since_boot: since_boot.saturating_add(at.saturating_sub(line)),
+            system: line.saturating_add_signed(shift.saturating_neg()),
             namespace: sys::time_namespace(),
             width_ns,
         }
     }
 }
-
-/// The clock that counts from the start of the machine.
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
-const BOOT: ClockId = ClockId::Boottime;
-#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
-const BOOT: ClockId = ClockId::Monotonic;
 
 /// Begins a session in this process: its line begins at `CLOCK_MONOTONIC`.
 pub(super) fn begin() {
@@ -298,12 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_agree_on_the_distance_between_line_and_boot_clock() {
+    fn two_readings_agree_on_the_distance_between_line_and_system_clock() {
         begin();
         let [one, other] = [WallReading::take(), WallReading::take()];
         assert!(one.line <= other.line);
-        let distance = |reading: &WallReading| reading.since_boot.abs_diff(reading.line.0);
-        // Each read may be interrupted, but not all tries of one reading.
+        let system = read(follows(clock_kind()));
+        assert!(one.system <= system);
+        let distance = |reading: &WallReading| reading.system.abs_diff(reading.line.0);
+        // A test in another thread may begin a session meanwhile.
         assert!(distance(&one).abs_diff(distance(&other)) < 10_000_000);
     }
 }

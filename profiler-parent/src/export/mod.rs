@@ -23,7 +23,6 @@
 //! before and after the session's start.
 
 pub(crate) mod bodies;
-mod bounded;
 mod by_row;
 mod call_frame;
 mod chrome_markers;
@@ -61,10 +60,9 @@ pub use clickhouse::{Engine, FleetSchema, FleetTable, InvalidSchemaName};
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
 pub use labels::FleetLabels;
 
-use crate::output::{OutputError, ProfileFile, WriteBehind};
+use crate::output::{BoundedWriter, OutputError, ProfileFile, WriteBehind};
 use crate::reading::{Nameless, ReadError};
 use crate::work::WorkListener;
-use bounded::BoundedWriter;
 use otlp::Signal;
 use recording::{Recording, Totals};
 

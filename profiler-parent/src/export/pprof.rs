@@ -16,14 +16,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::ExportError;
-use super::bounded::BoundedWriter;
 use super::by_row::ByRow;
 use super::otlp::{OpenSpans, ThreadSpans, Vocabulary, groups, may_have_groups};
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::tree::What;
-use crate::output::{ProfileFile, WriteBehind};
+use crate::output::{BoundedWriter, ProfileFile, WriteBehind};
 use crate::reading::{Frame, Function, NodeId, Survey, Tables};
 
 /// Field numbers of `Profile`.

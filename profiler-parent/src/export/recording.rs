@@ -98,9 +98,9 @@ impl Recording {
         self.reader.into_survey()
     }
 
-    /// The limit on the size of an export; see [`super::bounded`].
+    /// The limit on the size of an export; see [`crate::output`].
     pub(super) const fn most_bytes(&self) -> u64 {
-        super::bounded::most_bytes(self.reader.length())
+        crate::output::most_bytes(self.reader.length())
     }
 
     /// Passes all threads to `sink`.

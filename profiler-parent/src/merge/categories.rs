@@ -3,14 +3,27 @@
 //! Categories with the same name and colour are one; they keep all their subcategories. Invariant:
 //! the first category of the first input, which stands for unknown ones, stays the first.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
-/// A category, in the form of `meta`.
-type Category = Map<String, Value>;
+/// A category of the merged profile.
+#[derive(Debug)]
+struct Category {
+    /// Its members in `meta`, without the subcategories.
+    members: Map<String, Value>,
+    subcategories: Vec<Value>,
+    /// The places of the subcategories, by their text.
+    places: HashMap<String, u32>,
+}
 
-/// The categories so far, with their subcategories.
+/// The categories so far.
 #[derive(Debug, Default)]
-pub(super) struct Categories(Vec<(Category, Vec<Value>)>);
+pub(super) struct Categories {
+    all: Vec<Category>,
+    /// The places of the categories, by name and colour.
+    places: HashMap<[String; 2], usize>,
+}
 
 /// The numbers that the categories of one input have now.
 #[derive(Debug, Default)]
@@ -55,46 +68,51 @@ impl Categories {
             };
             let at = self.place(category);
             numbers.rows.push(narrow(at));
-            numbers.subcategories.push(self.subcategories(at, own));
+            let own = match self.all.get_mut(at) {
+                Some(category) => own.into_iter().map(|name| category.place(name)).collect(),
+                None => Vec::new(),
+            };
+            numbers.subcategories.push(own);
         }
         numbers
     }
 
     /// The place of a category, which is added if it is new.
-    fn place(&mut self, category: Category) -> usize {
-        let is_same = |(known, _): &(Category, Vec<Value>)| {
-            ["name", "color"]
-                .iter()
-                .all(|key| known.get(*key) == category.get(*key))
-        };
-        self.0.iter().position(is_same).unwrap_or_else(|| {
-            self.0.push((category, Vec::new()));
-            self.0.len() - 1
-        })
-    }
-
-    /// The places of subcategories, which are added if they are new.
-    fn subcategories(&mut self, category: usize, names: Vec<Value>) -> Vec<u32> {
-        let Some((_, known)) = self.0.get_mut(category) else {
-            return Vec::new();
-        };
-        let mut place = |name: Value| {
-            let at = known.iter().position(|other| *other == name);
-            narrow(at.unwrap_or_else(|| {
-                known.push(name);
-                known.len() - 1
-            }))
-        };
-        names.into_iter().map(&mut place).collect()
+    fn place(&mut self, members: Map<String, Value>) -> usize {
+        let text = |key| members.get(key).map(Value::to_string).unwrap_or_default();
+        let next = self.all.len();
+        *self
+            .places
+            .entry(["name", "color"].map(text))
+            .or_insert_with(|| {
+                self.all.push(Category {
+                    members,
+                    subcategories: Vec::new(),
+                    places: HashMap::new(),
+                });
+                next
+            })
     }
 
     /// The list, in the form of `meta`.
     pub(super) fn into_value(self) -> Value {
-        let whole = |(mut category, own): (Category, Vec<Value>)| {
-            category.insert("subcategories".to_owned(), own.into());
-            Value::Object(category)
+        let whole = |category: Category| {
+            let mut members = category.members;
+            members.insert("subcategories".to_owned(), category.subcategories.into());
+            Value::Object(members)
         };
-        self.0.into_iter().map(whole).collect()
+        self.all.into_iter().map(whole).collect()
+    }
+}
+
+impl Category {
+    /// The place of a subcategory, which is added if it is new.
+    fn place(&mut self, name: Value) -> u32 {
+        let next = narrow(self.subcategories.len());
+        *self.places.entry(name.to_string()).or_insert_with(|| {
+            self.subcategories.push(name);
+            next
+        })
     }
 }
 
@@ -128,5 +146,17 @@ mod tests {
         assert!(numbers.row(Some(3)).is_err());
         let names = all.into_value();
         assert_eq!(names[1]["subcategories"], json!(["Other", "Read", "Write"]));
+    }
+
+    #[test]
+    fn a_hundred_thousand_categories_and_subcategories_are_placed() {
+        let names: Vec<String> = (0..100_000).map(|at| format!("c{at}")).collect();
+        let mut list: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+        list.push(json!({"name": "c0", "subcategories": names}));
+        let mut all = Categories::default();
+        all.add(Some(list.clone().into()));
+        let numbers = all.add(Some(list.into()));
+        assert_eq!(numbers.rows.last(), Some(&0));
+        assert_eq!(numbers.subcategory(Some(100_000), Some(77)), Some(77));
     }
 }

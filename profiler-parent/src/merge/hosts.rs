@@ -1,14 +1,15 @@
-//! The hosts of a profile, as `meta.hosts` has them: names, clocks, and how exactly each host is
-//! placed.
+//! The hosts of a profile, as `meta.hosts` has them: names, places and clocks.
 //!
 //! A recording has one host, a merged profile one for each recording. Profiles of earlier versions
-//! have none; the name of their file takes the place of the host's name. Invariant: what a record
-//! says beyond the known keys is kept.
+//! have none, and a profile that was recovered after a restart does not name its host; the name of
+//! the file takes the place of the host's name. Invariants: what a record says beyond the known
+//! keys is kept; the number of hosts and the length of their names are limited, because each name
+//! is written for many processes.
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::align::ClockPosition;
+use super::naming::{MOST_HOSTS, check_name, check_numbered_name};
 
 /// One host of an input.
 #[derive(Clone, Debug, Default)]
@@ -20,62 +21,29 @@ pub(super) struct HostRecord {
     pub(super) offset_ns: i64,
     /// The part of the offset that `--shift` adds.
     pub(super) shift_ns: i64,
+    /// How far the host is from the place that its wall clock gives, because its input was aligned
+    /// by the clock of an earlier input; without shifts.
+    pub(super) correction_ns: i64,
     /// The properties of its recording that are not those of the whole profile.
     pub(super) own_meta: Map<String, Value>,
     /// Everything else.
     pub(super) rest: Map<String, Value>,
 }
 
-/// How exactly the start of a host's recording is known.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "by", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Certainty {
-    /// It has the same clock as an earlier host, so the two are aligned by that clock.
-    SameClock {
-        /// The earlier host.
-        host: String,
-        /// The largest possible error against that host, in milliseconds.
-        within_ms: f64,
-    },
-    /// The wall clock was synchronised.
-    WallClock {
-        /// The largest possible error against the correct time, in milliseconds.
-        within_ms: f64,
-    },
-    /// The wall clock was not synchronised: the error may have any size.
-    Unsynchronized,
-    /// The profile does not say whether the wall clock was synchronised.
-    Unknown,
-}
-
-impl std::fmt::Display for Certainty {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::SameClock { host, within_ms } => {
-                write!(
-                    out,
-                    "within {within_ms} ms of {host}, which has the same clock"
-                )
-            }
-            Self::WallClock { within_ms } => {
-                write!(out, "within {within_ms} ms of the correct time")
-            }
-            Self::Unsynchronized => out.write_str("unknown: the clock was not synchronised"),
-            Self::Unknown => out
-                .write_str("unknown: the profile does not say whether the clock was synchronised"),
-        }
-    }
-}
-
 impl HostRecord {
     /// Takes the hosts out of the `meta` of an input. `name` is the name of the host if there
     /// are none.
-    pub(super) fn take(meta: &mut Map<String, Value>, name: &str) -> Vec<Self> {
+    ///
+    /// # Errors
+    /// There are too many hosts, in words.
+    pub(super) fn take(meta: &mut Map<String, Value>, name: &str) -> Result<Vec<Self>, String> {
         let hosts = match meta.remove("hosts") {
             Some(Value::Array(hosts)) => hosts,
             _ => Vec::new(),
         };
+        if hosts.len() > MOST_HOSTS {
+            return Err(format!("it has more than {MOST_HOSTS} hosts"));
+        }
         let hosts = hosts.into_iter().filter_map(|host| match host {
             Value::Object(host) => Some(Self::read(host)),
             _ => None,
@@ -90,7 +58,16 @@ impl HostRecord {
         for host in hosts.iter_mut().filter(|host| host.id.is_empty()) {
             host.id.clone_from(&host.name);
         }
-        hosts
+        Ok(hosts)
+    }
+
+    /// Checks the names.
+    ///
+    /// # Errors
+    /// One of them cannot be that of a host, in words.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        check_name(&self.name)?;
+        check_numbered_name(&self.id)
     }
 
     fn read(mut host: Map<String, Value>) -> Self {
@@ -101,6 +78,7 @@ impl HostRecord {
         let (name, id) = (text("name"), text("id"));
         let mut number = |key: &str| host.remove(key).and_then(|value| value.as_i64());
         let (offset_ns, shift_ns) = (number("offsetNs"), number("shiftNs"));
+        let correction_ns = number("correctionNs");
         let own_meta = match host.remove("meta") {
             Some(Value::Object(meta)) => meta,
             _ => Map::new(),
@@ -110,6 +88,7 @@ impl HostRecord {
             id,
             offset_ns: offset_ns.unwrap_or(0),
             shift_ns: shift_ns.unwrap_or(0),
+            correction_ns: correction_ns.unwrap_or(0),
             own_meta,
             rest: host,
         }
@@ -121,8 +100,13 @@ impl HostRecord {
         host.insert("name".to_owned(), self.name.into());
         host.insert("id".to_owned(), self.id.into());
         host.insert("offsetNs".to_owned(), self.offset_ns.into());
-        if self.shift_ns != 0 {
-            host.insert("shiftNs".to_owned(), self.shift_ns.into());
+        for (key, ns) in [
+            ("shiftNs", self.shift_ns),
+            ("correctionNs", self.correction_ns),
+        ] {
+            if ns != 0 {
+                host.insert(key.to_owned(), ns.into());
+            }
         }
         if !self.own_meta.is_empty() {
             host.insert("meta".to_owned(), self.own_meta.into());
@@ -139,39 +123,6 @@ impl HostRecord {
             clock,
             at_ns: start.saturating_sub(offset),
         })
-    }
-
-    /// How exactly the host is placed, given the hosts before it.
-    pub(super) fn certainty(&self, before: &[Self]) -> Certainty {
-        let clock = self.rest.get("clockId");
-        let same = before
-            .iter()
-            .find(|other| clock.is_some() && other.rest.get("clockId") == clock);
-        if let Some(other) = same {
-            let host = other.id.clone();
-            let within_ms = rounded(self.read_ms() + other.read_ms());
-            return Certainty::SameClock { host, within_ms };
-        }
-        let wall = self.rest.get("wallClock");
-        match wall.and_then(|wall| wall.get("isSynchronized")?.as_bool()) {
-            Some(true) => Certainty::WallClock {
-                within_ms: rounded(
-                    self.wall("maxErrorMs") + self.wall("changeMs").abs() + self.read_ms(),
-                ),
-            },
-            Some(false) => Certainty::Unsynchronized,
-            None => Certainty::Unknown,
-        }
-    }
-
-    fn read_ms(&self) -> f64 {
-        self.wall("readMs")
-    }
-
-    fn wall(&self, key: &str) -> f64 {
-        let wall = self.rest.get("wallClock");
-        let value = wall.and_then(|wall| wall.get(key)?.as_f64());
-        value.unwrap_or(0.0)
     }
 
     /// Gives the section of the only host of a profile the present name.
@@ -196,8 +147,8 @@ impl HostRecord {
         if self.shift_ns != 0 {
             rows.push(row("Shifted by", "milliseconds", millis(self.shift_ns)));
         }
-        let certainty = self.certainty(before).to_string();
-        rows.push(row("Uncertainty", "string", certainty.into()));
+        let uncertainty = self.uncertainty(before).to_string();
+        rows.push(row("Uncertainty", "string", uncertainty.into()));
         for (key, label) in [
             ("oscpu", "System"),
             ("CPUName", "Processor"),
@@ -222,53 +173,27 @@ pub(super) fn section_label(id: &str) -> String {
     format!("{SECTION} {id}")
 }
 
-/// Microseconds are precise enough for an uncertainty.
-fn rounded(ms: f64) -> f64 {
-    (ms * 1e3).ceil() / 1e3
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::Uncertainty;
     use super::*;
 
     fn host(value: Value) -> HostRecord {
         let mut meta = Map::new();
         meta.insert("hosts".to_owned(), json!([value]));
-        HostRecord::take(&mut meta, "file").remove(0)
+        HostRecord::take(&mut meta, "file").unwrap().remove(0)
     }
 
     #[test]
     fn a_profile_without_hosts_is_called_like_its_file() {
-        let hosts = HostRecord::take(&mut Map::new(), "file");
+        let hosts = HostRecord::take(&mut Map::new(), "file").unwrap();
         assert_eq!(
             (hosts[0].name.as_str(), hosts[0].id.as_str()),
             ("file", "file")
         );
-        assert_eq!(hosts[0].certainty(&[]), Certainty::Unknown);
-    }
-
-    #[test]
-    fn the_uncertainty_is_that_of_the_clocks() {
-        let clock = |id: &str, is_synchronized: bool| {
-            json!({"name": id, "clockId": "boot", "startClockNs": 5, "wallClock": {
-                "readMs": 0.0002, "changeMs": -1.5, "isSynchronized": is_synchronized, "maxErrorMs": 8}})
-        };
-        let one = host(clock("one", true));
-        assert_eq!(
-            one.certainty(&[]),
-            Certainty::WallClock { within_ms: 9.501 }
-        );
-        assert_eq!(
-            host(clock("two", false)).certainty(&[]),
-            Certainty::Unsynchronized
-        );
-        let same = Certainty::SameClock {
-            host: "one".to_owned(),
-            within_ms: 0.001,
-        };
-        assert_eq!(host(clock("two", false)).certainty(&[one]), same);
+        assert_eq!(hosts[0].uncertainty(&[]), Uncertainty::Unknown);
     }
 
     #[test]
@@ -280,8 +205,27 @@ mod tests {
 
     #[test]
     fn a_record_keeps_what_it_says() {
-        let value = json!({"name": "a", "id": "a", "offsetNs": 3, "clockId": "c", "later": [1],
+        let value = json!({"name": "a", "id": "a", "offsetNs": 3, "shiftNs": -1,
+            "correctionNs": 2, "clockId": "c", "later": [1],
             "meta": {"oscpu": "x"}});
         assert_eq!(host(value.clone()).into_value(), value);
+    }
+
+    #[test]
+    fn many_hosts_and_long_names_are_refused_because_each_process_would_repeat_them() {
+        let many = |count| {
+            let mut meta = Map::new();
+            meta.insert("hosts".to_owned(), vec![json!({}); count].into());
+            HostRecord::take(&mut meta, "file").map(|hosts| hosts.len())
+        };
+        assert_eq!(many(1_000), Ok(1_000));
+        assert!(many(1_001).unwrap_err().contains("1000 hosts"));
+        let long = "a".repeat(300);
+        for key in ["name", "id"] {
+            let error = host(json!({ key: long })).check().unwrap_err();
+            assert!(error.contains("255 bytes"), "{error}");
+            let error = host(json!({ key: "a\nb" })).check().unwrap_err();
+            assert!(error.contains("control characters"), "{error}");
+        }
     }
 }

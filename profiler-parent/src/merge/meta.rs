@@ -4,6 +4,8 @@
 //! any other stays in the record of its host. Invariant: no property of an input is lost, and
 //! merging in steps gives the same properties.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::hosts::{HostRecord, SECTION, section_label};
@@ -44,14 +46,19 @@ const OWN_RULE: [&str; 17] = [
     "usesOnlyOneStackType",
 ];
 
-/// Merges the properties of all inputs. Those that differ are added to `hosts`. The units must be
-/// those that [`units`] has found.
+/// The most bytes of properties that are written again for each host of an input with several
+/// hosts. Those of a real host have some kilobytes.
+const MOST_REPEATED: usize = 16 << 20;
+
+/// Merges the properties of all inputs. Those that differ are added to `hosts`. The inputs must
+/// have passed [`check`].
 pub(super) fn merge(
-    members: &mut [Member],
+    members: &[Member],
     hosts: &mut [HostRecord],
     start_unix_ns: i64,
 ) -> Map<String, Value> {
-    let mut merged = common(members, hosts);
+    let mut merged = common(members);
+    add_to_hosts(members, &merged, hosts);
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             merged.insert(key.to_owned(), value);
@@ -90,35 +97,60 @@ pub(super) fn merge(
     merged
 }
 
-/// Takes the properties that all inputs have with the same value out of the inputs. The others are
-/// moved to the hosts.
-fn common(members: &mut [Member], hosts: &mut [HostRecord]) -> Map<String, Value> {
-    let first = members.first().map(|first| first.meta.clone());
+/// Checks that the properties of all inputs can be merged.
+///
+/// # Errors
+/// They cannot, with the reason in words.
+pub(super) fn check(members: &[Member]) -> Result<(), String> {
+    units(members)?;
+    let merged = common(members);
+    let repeated = members.iter().filter(|member| member.hosts.len() > 1);
+    let repeated = repeated.map(|member| {
+        let own = own(member, &merged);
+        let bytes = own.map(|(key, value)| key.len() + value.to_string().len());
+        bytes.sum::<usize>().saturating_mul(member.hosts.len() - 1)
+    });
+    match repeated.fold(0, usize::saturating_add) <= MOST_REPEATED {
+        true => Ok(()),
+        false => Err("an input has too many properties of its own for all its hosts".to_owned()),
+    }
+}
+
+/// The properties that all inputs have with the same value.
+fn common(members: &[Member]) -> Map<String, Value> {
+    let Some(first) = members.first() else {
+        return Map::new();
+    };
     let is_common = |key: &str, value: &Value| {
         let has = |member: &Member| member.meta.get(key) == Some(value);
         !OWN_RULE.contains(&key) && members.iter().all(has)
     };
-    let merged: Map<String, Value> = first
-        .into_iter()
-        .flatten()
-        .filter(|(key, value)| is_common(key, value) || key == "version")
-        .collect();
+    let common = first.meta.iter();
+    let common = common.filter(|(key, value)| is_common(key, value) || *key == "version");
+    common
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// The properties that an input has for itself.
+fn own<'m>(
+    member: &'m Member,
+    common: &Map<String, Value>,
+) -> impl Iterator<Item = (&'m String, &'m Value)> {
+    let own = member.meta.iter();
+    own.filter(|(key, _)| !common.contains_key(*key) && !OWN_RULE.contains(&key.as_str()))
+}
+
+/// Adds the properties that an input has for itself to its hosts.
+fn add_to_hosts(members: &[Member], common: &Map<String, Value>, hosts: &mut [HostRecord]) {
     for member in members {
-        let own = member.meta.iter();
-        let own =
-            own.filter(|(key, _)| !merged.contains_key(*key) && !OWN_RULE.contains(&key.as_str()));
-        let own: Vec<_> = own
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
         for host in hosts.get_mut(member.hosts.clone()).unwrap_or_default() {
-            for (key, value) in &own {
-                host.own_meta
-                    .entry(key.clone())
-                    .or_insert_with(|| value.clone());
+            for (key, value) in own(member, common) {
+                let of_host = host.own_meta.entry(key.clone());
+                of_host.or_insert_with(|| value.clone());
             }
         }
     }
-    merged
 }
 
 fn extreme(members: &[Member], key: &str, choose: fn(f64, f64) -> f64) -> Option<Value> {
@@ -139,7 +171,7 @@ fn extreme(members: &[Member], key: &str, choose: fn(f64, f64) -> f64) -> Option
 ///
 /// # Errors
 /// The units differ, in words.
-pub(super) fn units(members: &[Member]) -> Result<Option<Value>, String> {
+fn units(members: &[Member]) -> Result<Option<Value>, String> {
     let mut all = members
         .iter()
         .filter_map(|member| member.meta.get("sampleUnits"));
@@ -160,12 +192,9 @@ fn products(members: &[Member]) -> String {
     let all = members
         .iter()
         .filter_map(|member| member.meta.get("product")?.as_str());
-    let mut products: Vec<&str> = Vec::new();
-    for product in all.flat_map(|product| product.split(", ")) {
-        if !products.contains(&product) {
-            products.push(product);
-        }
-    }
+    let mut known = HashSet::new();
+    let products = all.flat_map(|product| product.split(", "));
+    let products: Vec<&str> = products.filter(|product| known.insert(*product)).collect();
     products.join(", ")
 }
 
@@ -207,11 +236,9 @@ fn sections(members: &[Member], hosts: &[HostRecord]) -> Vec<Value> {
     }
     for member in members {
         let extra = member.meta.get("extra").and_then(Value::as_array);
-        let is_of_host = |label: &str| {
-            let ids = member.old_ids.iter();
-            hosts.len() > 1
-                && (label == SECTION || ids.map(|id| section_label(id)).any(|own| own == label))
-        };
+        let ids = member.old_ids.iter();
+        let own: HashSet<String> = ids.map(|id| section_label(id)).collect();
+        let is_of_host = |label: &str| hosts.len() > 1 && (label == SECTION || own.contains(label));
         for section in extra.into_iter().flatten() {
             let label = section
                 .get("label")

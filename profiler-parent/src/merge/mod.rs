@@ -14,7 +14,8 @@
 //!
 //! Invariants: nothing of an input is lost; merging one profile gives its contents, and merging in
 //! steps gives the contents of merging at once; memory grows with the different rows of the shared
-//! tables, not with samples and markers; the output is complete or unchanged.
+//! tables, not with samples and markers; the output is complete or unchanged. The limits on hosts
+//! and their names are in [`naming`].
 
 mod align;
 mod categories;
@@ -35,26 +36,29 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod uncertainty;
 mod warnings;
 
 use std::path::Path;
 
 use profiler_core::internal::profile::JsonWriter;
 
-pub use self::hosts::Certainty;
 use self::input::Input;
 use self::lists::Lists;
+use self::naming::MOST_HOSTS;
 use self::plan::Plan;
 pub use self::report::{HostShift, MergeCounts, MergeError, MergeInput, Merged, MergedHost};
 use self::second_pass::{InputNumbers, SharedContents};
-use crate::output::ProfileFile;
+pub use self::uncertainty::Uncertainty;
+use crate::output::{BoundedWriter, ProfileFile, most_bytes};
 use crate::reading::text::Pass;
 use crate::work::WorkListener;
 
 /// Merges profiles into one profile at `to`, compressed if that ends in `.gz`.
 ///
-/// Reads each input twice. Memory holds the different texts, functions, frames and stacks of all
-/// inputs.
+/// Reads each input twice, and has one of them open at a time. Memory holds the different texts,
+/// functions, frames and stacks of all inputs. At most 1,000 hosts can be merged, with names of at
+/// most 255 bytes.
 ///
 /// # Errors
 /// [`MergeError`]; `to` is unchanged then.
@@ -72,6 +76,17 @@ pub fn merge_with(
     to: &Path,
     listener: &WorkListener,
 ) -> Result<Merged, MergeError> {
+    merge_in(&crate::part_file::directory(), inputs, shifts, to, listener)
+}
+
+/// Like [`merge_with`], with temporary files in `directory`.
+fn merge_in(
+    directory: &Path,
+    inputs: &[MergeInput],
+    shifts: &[HostShift],
+    to: &Path,
+    listener: &WorkListener,
+) -> Result<Merged, MergeError> {
     check_files(inputs, to)?;
     let pass = |before| Pass {
         listener: listener.clone(),
@@ -80,26 +95,30 @@ pub fn merge_with(
     };
     let mut shared = SharedContents::default();
     let (mut opened, mut numbers) = (Vec::new(), Vec::new());
+    let mut hosts = 0;
     for (before, input) in (0..).zip(inputs) {
         let (mut input, tables) = Input::open(input, pass(before))?;
+        hosts += input.hosts.len();
+        check_hosts(hosts)?;
         numbers.push(shared.add(&mut input, tables)?);
         opened.push(input);
     }
     let plan = Plan::new(opened, shifts)?;
-    write(plan, shared, &numbers, pass, to)
+    let lists = Lists::in_directory(directory);
+    write(plan, shared, lists, &numbers, pass, to)
 }
 
 /// Reads all inputs again, and writes the profile.
 fn write(
     plan: Plan,
     mut shared: SharedContents,
+    mut lists: Lists,
     numbers: &[InputNumbers],
     pass: impl Fn(u64) -> Pass,
     to: &Path,
 ) -> Result<Merged, MergeError> {
     let mut file = ProfileFile::create_behind(to)?;
-    let mut out = JsonWriter::new(&mut file);
-    let mut lists = Lists::new();
+    let mut out = JsonWriter::new(BoundedWriter::new(&mut file, most_bytes(plan.length())));
     let mut counts = MergeCounts::default();
     out.begin_object();
     out.key("threads");
@@ -115,6 +134,9 @@ fn write(
             &mut lists,
             &mut out,
         )?;
+        if out.is_failed() || lists.is_failed() {
+            break;
+        }
     }
     out.end_array();
     lists.finish(&mut out)?;
@@ -123,8 +145,8 @@ fn write(
     out.key("meta");
     out.raw(&serde_json::Value::Object(meta).to_string());
     out.end_object();
-    out.finish()?;
-    let bytes = file.finish()?.commit()?;
+    out.finish().map_err(MergeError::Write)?;
+    let bytes = file.finish().map_err(MergeError::Write)?.commit()?;
     Ok(Merged {
         path: to.to_owned(),
         bytes,
@@ -134,21 +156,29 @@ fn write(
     })
 }
 
-/// Checks that no file is used twice.
+fn check_hosts(count: usize) -> Result<(), MergeError> {
+    match count > MOST_HOSTS {
+        true => Err(MergeError::TooManyHosts { most: MOST_HOSTS }),
+        false => Ok(()),
+    }
+}
+
+/// Checks that there are files to merge, and that none is used twice.
 fn check_files(inputs: &[MergeInput], to: &Path) -> Result<(), MergeError> {
     if inputs.is_empty() {
-        return Err(MergeError::Nothing);
+        return Err(MergeError::NoInput);
     }
+    check_hosts(inputs.len())?;
     let place = |path: &Path| path.canonicalize().ok();
     let mut known = Vec::with_capacity(inputs.len());
     for input in inputs {
         let path = input.path.clone();
         let Some(file) = place(&path) else { continue };
         if place(to).as_ref() == Some(&file) {
-            return Err(MergeError::Onto { path });
+            return Err(MergeError::OutputIsInput { path });
         }
         if known.contains(&file) {
-            return Err(MergeError::Twice { path });
+            return Err(MergeError::DuplicateInput { path });
         }
         known.push(file);
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use profiler_core::internal::profile::JsonWriter;
 use serde_json::{Map, Value};
 
+use super::align::Placed;
 use super::hosts::HostRecord;
 use super::input::Input;
 use super::lists::Lists;
@@ -47,13 +48,17 @@ impl Plan {
             warnings,
         };
         for (input, placed) in inputs.into_iter().zip(placed) {
-            plan.add(input, placed.offset_ns, &ids);
+            plan.add(input, placed, &ids);
         }
-        meta::units(&plan.members).map_err(|why| MergeError::Unlike { why })?;
+        meta::check(&plan.members).map_err(|why| MergeError::Incompatible { why })?;
         Ok(plan)
     }
 
-    fn add(&mut self, mut input: Input, offset_ns: i64, ids: &[String]) {
+    fn add(&mut self, mut input: Input, placed: Placed, ids: &[String]) {
+        let Placed {
+            offset_ns,
+            correction_ns,
+        } = placed;
         let from = self.hosts.len();
         let hosts = std::mem::take(&mut input.hosts);
         let old_ids: Vec<String> = hosts.iter().map(|host| host.id.clone()).collect();
@@ -62,6 +67,7 @@ impl Plan {
             id: id.clone(),
             offset_ns: host.offset_ns.saturating_add(offset_ns),
             shift_ns: host.shift_ns.saturating_add(input.anchor.shift_ns),
+            correction_ns: host.correction_ns.saturating_add(correction_ns),
             ..host
         };
         self.hosts.extend(hosts.into_iter().zip(new_ids).map(moved));
@@ -90,14 +96,23 @@ impl Plan {
         let (Some(input), Some(member)) = (self.inputs.get(place), self.members.get(place)) else {
             return Ok(MergeCounts::default());
         };
+        let file = input.open_again()?;
         let mut second = SecondPass::new(numbers, member, shared, lists, out);
-        let walked = walk_file(&input.path, &input.file, pass, &mut second);
+        let walked = walk_file(&input.path, &file, pass, &mut second);
         let counts = second.counts();
         match walked {
-            // The reason is returned when the output is finished.
-            Err(ReadError::NotAProfile { .. }) if out.is_failed() => Ok(counts),
+            // The reason is returned when the output and the lists are finished.
+            Err(ReadError::NotAProfile { .. }) if out.is_failed() || lists.is_failed() => {
+                Ok(counts)
+            }
             walked => walked.map(|_| counts).map_err(MergeError::from),
         }
+    }
+
+    /// The length of all texts that are merged.
+    pub(super) fn length(&self) -> u64 {
+        let lengths = self.inputs.iter().map(|input| input.length);
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// The member `meta`, the hosts, and the warnings.
@@ -105,7 +120,7 @@ impl Plan {
         mut self,
         shared: SharedContents,
     ) -> (Map<String, Value>, Vec<MergedHost>, Vec<String>) {
-        let mut merged = meta::merge(&mut self.members, &mut self.hosts, self.start_unix_ns);
+        let mut merged = meta::merge(&self.members, &mut self.hosts, self.start_unix_ns);
         merged.insert("categories".to_owned(), shared.categories.into_value());
         merged.insert("markerSchema".to_owned(), shared.schemas.into_value());
         let files = self.members.iter().zip(&self.inputs);
@@ -118,7 +133,7 @@ impl Plan {
             file,
             begins_ms: host.offset_ns as f64 / 1e6,
             shifted_ms: host.shift_ns as f64 / 1e6,
-            certainty: host.certainty(self.hosts.get(..place).unwrap_or_default()),
+            uncertainty: host.uncertainty(self.hosts.get(..place).unwrap_or_default()),
         });
         let hosts = hosts.collect();
         let records = self.hosts.into_iter().map(HostRecord::into_value);

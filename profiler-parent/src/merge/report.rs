@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::hosts::Certainty;
+use super::uncertainty::Uncertainty;
 use crate::output::OutputError;
 use crate::processed::PROCESSED_VERSION;
 use crate::reading::ReadError;
@@ -70,7 +70,7 @@ pub struct MergedHost {
     /// The part of `begins_ms` that the caller's shift adds.
     pub shifted_ms: f64,
     /// How exactly it is placed.
-    pub certainty: Certainty,
+    pub uncertainty: Uncertainty,
 }
 
 /// The result of a merge.
@@ -96,7 +96,13 @@ pub struct Merged {
 pub enum MergeError {
     /// There is no input.
     #[error("no profile to merge")]
-    Nothing,
+    NoInput,
+    /// There are more inputs, or more hosts in them, than a merged profile may have.
+    #[error("there are more than {most} hosts to merge")]
+    TooManyHosts {
+        /// The limit.
+        most: usize,
+    },
     /// An input cannot be read, or is not a profile.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -124,19 +130,33 @@ pub enum MergeError {
     },
     /// A file is an input twice.
     #[error("{} is an input twice", path.display())]
-    Twice {
+    DuplicateInput {
+        /// The input.
+        path: PathBuf,
+    },
+    /// An input was changed or replaced while it was merged.
+    #[error("{} was changed meanwhile: merge again", path.display())]
+    InputChanged {
         /// The input.
         path: PathBuf,
     },
     /// The output would overwrite an input.
     #[error("{} is an input: choose another output", path.display())]
-    Onto {
+    OutputIsInput {
         /// The input.
         path: PathBuf,
     },
+    /// The caller's name for a host cannot be one.
+    #[error("cannot call a host {name:?}: {why}")]
+    InvalidHostName {
+        /// The name.
+        name: String,
+        /// The reason, in words.
+        why: String,
+    },
     /// An input with several hosts cannot get one name.
     #[error("{} cannot be called {name}: it has the hosts {}", path.display(), hosts.join(", "))]
-    NamedTwice {
+    NameOfSeveralHosts {
         /// The input.
         path: PathBuf,
         /// The name.
@@ -154,14 +174,23 @@ pub enum MergeError {
     },
     /// The inputs do not fit together.
     #[error("cannot merge: {why}")]
-    Unlike {
+    Incompatible {
         /// The reason, in words.
         why: String,
     },
     /// The output cannot be created or completed.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// Writing to the output or to a temporary file fails.
+    /// Writing to the output fails.
     #[error("cannot write the merged profile: {0}")]
-    Write(#[from] io::Error),
+    Write(#[source] io::Error),
+    /// A temporary file cannot be written or read.
+    #[error("cannot keep lists of the merged profile in {}: {source}", directory.display())]
+    Temporary {
+        /// The directory of the file.
+        directory: PathBuf,
+        /// The error of the system.
+        #[source]
+        source: io::Error,
+    },
 }

@@ -5,6 +5,7 @@
 //! depends on the order of the inputs only, so merging in steps gives the same names.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use serde_json::{Map, Value};
 
@@ -39,13 +40,17 @@ impl FieldKind {
 pub(super) struct PayloadPlan {
     /// The new name of the type.
     pub(super) renamed: Option<String>,
-    pub(super) fields: Vec<(String, FieldKind)>,
+    /// The fields that must be changed, sorted by their keys.
+    fields: Vec<(String, FieldKind)>,
 }
 
 impl PayloadPlan {
     pub(super) fn kind(&self, key: &str) -> Option<FieldKind> {
-        let found = self.fields.iter().find(|(known, _)| known == key);
-        found.map(|(_, kind)| *kind)
+        let found = self
+            .fields
+            .binary_search_by(|(known, _)| known.as_str().cmp(key));
+        let (_, kind) = self.fields.get(found.ok()?)?;
+        Some(*kind)
     }
 }
 
@@ -56,9 +61,9 @@ pub(super) type PayloadPlans = HashMap<String, PayloadPlan>;
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
     all: Vec<Value>,
-    /// The types without their names, by the name without a number: the first is `NAME`, the second
-    /// `NAME (2)`.
-    by_name: HashMap<String, Vec<Map<String, Value>>>,
+    /// The places of the types with one name, by their text without the name. The key is the name
+    /// without a number: the first type is `NAME`, the second `NAME (2)`.
+    by_name: HashMap<String, HashMap<String, usize>>,
 }
 
 impl Schemas {
@@ -86,18 +91,17 @@ impl Schemas {
     }
 
     /// The name of a type, which is added if it is new.
-    fn place(&mut self, name: &str, schema: Map<String, Value>) -> String {
+    fn place(&mut self, name: &str, mut schema: Map<String, Value>) -> String {
         let base = without_number(name);
         let same_name = self.by_name.entry(base.to_owned()).or_default();
-        let known = same_name.iter().position(|known| *known == schema);
-        let at = known.unwrap_or(same_name.len());
-        let name = match at {
+        let next = same_name.len();
+        let place = same_name.entry(text_of(&schema));
+        let is_new = matches!(place, Entry::Vacant(_));
+        let name = match *place.or_insert(next) {
             0 => base.to_owned(),
             at => format!("{base} ({})", at + 1),
         };
-        if known.is_none() {
-            same_name.push(schema.clone());
-            let mut schema = schema;
+        if is_new {
             schema.insert("name".to_owned(), name.clone().into());
             self.all.push(Value::Object(schema));
         }
@@ -110,6 +114,12 @@ impl Schemas {
     }
 }
 
+/// The JSON text of a type.
+fn text_of(schema: &Map<String, Value>) -> String {
+    serde_json::to_string(schema).unwrap_or_default()
+}
+
+/// The fields whose values depend on the profile, sorted. The first of two with one key counts.
 fn fields_of(schema: &Map<String, Value>) -> Vec<(String, FieldKind)> {
     let fields = ["fields", "data"].map(|key| schema.get(key).and_then(Value::as_array));
     let fields = fields.into_iter().flatten().flatten();
@@ -117,7 +127,10 @@ fn fields_of(schema: &Map<String, Value>) -> Vec<(String, FieldKind)> {
         let key = field.get("key")?.as_str()?.to_owned();
         Some((key, FieldKind::of(field.get("format")?)?))
     };
-    fields.filter_map(of).collect()
+    let mut fields: Vec<_> = fields.filter_map(of).collect();
+    fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+    fields.dedup_by(|(later, _), (first, _)| later == first);
+    fields
 }
 
 /// `NAME` for `NAME (2)`.
@@ -159,6 +172,39 @@ mod tests {
         let plans = all.add(Some(json!([schema("A", "time")])));
         assert_eq!(plans["A"].renamed.as_deref(), Some("A (2)"));
         assert_eq!(names(all), ["A", "A (2)", "B"]);
+    }
+
+    #[test]
+    fn the_first_of_two_fields_with_one_key_counts() {
+        let fields = json!([
+            {"key": "z", "format": "pid"},
+            {"key": "k", "format": "time"},
+            {"key": "k", "format": "pid"},
+        ]);
+        let mut all = Schemas::default();
+        let plans = all.add(Some(json!([{"name": "A", "fields": fields}])));
+        let kinds = ["k", "z", "x"].map(|key| plans["A"].kind(key));
+        assert_eq!(
+            kinds,
+            [Some(FieldKind::Time), Some(FieldKind::Process), None]
+        );
+    }
+
+    #[test]
+    fn a_hundred_thousand_types_with_one_name_and_fields_of_one_type_are_placed() {
+        let types = (0..100_000)
+            .map(|at| json!({"name": "A", "at": at}))
+            .collect();
+        let mut all = Schemas::default();
+        let plans = all.add(Some(types));
+        assert_eq!(plans["A"].renamed.as_deref(), Some("A (100000)"));
+        let key = |at: u32| format!("k{at}");
+        let fields: Value = (0..100_000)
+            .map(|at| json!({"key": key(at), "format": "time"}))
+            .collect();
+        let plans = all.add(Some(json!([{"name": "B", "fields": fields}])));
+        let found = (0..100_000).filter(|at| plans["B"].kind(&key(*at)).is_some());
+        assert_eq!(found.count(), 100_000);
     }
 
     #[test]

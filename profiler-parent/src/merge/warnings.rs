@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::align::{Placed, apart};
+use super::align::{ClockPosition, Placed, apart};
 use super::input::Input;
 
 /// A wall clock that differs by at least this from the clock of an earlier input is reported.
@@ -24,7 +24,8 @@ pub(super) fn of(inputs: &[Input], placed: &[Placed], ids: &[String]) -> Vec<Str
         if placed.correction_ns.unsigned_abs() >= SET_NS {
             let seconds = placed.correction_ns.unsigned_abs() as f64 / 1e9;
             warnings.push(format!(
-                "the wall clock of {name} was set by {seconds:.3} s between two recordings"
+                "the wall clock of {name} was set by {seconds:.3} s between two recordings, \
+                 or the machine was suspended"
             ));
         }
         warnings.extend(same_session(input, inputs, name));
@@ -52,13 +53,12 @@ fn without_overlap(inputs: &[Input], placed: &[Placed], names: &[String]) -> Vec
 }
 
 /// Whether an earlier input is a profile of the same session, so that data may be there twice.
+/// All profiles of a session state the same start in wall time, to the nanosecond.
 fn same_session(input: &Input, inputs: &[Input], name: &str) -> Option<String> {
+    let own = &input.anchor;
     let is_same = |other: &&Input| {
-        let clocks = &input.anchor.clocks;
-        clocks
-            .iter()
-            .any(|clock| other.anchor.clocks.contains(clock))
-            && input.anchor.unix_ns == other.anchor.unix_ns
+        let other = &other.anchor;
+        own.unix_ns == other.unix_ns && may_be_of_one_boot(&own.clocks, &other.clocks)
     };
     let earlier = inputs.iter().take_while(|other| other.path != input.path);
     let other = earlier.into_iter().find(is_same)?;
@@ -66,6 +66,13 @@ fn same_session(input: &Input, inputs: &[Input], name: &str) -> Option<String> {
     Some(format!(
         "{name} is of the same session as {other}: their common time is in the profile twice"
     ))
+}
+
+/// Whether two inputs may be of one boot. A profile that was recovered after a restart has no
+/// clock.
+fn may_be_of_one_boot(one: &[ClockPosition], other: &[ClockPosition]) -> bool {
+    let has = |clock: &str| other.iter().any(|known| known.clock == clock);
+    one.is_empty() || other.is_empty() || one.iter().any(|known| has(&known.clock))
 }
 
 fn intervals(inputs: &[Input]) -> Option<String> {

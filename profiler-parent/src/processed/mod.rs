@@ -56,7 +56,7 @@ mod window;
 
 pub(crate) use earlier::EarlierEntries;
 pub(crate) use profile::ProcessedProfile;
-pub(crate) use spill::{Spilled, spilled, write_spilled};
+pub(crate) use spill::{Spilled, spilled, write_spilled, write_spilled_members};
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
 /// included: the memory for reading debug information and perf maps, and for the definitions of each

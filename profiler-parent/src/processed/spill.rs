@@ -56,6 +56,21 @@ pub(crate) fn write_spilled<W: Write>(
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
     out.key(name);
+    append(column, out)
+}
+
+/// Writes members, which are complete without the braces of their object.
+pub(crate) fn write_spilled_members<W: Write>(
+    members: Spilled,
+    out: &mut JsonWriter<W>,
+) -> io::Result<()> {
+    match members.bytes_written() {
+        0 => Ok(()),
+        _ => append(members, out),
+    }
+}
+
+fn append<W: Write>(column: Spilled, out: &mut JsonWriter<W>) -> io::Result<()> {
     out.raw("");
     match column.finish()?.into_inner() {
         SpooledData::InMemory(bytes) => out.raw_more(bytes.get_ref()),

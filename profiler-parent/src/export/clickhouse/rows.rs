@@ -10,7 +10,7 @@ use super::date::civil_date;
 use super::identity::BatchIdentity;
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
-use crate::export::bounded::too_long;
+use crate::output::too_long;
 
 pub(super) const NS_OF_DAY: i64 = 86_400_000_000_000;
 /// The last day that ClickHouse's `Date` of 16 bits can hold.

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Certainty, HostShift, MergeError, MergeInput, Merged, merge};
+use super::{HostShift, MergeError, MergeInput, Merged, Uncertainty, merge, merge_in, merge_with};
 use crate::reading::ReadError;
+use crate::work::{WorkEvent, WorkListener};
 
 /// A directory with profiles.
 pub(super) struct Desk(tempfile::TempDir);
@@ -48,6 +49,16 @@ impl Desk {
         names.sort();
         names
     }
+}
+
+/// Calls `then` with the number of the pass at each read of a merge. The inputs must have the same
+/// length.
+pub(super) fn on_pass(inputs: u64, then: impl Fn(u64) + Send + Sync + 'static) -> WorkListener {
+    WorkListener::new(move |event| {
+        if let WorkEvent::Reading { bytes, of } = event {
+            then(bytes.saturating_sub(1) / (of / (2 * inputs)));
+        }
+    })
 }
 
 pub(super) fn json(path: &Path) -> Value {

@@ -8,7 +8,8 @@ use super::*;
 fn two_hosts(desk: &Desk) -> [PathBuf; 2] {
     let mut first = recording(5, "a", 1.7e12);
     first["meta"]["hosts"] = json!([{"name": "a", "clockId": "boot 1", "startClockNs": 500_000_000,
-        "wallClock": {"readMs": 0.0004, "changeMs": 0.1, "isSynchronized": true, "maxErrorMs": 7.5}}]);
+        "wallClock": {"readMs": 0.0004, "changeMs": 0.1, "isSynchronized": true,
+        "maxErrorMs": 7.5}}]);
     first["meta"]["extra"] =
         json!([{"label": "Host", "entries": []}, {"label": "App", "entries": []}]);
     let mut second = recording(5, "b", 1.7e12 + 20.0);
@@ -30,7 +31,7 @@ fn a_merged_profile_is_written_with_all_of_both_inputs() {
 }
 
 #[test]
-fn the_report_names_hosts_files_places_and_certainty() {
+fn the_report_names_hosts_files_places_and_uncertainty() {
     let desk = Desk::new();
     let [a, b] = two_hosts(&desk);
     let (_, merged) = desk.merge(&[&a, &b], "merged.json");
@@ -42,10 +43,10 @@ fn the_report_names_hosts_files_places_and_certainty() {
     assert_eq!(hosts, [("a", 0.0), ("b", 20.0)]);
     assert_eq!(merged.hosts[1].file, b);
     assert_eq!(
-        merged.hosts[0].certainty,
-        Certainty::WallClock { within_ms: 7.601 }
+        merged.hosts[0].uncertainty,
+        Uncertainty::WallClock { within_ms: 7.601 }
     );
-    assert_eq!(merged.hosts[1].certainty, Certainty::Unsynchronized);
+    assert_eq!(merged.hosts[1].uncertainty, Uncertainty::Unsynchronized);
     assert!(merged.warnings.is_empty(), "{:?}", merged.warnings);
     let threads = json(&a)["threads"].as_array().unwrap().len() as u64;
     assert_eq!(merged.counts.threads, 2 * threads);
@@ -57,6 +58,8 @@ fn recordings_at_different_times_and_of_one_session_are_warned_about() {
     let [a, _] = two_hosts(&desk);
     let mut again = json(&a);
     again["meta"]["profilingEndTime"] = json!(11);
+    // Profiles of earlier versions read this clock again at each capture.
+    again["meta"]["hosts"][0]["startClockNs"] = json!(500_000_037);
     let again = desk.put("again.json", &again);
     let apart = desk.put("apart.json", &recording(1, "c", 1.8e12));
     let (_, merged) = desk.merge(&[&a, &again, &apart], "merged.json");
@@ -67,6 +70,67 @@ fn recordings_at_different_times_and_of_one_session_are_warned_about() {
         merged.warnings
     );
     assert!(!has("time of a"), "{:?}", merged.warnings);
+}
+
+#[test]
+fn a_session_is_known_by_its_start_also_if_a_profile_of_it_has_no_clock() {
+    let desk = Desk::new();
+    let [a, b] = two_hosts(&desk);
+    let is_same_session = |profile: &Value| {
+        let other = desk.put("other.json", profile);
+        let (_, merged) = desk.merge(&[&a, &other], "merged.json");
+        let mut warnings = merged.warnings.iter();
+        warnings.any(|warning| warning.contains("same session as"))
+    };
+    let mut other = json(&a);
+    other["meta"]["hosts"] = json!([{}]);
+    assert!(is_same_session(&other), "it was recovered after a restart");
+    other["meta"]["hosts"] = json(&b)["meta"]["hosts"].clone();
+    assert!(!is_same_session(&other), "it is of another boot");
+    other["meta"] = json(&a)["meta"].clone();
+    other["meta"]["startUnixNs"] = json!(1_700_000_000_000_000_001_u64);
+    assert!(!is_same_session(&other), "it began later");
+}
+
+/// A recording with a host that has this clock.
+fn with_clock(host: &str, start_ms: f64, clock: &str, start_clock_ms: u64) -> Value {
+    let mut profile = recording(5, host, start_ms);
+    profile["meta"]["hosts"] = json!([{"name": host, "clockId": clock,
+        "startClockNs": start_clock_ms * 1_000_000, "wallClock": {"readMs": 0.0004, "changeMs": 0,
+        "isSynchronized": true, "maxErrorMs": 5}}]);
+    profile
+}
+
+#[test]
+fn a_host_is_within_the_error_of_a_clock_only_if_that_clock_has_placed_it() {
+    let desk = Desk::new();
+    let put = |name: &str, profile| desk.put(&format!("{name}.json"), &profile);
+    let x = put("x", with_clock("x", 1.7e12, "A", 1_000));
+    let z = put("z", with_clock("z", 1.7e12 + 1.0, "B", 2_000));
+    // The wall clock of `x` was set by 3 ms since, and that of `z` by 4 ms.
+    let y = put("y", with_clock("y", 1.7e12 + 13.0, "A", 1_010));
+    let late = put("late", with_clock("late", 1.7e12 + 25.0, "B", 2_020));
+    let (merged, _) = desk.merge(&[&y, &late], "both.json");
+    let (_, report) = desk.merge(&[&x, &z, &merged], "merged.json");
+    let told: Vec<_> = report
+        .hosts
+        .iter()
+        .map(|host| (host.begins_ms, host.uncertainty.clone()))
+        .collect();
+    let wall = |within_ms| Uncertainty::WallClock { within_ms };
+    let same = Uncertainty::SameClock {
+        host: "x".to_owned(),
+        within_ms: 0.001,
+    };
+    // The clock A has placed `late` with `y`, 3 ms before the place of its own wall clock. By the
+    // clock B, it would begin at 21 ms.
+    let hosts = [
+        (0.0, wall(5.001)),
+        (1.0, wall(5.001)),
+        (10.0, same),
+        (22.0, wall(8.001)),
+    ];
+    assert_eq!(told, hosts);
 }
 
 #[test]
@@ -134,4 +198,27 @@ fn a_compressed_profile_is_read_and_written() {
     assert_eq!(std::fs::metadata(&to).unwrap().len(), merged.bytes);
     let (plain, _) = desk.merge(&[&a, &b], "plain.json");
     assert_eq!(super::content::of(&to), super::content::of(&plain));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_input_after_the_other_is_open() {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    let desk = Desk::new();
+    let directory = desk.path("").canonicalize().unwrap();
+    let hosts = ["a", "b", "c", "d"];
+    let inputs = hosts.map(|host| desk.put(&format!("{host}.json"), &recording(3, host, 1e12)));
+    let most = std::sync::Arc::new(AtomicUsize::new(0));
+    let seen = std::sync::Arc::clone(&most);
+    let listener = on_pass(4, move |_| {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let is_input = |path: &PathBuf| {
+            path.starts_with(&directory) && path.extension().is_some_and(|end| end == "json")
+        };
+        seen.fetch_max(open.filter(is_input).count(), Relaxed);
+    });
+    let inputs = inputs.map(MergeInput::new);
+    merge_with(&inputs, &[], &desk.path("merged.json.gz"), &listener).unwrap();
+    assert_eq!(most.load(Relaxed), 1);
 }
