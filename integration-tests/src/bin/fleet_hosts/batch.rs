@@ -68,17 +68,20 @@ impl RecordedBatch {
     }
 }
 
-/// Where the text has the number of this member for the first time.
+/// Where the text has a number as this member for the first time. Columns have the same names, but
+/// are lists.
 fn number(text: &str, member: &str) -> Result<Range<usize>> {
     let key = format!("\"{member}\":");
-    let key_at = text.find(&key);
-    let begin = key_at.with_context(|| format!("the profile has no {member}"))? + key.len();
-    let rest = text.get(begin..).unwrap_or_default();
-    let blanks = rest.len() - rest.trim_start().len();
-    let begin = begin + blanks;
-    let is_number = |letter: char| letter.is_ascii_digit() || ".eE+-".contains(letter);
-    let length = rest.trim_start().find(|letter| !is_number(letter));
-    Ok(begin..begin + length.unwrap_or(0))
+    let length = |begin: usize| {
+        let rest = text.get(begin..).unwrap_or_default();
+        let is_number = |letter: char| letter.is_ascii_digit() || ".eE+-".contains(letter);
+        rest.find(|letter| !is_number(letter)).unwrap_or(0)
+    };
+    let mut places = text.match_indices(&key).map(|(at, _)| at + key.len());
+    let found =
+        places.find_map(|begin| Some((begin, length(begin))).filter(|(_, length)| *length > 0));
+    let (begin, length) = found.with_context(|| format!("the profile has no {member}"))?;
+    Ok(begin..begin + length)
 }
 
 fn value(text: &str, at: Range<usize>) -> Result<f64> {

@@ -176,6 +176,7 @@ fn print(
 /// Prints how long the questions about the whole fleet take.
 #[allow(clippy::disallowed_methods)] // a stopwatch
 fn print_questions(cluster: &Cluster) -> Result<()> {
+    let directory = tempfile::tempdir()?;
     for question in ["top", "flame"] {
         let mut command = Command::new(integration_tests::tools::profiler()?);
         command.args([
@@ -187,7 +188,7 @@ fn print_questions(cluster: &Cluster) -> Result<()> {
             "1d",
         ]);
         if question == "flame" {
-            command.args(["-o", "/dev/null"]);
+            command.arg("-o").arg(directory.path().join("flame.json"));
         }
         let begin = Instant::now();
         let output = command.stdin(Stdio::null()).output()?;
