@@ -3,23 +3,25 @@
 //! Used by the spool. A pusher makes a directory of its own and locks it. If its process dies, the
 //! next pusher finds the directory unlocked and takes it over. The lock is one of `fcntl`, which
 //! forked children do not inherit: they may outlive the pusher. Such a lock does not exclude its own
-//! process, and ends when the process closes the file anywhere, so the directories in use are also
-//! noted in a list of the process, and their files are opened once.
+//! process, and ends when the process closes the file anywhere, so a process marks the directories
+//! that it uses, and does not open the lock of a directory that has its mark.
 //!
 //! ```text
 //! SPOOL/3f…a0/lock                        locked while its pusher lives
+//!            /owner-4711-9c…41            the mark of the process that uses it
 //!            /0000000007-5120.json.gz     batch 7 with 5120 entries
 //!            /progress-9c…41              a destination has batches up to 6, and 3 bodies of 7
 //! ```
 //!
 //! Invariants: only this user can read it; a batch appears under its name when it is complete.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -28,6 +30,8 @@ use super::destination::PushDestination;
 
 /// The name of the file that a living pusher has locked.
 const LOCK: &str = "lock";
+/// What the name of the mark of a process begins with.
+const OWNER: &str = "owner-";
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
 
@@ -39,7 +43,7 @@ pub(super) struct SpoolHome {
     /// Locked as long as it is open.
     _lock: File,
     /// Dropped after the file.
-    _in_use: SeriesInUse,
+    _mark: OwnerMark,
     /// One for each destination; `None` if it cannot be written.
     progress: Vec<Option<ProgressFile>>,
 }
@@ -69,9 +73,9 @@ impl SpoolHome {
             .recursive(true)
             .mode(0o700)
             .create(&path)?;
-        let in_use = SeriesInUse::claim(&series).ok_or(io::ErrorKind::AlreadyExists)?;
+        let mark = OwnerMark::set(&path)?.ok_or(io::ErrorKind::AlreadyExists)?;
         let lock = locked_file(&path)?;
-        Ok(Self::locked(series, path, lock, in_use, destinations))
+        Ok(Self::locked(series, path, lock, mark, destinations))
     }
 
     /// The directories in `spool` whose pushers have died, now locked by this process.
@@ -89,11 +93,13 @@ impl SpoolHome {
                 continue;
             };
             let path = entry.path();
-            let Some(in_use) = SeriesInUse::claim(&series) else {
+            // A directory that cannot be marked or locked is in use, or of another user.
+            let Ok(Some(mark)) = OwnerMark::set(&path) else {
                 continue;
             };
             if let Ok(lock) = locked_file(&path) {
-                homes.push(Self::locked(series, path, lock, in_use, destinations));
+                mark.remove_others(&path)?;
+                homes.push(Self::locked(series, path, lock, mark, destinations));
             }
         }
         homes.sort_by_key(|home| fs::metadata(&home.path).and_then(|it| it.modified()).ok());
@@ -104,7 +110,7 @@ impl SpoolHome {
         series: SeriesId,
         path: PathBuf,
         lock: File,
-        in_use: SeriesInUse,
+        mark: OwnerMark,
         destinations: &[PushDestination],
     ) -> Self {
         let open = |destination: &PushDestination| ProgressFile::open(&path, destination).ok();
@@ -112,7 +118,7 @@ impl SpoolHome {
             progress: destinations.iter().map(open).collect(),
             series,
             _lock: lock,
-            _in_use: in_use,
+            _mark: mark,
             path,
         }
     }
@@ -174,27 +180,56 @@ pub(super) fn batch_name(number: u64, entries: u64) -> String {
     format!("{number:010}-{entries}{BATCH_END}")
 }
 
-/// The series of the directories that this process has locked.
-static IN_USE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// Notes that this process uses a directory, until it is dropped.
+/// The file with which a process marks a directory that it uses. Removed when it is dropped.
 #[derive(Debug)]
-struct SeriesInUse(String);
+struct OwnerMark(PathBuf);
 
-impl SeriesInUse {
-    /// `None` if the process already uses it.
-    fn claim(series: &SeriesId) -> Option<Self> {
-        let series = series.to_string();
-        let mut all = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(series.clone()).then_some(Self(series))
+impl OwnerMark {
+    /// Marks a directory. `None` if this process already uses it.
+    fn set(home: &Path) -> io::Result<Option<Self>> {
+        let path = home.join(format!("{OWNER}{}", process_mark()));
+        let created = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        match created {
+            Ok(_) => Ok(Some(Self(path))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the marks of dead processes. Called with the directory locked.
+    fn remove_others(&self, home: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(home)? {
+            let entry = entry?;
+            let is_mark = entry.file_name().to_string_lossy().starts_with(OWNER);
+            if is_mark && entry.path() != self.0 {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 }
 
-impl Drop for SeriesInUse {
+impl Drop for OwnerMark {
     fn drop(&mut self) {
-        let mut all = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.0);
+        // The directory may have been removed.
+        let _ = fs::remove_file(&self.0);
     }
+}
+
+/// A text that differs between processes, also after a fork and after an exec.
+fn process_mark() -> String {
+    static RANDOM: AtomicU64 = AtomicU64::new(0);
+    let new = RandomState::new().build_hasher().finish() | 1;
+    // Relaxed: nothing else depends on the number.
+    let number = match RANDOM.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => new,
+        Err(earlier) => earlier,
+    };
+    format!("{}-{number:016x}", std::process::id())
 }
 
 /// Opens the lock file of a directory, and locks it for this process. Fails if another process has
