@@ -217,7 +217,9 @@ fn metric(series: &Series, mut data: Message) -> Message {
     let mut message = Message::default();
     message.bytes(metric::NAME, series.name.as_bytes());
     message.bytes(metric::DESCRIPTION, series.description.as_bytes());
-    message.bytes(metric::UNIT, series.unit.as_bytes());
+    if !series.unit.is_empty() {
+        message.bytes(metric::UNIT, series.unit.as_bytes());
+    }
     if series.shape == Shape::Gauge {
         message.message(metric::GAUGE, &data);
     } else {
