@@ -207,6 +207,7 @@ fn sentence(destination: &DestinationReport) -> String {
         requests,
         sent_bytes,
         error,
+        without_profiles,
         ..
     } = destination;
     let mut parts = vec![format!(
@@ -225,6 +226,9 @@ fn sentence(destination: &DestinationReport) -> String {
     }
     if let (Some(error), true) = (error, parts.len() > 1) {
         parts.push(plain(error));
+    }
+    if let Some(why) = without_profiles {
+        parts.push(format!("it does not take profiles ({})", plain(why)));
     }
     parts.join("; ")
 }

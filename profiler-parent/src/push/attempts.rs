@@ -29,6 +29,16 @@ pub(crate) enum Answer {
     NoAnswer(String),
 }
 
+impl Answer {
+    /// The status, if there is an answer.
+    pub(crate) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::NoAnswer(_) => None,
+        }
+    }
+}
+
 /// What to do with a body after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {

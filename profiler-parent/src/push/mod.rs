@@ -25,6 +25,7 @@ pub(crate) mod destination;
 mod encoders;
 mod files;
 pub(crate) mod http_client;
+mod progress;
 mod queue;
 mod report;
 mod request;
@@ -39,7 +40,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -55,11 +56,12 @@ pub use report::{DestinationReport, PushReport, PushedAmount};
 use crate::capture::CaptureSources;
 use crate::export::ExportError;
 use crate::export::bodies::BodySink;
+use crate::push_ledger::{PushLedger, PushProgress, PusherNumber};
 use capturing::Capturer;
 use encoders::EngineEncoder;
 use http_client::HttpClient;
+use progress::{CountedDestination, PusherProgress};
 use queue::DestinationIndex;
-use report::SendCounts;
 use sender::Sender;
 use spool::{BatchToSend, Spool, SpoolPhase};
 
@@ -203,10 +205,9 @@ trait BatchEncoder: Send + Sync {
 /// spool, if it has a directory of its own.
 #[must_use = "a pusher ends when it is dropped"]
 pub struct Pusher {
-    spool: Arc<Spool>,
-    addresses: Vec<String>,
-    report: Arc<Mutex<PushReport>>,
-    counts: Vec<Arc<Mutex<SendCounts>>>,
+    progress: Arc<PusherProgress>,
+    /// The session's ledger, and the place in it; `None` for files.
+    ledger: Option<(Arc<PushLedger>, PusherNumber)>,
     /// Disconnected to end the capturing thread.
     stop: Option<ChannelSender<()>>,
     capturer: Option<JoinHandle<()>>,
@@ -218,7 +219,7 @@ pub struct Pusher {
 impl fmt::Debug for Pusher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pusher")
-            .field("addresses", &self.addresses)
+            .field("destinations", &self.progress.destinations)
             .finish_non_exhaustive()
     }
 }
@@ -236,6 +237,10 @@ impl Pusher {
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;
+        let ledger = Arc::clone(&sources.captures.pushes);
+        let progress: Weak<PusherProgress> = Arc::downgrade(&pusher.progress);
+        let number = ledger.begin(progress);
+        pusher.ledger = Some((ledger, number));
         pusher.start_senders(options, &encoder)?;
         pusher.start_capturer(sources, options.period)?;
         Ok(pusher)
@@ -260,11 +265,18 @@ impl Pusher {
             path: directory.to_owned(),
             source,
         })?;
-        Ok(Self {
-            addresses: destinations.iter().map(PushDestination::address).collect(),
+        let counted = destinations.iter().map(|destination| CountedDestination {
+            address: destination.address(),
+            counts: Arc::default(),
+        });
+        let progress = PusherProgress {
             spool: Arc::new(spool),
-            report: Arc::default(),
-            counts: Vec::new(),
+            captured: Arc::default(),
+            destinations: counted.collect(),
+        };
+        Ok(Self {
+            progress: Arc::new(progress),
+            ledger: None,
             stop: None,
             capturer: None,
             senders: Vec::new(),
@@ -277,17 +289,17 @@ impl Pusher {
         options: &PushOptions,
         encoder: &Arc<dyn BatchEncoder>,
     ) -> Result<(), PushError> {
-        for (place, destination) in options.destinations.iter().enumerate() {
-            let counts = Arc::<Mutex<SendCounts>>::default();
+        let counted = self.progress.destinations.iter();
+        let all = options.destinations.iter().zip(counted).enumerate();
+        for (place, (destination, counted)) in all {
             let sender = Sender {
                 index: DestinationIndex(place),
                 destination: destination.clone(),
-                spool: Arc::clone(&self.spool),
+                spool: Arc::clone(&self.progress.spool),
                 client: HttpClient::new(options.request_timeout),
                 encoder: Arc::clone(encoder),
-                counts: Arc::clone(&counts),
+                counts: Arc::clone(&counted.counts),
             };
-            self.counts.push(counts);
             let thread = spawn_quiet("profiler-push", move || sender.run());
             self.senders.push(thread.map_err(PushError::Thread)?);
         }
@@ -299,9 +311,9 @@ impl Pusher {
         self.stop = Some(stop);
         let capturer = Capturer {
             captures: sources.captures,
-            spool: Arc::clone(&self.spool),
+            spool: Arc::clone(&self.progress.spool),
             period,
-            report: Arc::clone(&self.report),
+            report: Arc::clone(&self.progress.captured),
             series: Arc::default(),
         };
         let session_end = sources.session_end;
@@ -314,42 +326,7 @@ impl Pusher {
 
     /// What the pusher has done so far.
     pub fn report(&self) -> PushReport {
-        let mut report = self
-            .report
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        report.spool_bytes = self.spool.bytes();
-        let all = self.addresses.iter().zip(&self.counts).enumerate();
-        report.destinations = all
-            .map(|(place, (address, counts))| self.destination_report(place, address, counts))
-            .collect();
-        report
-    }
-
-    fn destination_report(
-        &self,
-        place: usize,
-        address: &str,
-        counts: &Mutex<SendCounts>,
-    ) -> DestinationReport {
-        let (waiting_batches, batches) = self.spool.counts(DestinationIndex(place));
-        let counts = counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        DestinationReport {
-            address: address.to_owned(),
-            sent: batches.sent.into(),
-            lost: batches.lost.into(),
-            rejected: batches.rejected.into(),
-            waiting_batches,
-            requests: counts.requests,
-            failed_requests: counts.failed_requests,
-            body_bytes: counts.body_bytes,
-            sent_bytes: counts.sent_bytes,
-            error: counts.error,
-        }
+        self.progress.report()
     }
 
     /// Captures once more, sends what waits for at most `timeout`, and returns what was done.
@@ -364,7 +341,7 @@ impl Pusher {
 
     /// Sends what waits, until this time, and ends the senders.
     fn drain(&mut self, until: Instant) {
-        self.spool.set_phase(SpoolPhase::Draining(until));
+        self.progress.spool.set_phase(SpoolPhase::Draining(until));
         self.senders.drain(..).for_each(|sender| join(Some(sender)));
     }
 }
@@ -372,8 +349,11 @@ impl Pusher {
 impl Drop for Pusher {
     fn drop(&mut self) {
         // The threads end by themselves: one may be within a request or a capture.
-        self.spool.set_phase(SpoolPhase::Over);
+        self.progress.spool.set_phase(SpoolPhase::Over);
         self.stop = None;
+        if let Some((ledger, number)) = self.ledger.take() {
+            ledger.end(number, &self.progress.totals());
+        }
     }
 }
 

@@ -51,6 +51,9 @@ pub struct DestinationReport {
     pub sent_bytes: u64,
     /// The latest reason for a failure.
     pub error: Option<String>,
+    /// Why the endpoint gets no profiles, if it takes only the other signals of OTLP. Its batches
+    /// count as sent without them.
+    pub without_profiles: Option<String>,
 }
 
 /// A number of batches, and of the entries in them.
@@ -77,6 +80,7 @@ pub(super) struct SendCounts {
     pub(super) body_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) error: Option<String>,
+    pub(super) without_profiles: Option<String>,
 }
 
 impl SendCounts {

@@ -425,6 +425,7 @@ impl Session {
             window_ns,
             patience,
             symbols: SymbolStore::default(),
+            pushes: Arc::default(),
             turn: Mutex::default(),
         });
         let metrics = Arc::new(MetricsReader::new(MetricsSources {
