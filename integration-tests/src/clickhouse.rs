@@ -92,10 +92,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// The port of the first server.
+    pub fn port(&self) -> u16 {
+        self.servers.first().map_or(0, |server| server.port)
+    }
+
     /// The address for `profiler fleet --from`.
     pub fn address(&self) -> String {
-        let port = self.servers.first().map_or(0, |server| server.port);
-        format!("clickhouse://127.0.0.1:{port}/{DATABASE}")
+        format!("clickhouse://127.0.0.1:{}/{DATABASE}", self.port())
     }
 
     /// Executes a statement on the first server. Returns the answer.

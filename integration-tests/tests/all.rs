@@ -101,6 +101,10 @@ mod parent_death;
 mod perfetto;
 mod privacy;
 mod processed;
+mod pushing;
+mod pushing_command;
+mod pushing_deaths;
+mod pushing_support;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod python;
 mod ranges;

@@ -1,4 +1,4 @@
-//! Tests of the store of a fleet: rows X20 to X22 of `docs/features.md`.
+//! Tests of the store of a fleet: rows X13 to X15 of `docs/features.md`.
 //!
 //! A session of several processes is exported as rows of three hosts in two releases, and inserted
 //! into a real cluster of two servers. The answers are compared with what `profiler info` says about

@@ -190,7 +190,7 @@ fn two_captures_of_one_session_state_one_start_and_their_merge_is_warned_about()
     let directory = tempfile::tempdir()?;
     let [one, other, to] =
         ["one.json", "other.json", "merged.json"].map(|name| directory.path().join(name));
-    let session = session::start(|builder| builder)?;
+    let mut session = session::start(|builder| builder)?;
     session.session()?.capture().save(&one)?;
     session.session()?.capture().save(&other)?;
     session.end();

@@ -125,7 +125,7 @@ fn x12_another_decoder_reads_what_the_command_exports() -> anyhow::Result<()> {
 }
 
 /// A running agent; it is killed at the end.
-struct Agent {
+pub(crate) struct Agent {
     process: Child,
     http: SocketAddr,
     _directory: tempfile::TempDir,
@@ -145,7 +145,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 
 impl Agent {
     /// Starts the agent and waits until it takes connections. It prints what it receives to a file.
-    fn start(program: &str, log: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(program: &str, log: &Path) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let (http, grpc) = (free_address()?, free_address()?);
         let mut command = Command::new("nice");
@@ -177,6 +177,11 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Where it takes OTLP over HTTP.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.http
+    }
+
     /// Posts a request, and returns the status line of the answer.
     fn post(&self, path: &str, body: &[u8]) -> anyhow::Result<String> {
         let mut stream = TcpStream::connect(self.http)?;
@@ -195,7 +200,7 @@ impl Agent {
 }
 
 /// The agent's program: in the search path, or in its Python package.
-fn agent_program() -> anyhow::Result<Option<String>> {
+pub(crate) fn agent_program() -> anyhow::Result<Option<String>> {
     let in_package =
         "import os, rotel; print(os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'))";
     let found = match python(&["-c", in_package]) {

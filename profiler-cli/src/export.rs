@@ -27,8 +27,8 @@ pub(crate) struct ExportArgs {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The file to write, or the directory for cpuprofile and clickhouse [default: the profile's name with another
-    /// ending]
+    /// The file to write, or the directory for cpuprofile and clickhouse [default: the profile's
+    /// name with another ending]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Exports processor time: time in which threads did not run is (idle) [the default]

@@ -18,8 +18,8 @@ use crate::signals::end_without_leftovers;
 ///
 /// Recordings of one boot of a machine are aligned by the clock of that boot, all others by their
 /// wall clocks. The command and the profile state the uncertainty of each host.
-/// A process is shown as NAME (HOST). Nothing of the recordings is lost; each is read twice, and
-/// need not fit into memory. Merged profiles can be merged again.
+/// A process is shown as NAME (HOST). All data of the recordings is kept. The command reads each
+/// recording twice, and a recording need not fit into memory. Merged profiles can be merged again.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The recordings; NAME is the name of the host, instead of the one that the recording has

@@ -17,7 +17,7 @@ use crate::plain::plain;
 use crate::record::units;
 use crate::report::{say, tell};
 
-/// How long `profiler record` sends what waits after the program has ended.
+/// The longest time for which `profiler record` sends waiting batches after the program has ended.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
@@ -37,12 +37,12 @@ pub(crate) struct PushArgs {
     to: Vec<String>,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// Seconds after which attempts to send are not repeated any more
+    /// The longest time for sending all files, in seconds
     #[arg(long, value_name = "S", default_value = "60", value_parser = units::seconds)]
     timeout: Duration,
 }
 
-/// Who pushes, and with which rights.
+/// The identity of the data, and the credentials of requests.
 #[derive(Debug, Args)]
 pub(crate) struct IdentityArgs {
     /// The name of the service that the data belongs to [default: the name of the main process]
@@ -91,7 +91,7 @@ pub(crate) struct RecordPushArgs {
     /// Keeps batches that are not sent in this directory; the next recording with it sends them
     #[arg(long, value_name = "DIR")]
     push_spool: Option<PathBuf>,
-    /// The most bytes of batches that wait, such as 64M; beyond them the oldest is lost
+    /// The limit on the size of waiting batches, such as 64M; beyond it, the oldest batch is lost
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     push_spool_limit: u64,
 }
@@ -157,13 +157,13 @@ impl RecordPushArgs {
         }))
     }
 
-    /// How long what waits is sent at the end.
+    /// The longest time for sending waiting batches at the end.
     pub(crate) const fn farewell() -> Duration {
         FAREWELL
     }
 }
 
-/// Pushes files. Whether everything was accepted.
+/// Pushes files. Returns whether everything was accepted.
 pub(crate) fn run(options: &PushArgs) -> Result<bool> {
     let Some(push) = options.identity.options(&options.to)? else {
         bail!("no address");
@@ -213,6 +213,7 @@ fn sentence(destination: &DestinationReport) -> String {
         requests,
         sent_bytes,
         error,
+        without_profiles,
         ..
     } = destination;
     let mut parts = vec![format!(
@@ -231,6 +232,9 @@ fn sentence(destination: &DestinationReport) -> String {
     }
     if let (Some(error), true) = (error, parts.len() > 1) {
         parts.push(plain(error));
+    }
+    if let Some(why) = without_profiles {
+        parts.push(format!("it does not take profiles ({})", plain(why)));
     }
     parts.join("; ")
 }

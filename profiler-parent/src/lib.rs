@@ -36,6 +36,7 @@ mod processed;
 pub mod prometheus;
 #[cfg(feature = "push")]
 pub mod push;
+mod push_sums;
 mod reading;
 pub mod recover;
 mod session;

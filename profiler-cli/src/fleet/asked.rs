@@ -1,4 +1,4 @@
-//! The options of all questions: which store, which time, which rows.
+//! The options that all questions share: the store, the range of time and the filters.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(super) struct RowsArgs {
     /// before the end]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with = "last")]
     since: Option<UnixMicros>,
-    /// The end, which does not count [default: now]
+    /// The first instant after the range [default: now]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     until: Option<UnixMicros>,
     /// The time before the end, such as 90s, 30m, 6h or 7d

@@ -8,9 +8,9 @@ use crate::report::say;
 
 /// Prints the statements that create the tables of a store
 ///
-/// `profiler fleet ddl | clickhouse-client -n` creates them. On a cluster, run it on every server; the
-/// cluster is one of `remote_servers` in their configurations. All rows of a host are then on one
-/// server.
+/// `profiler fleet ddl | clickhouse-client -n` creates them. For a cluster, run it on every server;
+/// `remote_servers` in the configuration of each server must define the cluster. All rows of a host
+/// are then on one server.
 #[derive(Debug, Args)]
 pub(crate) struct DdlArgs {
     /// The database
@@ -22,7 +22,7 @@ pub(crate) struct DdlArgs {
     /// Days after which rows are deleted
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     keep_days: u32,
-    /// For ClickHouse 18.16 to 19.5, which cannot delete old rows by itself
+    /// Omits the clauses that delete old rows, for ClickHouse 18.16 to 19.5
     #[arg(long)]
     without_ttl: bool,
 }

@@ -14,7 +14,7 @@ use crate::report::{say, tell};
 
 /// The most stacks that are asked for.
 const MOST_STACKS: usize = 200_000;
-/// The smallest share of a line, in thousandths.
+/// The smallest share of a function that is shown, in thousandths.
 const SMALLEST: u64 = 5;
 /// The deepest line.
 const DEEPEST: usize = 60;
@@ -33,8 +33,8 @@ pub(crate) struct FlameArgs {
     /// The time that counts
     #[arg(long, value_enum, value_name = "TIME", default_value_t = By::Cpu)]
     by: By,
-    /// The file to write: a profile, compressed if the name ends in .gz, or folded stacks if it ends in
-    /// .folded
+    /// The file to write: a profile, compressed if the name ends in .gz, or folded stacks if it
+    /// ends in .folded
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! `profiler fleet …`: asks a ClickHouse that stores the profiles of many hosts.
 //!
 //! One module per question. `asked` has the options that all questions share, `table` prints rows.
-//! Invariant: what a store sends is foreign, so it is printed only through [`crate::plain`].
+//! Invariant: data of a store is untrusted, so it is printed only through [`crate::plain`].
 
 mod asked;
 mod ddl;
@@ -18,7 +18,8 @@ use clap::{Args, Subcommand};
 /// Asks a ClickHouse with the profiles of many hosts
 ///
 /// `profiler fleet ddl` prints the statements that create its tables, and `profiler export --to
-/// clickhouse` writes the rows of a profile. docs/fleet.md explains both, and has the questions as SQL.
+/// clickhouse` writes the rows of a profile. docs/fleet.md explains both, and links to the SQL of
+/// the questions.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
     #[command(subcommand)]

@@ -10,7 +10,8 @@ use super::table;
 
 /// Shows the spans that were open when their process ended
 ///
-/// The range of time is about the end of the process. A span may have begun a day before the range.
+/// The range of time selects processes by their end. A span may have begun up to a day before the
+/// range.
 #[derive(Debug, Args)]
 pub(crate) struct OpenSpansArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Prints rows as a table: numbers to the right, the last column as it is.
+//! Prints rows as a table. All columns but the last are aligned to the right.
 
 use crate::plain::plain;
 use crate::report::say;

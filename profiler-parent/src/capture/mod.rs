@@ -42,6 +42,7 @@ use crate::output::{OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
 #[doc(inline)]
 pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
+use crate::push_sums::PushSums;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
 use crate::symbols::SymbolStore;
@@ -235,6 +236,8 @@ pub(crate) struct CaptureSources {
     pub(crate) patience: Patience,
     /// Names of code, kept from capture to capture.
     pub(crate) symbols: SymbolStore,
+    /// What pushers have sent and lost, for the profile's log.
+    pub(crate) pushes: Arc<PushSums>,
     /// Held by the running capture; other captures wait for it.
     pub(crate) turn: Mutex<()>,
 }

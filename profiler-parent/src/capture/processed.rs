@@ -104,6 +104,7 @@ pub(super) fn run(
         settled.push(one);
     }
     participants::note_overdrawn(table, &mut log);
+    log.note_pushes(&sources.pushes);
     let incomplete = incomplete(table, &settled, spec.later.ticks);
     let mut processes = Vec::new();
     let mut remarks = Vec::new();

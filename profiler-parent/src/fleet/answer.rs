@@ -92,8 +92,8 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
-/// The number of stacks in an answer to the question about a flame graph, however foreign its bytes
-/// are. Used by the test and the fuzz target of foreign answers.
+/// The number of stacks in an answer to [`Question::Flame`](super::Question::Flame). The bytes may
+/// be arbitrary. Used by the test and the fuzz target of untrusted answers.
 ///
 /// # Errors
 /// [`FleetError`] as of a question.

@@ -1,4 +1,4 @@
-//! Fills the parameters of a question in, each as a literal of its type.
+//! Replaces the parameters of a question with literals of their types.
 //!
 //! Invariant: a value is read by the server as one literal, whatever its characters are.
 

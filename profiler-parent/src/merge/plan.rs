@@ -142,7 +142,7 @@ impl Plan {
     }
 }
 
-/// Notes the moves by hand at the inputs. `ids` are the names of all hosts.
+/// Stores the caller's shifts in the inputs. `ids` are the names of all hosts.
 fn shift(inputs: &mut [Input], shifts: &[HostShift], ids: &[String]) -> Result<(), MergeError> {
     for HostShift { host, ns } in shifts {
         let Some(place) = ids.iter().position(|id| id == host) else {

@@ -28,7 +28,7 @@ impl std::ops::AddAssign for MergeCounts {
 }
 
 impl MergeInput {
-    /// A profile whose host is called as the profile says, or else like the file.
+    /// A profile whose host has the name that the profile states, or else the name of the file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -135,7 +135,7 @@ pub enum MergeError {
         path: PathBuf,
     },
     /// An input was changed or replaced while it was merged.
-    #[error("{} was changed meanwhile: merge again", path.display())]
+    #[error("{} was changed during the merge: merge again", path.display())]
     InputChanged {
         /// The input.
         path: PathBuf,
@@ -147,7 +147,7 @@ pub enum MergeError {
         path: PathBuf,
     },
     /// The caller's name for a host cannot be one.
-    #[error("cannot call a host {name:?}: {why}")]
+    #[error("{name:?} cannot be the name of a host: {why}")]
     InvalidHostName {
         /// The name.
         name: String,
@@ -185,7 +185,7 @@ pub enum MergeError {
     #[error("cannot write the merged profile: {0}")]
     Write(#[source] io::Error),
     /// A temporary file cannot be written or read.
-    #[error("cannot keep lists of the merged profile in {}: {source}", directory.display())]
+    #[error("cannot use a temporary file in {}: {source}", directory.display())]
     Temporary {
         /// The directory of the file.
         directory: PathBuf,

@@ -52,7 +52,7 @@ impl Num {
         }
     }
 
-    /// A larger number of a row.
+    /// The number of the row that is `more` rows later.
     pub(super) const fn plus(self, more: u64) -> Self {
         match self {
             Self::Unsigned(number) => Self::Unsigned(number.saturating_add(more)),

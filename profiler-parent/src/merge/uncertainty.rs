@@ -1,7 +1,7 @@
 //! How exactly each host of a merged profile is placed.
 //!
 //! Pure. Used for the report of a merge, and for the section of each host in the profile.
-//! Invariant: an uncertainty is stated only if the host is where the clock in question puts it.
+//! Invariant: an uncertainty of a clock is stated only for a host that is placed by this clock.
 
 use serde::Serialize;
 

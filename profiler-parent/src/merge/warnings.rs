@@ -89,6 +89,6 @@ fn intervals(inputs: &[Input]) -> Option<String> {
         .collect();
     (told.len() > 1).then(|| {
         let told = told.join(", ");
-        format!("samples have different intervals ({told}): compare processor times, not numbers")
+        format!("sampling intervals differ ({told}): compare processor times, not sample counts")
     })
 }

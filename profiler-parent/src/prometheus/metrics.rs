@@ -9,10 +9,10 @@ use profiler_core::internal::entry_counts::DropReason;
 
 use super::exposition::{Exposition, MetricFamily, SampleLabels, SampleValue};
 use super::families;
-use super::pushed::PushReading;
 use super::text_format::TextFormat;
 use crate::process_table::session_sums::{GroupKey, GroupSum, OTHER, ProcessEnd, ProcessSum};
 use crate::process_table::{PoolMemory, ProcessActivity};
+use crate::push_sums::PushReading;
 
 /// The metrics of a session at one time, from
 /// [`Session::metrics`](crate::Session::metrics). `docs/prometheus.md` lists them.

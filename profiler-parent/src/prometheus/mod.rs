@@ -30,7 +30,6 @@ mod answer;
 mod exposition;
 mod families;
 mod metrics;
-mod push_sums;
 mod pushed;
 mod reader;
 #[cfg(feature = "prometheus")]
@@ -42,11 +41,6 @@ mod token;
 #[cfg(feature = "live")]
 pub(crate) use answer::{METRICS, answer};
 pub use metrics::Metrics;
-pub(crate) use push_sums::PushSums;
-#[cfg(feature = "push")]
-pub(crate) use push_sums::{DestinationNumbers, ListedPusher, PushNumbers, PushSource};
-#[cfg(feature = "push")]
-pub(crate) use pushed::{CaptureSum, DestinationSum, PushOutcomes};
 pub(crate) use reader::{MetricsReader, MetricsSources};
 #[cfg(feature = "prometheus")]
 pub use server::{MetricsError, MetricsServer};

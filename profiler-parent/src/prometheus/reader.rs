@@ -11,7 +11,6 @@ use std::time::Duration;
 use profiler_core::ids::PoolId;
 
 use super::metrics::{Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
-use super::push_sums::PushSums;
 #[cfg(any(feature = "live", feature = "prometheus"))]
 use super::text_format::TextFormat;
 use crate::controller::MemoryLimit;
@@ -20,6 +19,7 @@ use crate::process_table::session_sums::{
     BoundedSums, GroupKey, GroupSum, ProcessName, ProcessSum, SessionSums, Sum,
 };
 use crate::process_table::{ObservedProcess, PresentCounts, ProcessActivity, ProcessTable};
+use crate::push_sums::PushSums;
 
 /// The largest age of a reading that is used again, in nanoseconds: less than a second, so that one
 /// request per second gets new numbers each time.

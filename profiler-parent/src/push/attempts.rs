@@ -1,9 +1,9 @@
 //! What follows from the answer to a request, and how long to wait before the next attempt.
 //!
-//! Used by the sender. Pure. The delay doubles with each failure in a row, up to a minute, and a
-//! random half of it is left out, so that the pushers of many machines do not come back at the same
-//! time after an outage ("full jitter" around half of the delay, as in *Exponential Backoff And
-//! Jitter*, AWS Architecture Blog, 2015).
+//! Used by the sender. Pure. The delay doubles with each failure in a row, up to a minute, and is
+//! shortened by a random part of up to half, so that the pushers of many machines do not send at
+//! the same time after an outage ("equal jitter" in *Exponential Backoff And Jitter*, AWS
+//! Architecture Blog, 2015).
 
 use std::time::Duration;
 
@@ -44,6 +44,16 @@ pub(crate) enum Answer {
     },
     /// No connection, no answer in time, or none that is HTTP.
     NoAnswer(String),
+}
+
+impl Answer {
+    /// The status, if there is an answer.
+    pub(crate) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::NoAnswer(_) => None,
+        }
+    }
 }
 
 /// What to do with a body after an attempt.

@@ -26,7 +26,8 @@ pub(super) struct Capturer {
 }
 
 impl Capturer {
-    /// Captures until `stopped` is disconnected, and once more then, or until the session is over.
+    /// Captures in every period. Returns when the session ends. When `stopped` is disconnected,
+    /// captures once more and returns.
     pub(super) fn run(&self, stopped: &Receiver<()>, session_end: &Receiver<()>) {
         loop {
             select! {

@@ -10,8 +10,10 @@ use ureq::http::Uri;
 
 use super::PushError;
 
-/// The environment variable names and files that secrets come from are given by the caller; a
-/// secret itself is never an argument of the command, because other users can read those.
+/// A token or a password for a destination.
+///
+/// `Debug` output omits it. The command reads secrets from files or environment variables only,
+/// because other users can read its arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -45,8 +45,8 @@ pub fn push_files(
     Ok(pusher.report())
 }
 
-/// The identifier for a file with this content: two sums of FNV-1a over its bytes, forward with two
-/// beginnings. It distinguishes files, and does not protect from a file that was made to collide.
+/// The identifier for a file with this content: two FNV-1a hashes of its bytes, with different
+/// initial values. It does not protect against a file that was made to collide.
 fn series_of(path: &Path) -> io::Result<SeriesId> {
     let mut file = File::open(path)?;
     let mut sums = [0xcbf2_9ce4_8422_2325_u64, 0x9e37_79b9_7f4a_7c15];

@@ -1,8 +1,8 @@
 //! Sends one request and returns the answer, whatever the endpoint does.
 //!
 //! Used by the sender, and by the command for its queries. Blocking; each request is bounded in
-//! time, and each answer in length. Nothing follows redirections: a body would go to an address that
-//! nobody has configured.
+//! time, and each answer in length. Redirections are not followed, so a body is sent only to a
+//! configured address.
 
 use std::io::Write;
 use std::time::Duration;
@@ -22,7 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_ANSWER: u64 = 64 << 10;
 /// The most characters of an answer that are shown.
 const MOST_SHOWN: usize = 200;
-/// Level of compression: bodies are sent once, and stored differently.
+/// Level of compression. A low one saves processor time, because a body is sent once, and the
+/// engine stores it in another form.
 const GZIP_LEVEL: u32 = 4;
 
 /// A request: always a POST.
@@ -93,7 +94,7 @@ impl HttpClient {
             .map_err(ureq::Error::from)
             .and_then(|built| self.0.run(built));
         match sent {
-            Ok(response) => answer_of(response),
+            Ok(response) => answer_of(response, &request.headers),
             Err(error) => Answer::NoAnswer(error.to_string()),
         }
     }
@@ -105,7 +106,7 @@ fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn answer_of(mut response: Response<ureq::Body>) -> Answer {
+fn answer_of(mut response: Response<ureq::Body>, headers: &[(&'static str, String)]) -> Answer {
     let status = response.status().as_u16();
     let after = response.headers().get("retry-after");
     let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -119,7 +120,7 @@ fn answer_of(mut response: Response<ureq::Body>) -> Answer {
         Ok(text) => Answer::Status {
             status,
             retry_after: after.map(Duration::from_secs),
-            text: shown(&text),
+            text: shown(&without_secrets(text, headers)),
         },
         // An endpoint that breaks off may have failed while it stored the body.
         Err(error) if (200..300).contains(&status) && !is_too_long(&error) => {
@@ -135,6 +136,15 @@ fn answer_of(mut response: Response<ureq::Body>) -> Answer {
 
 const fn is_too_long(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::BodyExceedsLimit(_))
+}
+
+/// An answer without the secrets of the request: an endpoint may repeat the headers.
+fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String {
+    let secret = |name: &str| matches!(name, "authorization" | "x-clickhouse-key");
+    let values = headers.iter().filter(|(name, _)| secret(name));
+    // `Bearer`, and what authorises.
+    let secrets = values.filter_map(|(_, value)| value.rsplit(' ').next());
+    secrets.fold(answer, |answer, secret| answer.replace(secret, "…"))
 }
 
 /// The beginning of an answer in one line.

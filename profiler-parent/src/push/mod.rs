@@ -27,6 +27,7 @@ mod files;
 pub(crate) mod http_client;
 #[cfg(test)]
 mod metrics_tests;
+mod progress;
 mod queue;
 mod report;
 mod request;
@@ -59,16 +60,16 @@ pub use report::{DestinationReport, PushReport, PushedAmount};
 use crate::capture::CaptureSources;
 use crate::export::ExportError;
 use crate::export::bodies::BodySink;
-use crate::prometheus::{ListedPusher, PushSums};
+use crate::push_sums::ListedPusher;
 use capturing::Capturer;
 use encoders::EngineEncoder;
 use http_client::HttpClient;
+use progress::PushProgress;
 use queue::DestinationIndex;
-use report::PushProgress;
 use sender::Sender;
 use spool::{BatchToSend, Spool, SpoolPhase};
 
-/// Why there is no pusher.
+/// The reason why nothing can be pushed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
@@ -170,7 +171,8 @@ impl PushOptions {
         self
     }
 
-    /// The most bytes of batches that wait. Beyond them, the oldest batch is lost, and counted.
+    /// The limit on the bytes of waiting batches. Beyond it, the oldest batch is removed and
+    /// counted as lost.
     pub const fn spool_limit(mut self, limit: ByteLimit) -> Self {
         self.spool_limit = limit;
         self
@@ -216,7 +218,6 @@ trait BatchEncoder: Send + Sync {
 /// spool, if it has a directory of its own.
 #[must_use = "a pusher ends when it is dropped"]
 pub struct Pusher {
-    spool: Arc<Spool>,
     progress: Arc<PushProgress>,
     /// Disconnected to end the capturing thread.
     stop: Option<ChannelSender<()>>,
@@ -239,8 +240,6 @@ impl fmt::Debug for Pusher {
 /// What a pusher gets from its session.
 pub(crate) struct PushSources {
     pub(crate) captures: Arc<CaptureSources>,
-    /// Where the metrics of the session find the pusher.
-    pub(crate) pushers: Arc<PushSums>,
     /// Disconnected when the session ends.
     pub(crate) session_end: Receiver<()>,
 }
@@ -251,10 +250,10 @@ impl Pusher {
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;
-        let pushers = Arc::clone(&sources.pushers);
+        let sums = Arc::clone(&sources.captures.pushes);
         pusher.start_senders(options, &encoder)?;
         pusher.start_capturer(sources, options.period)?;
-        pusher.listed = Some(pushers.list(Arc::<PushProgress>::clone(&pusher.progress)));
+        pusher.listed = Some(sums.list(Arc::<PushProgress>::clone(&pusher.progress)));
         Ok(pusher)
     }
 
@@ -277,10 +276,8 @@ impl Pusher {
             path: directory.to_owned(),
             source,
         })?;
-        let spool = Arc::new(spool);
-        let progress = PushProgress::new(destinations, Arc::clone(&spool));
+        let progress = PushProgress::new(destinations, Arc::new(spool));
         Ok(Self {
-            spool,
             progress: Arc::new(progress),
             stop: None,
             capturer: None,
@@ -300,7 +297,7 @@ impl Pusher {
             let sender = Sender {
                 index: DestinationIndex(place),
                 destination: destination.clone(),
-                spool: Arc::clone(&self.spool),
+                spool: Arc::clone(&self.progress.spool),
                 client: HttpClient::new(options.request_timeout),
                 encoder: Arc::clone(encoder),
                 counts: Arc::clone(counts),
@@ -316,7 +313,7 @@ impl Pusher {
         self.stop = Some(stop);
         let capturer = Capturer {
             captures: sources.captures,
-            spool: Arc::clone(&self.spool),
+            spool: Arc::clone(&self.progress.spool),
             period,
             report: Arc::clone(&self.progress.captures),
             series: Arc::default(),
@@ -335,8 +332,8 @@ impl Pusher {
     }
 
     /// Captures once more, sends what waits for at most `timeout`, and returns what was done.
-    /// Batches that could not be sent stay in the spool, if it has a directory of its own. To be
-    /// called before the session ends.
+    /// Batches that could not be sent stay in the spool, if it has a directory of its own. Call
+    /// this before the session ends.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
         self.stop = None;
         join(self.capturer.take());
@@ -346,7 +343,7 @@ impl Pusher {
 
     /// Sends what waits, until this time, and ends the senders.
     fn drain(&mut self, until: Instant) {
-        self.spool.set_phase(SpoolPhase::Draining(until));
+        self.progress.spool.set_phase(SpoolPhase::Draining(until));
         self.senders.drain(..).for_each(|sender| join(Some(sender)));
     }
 }
@@ -354,7 +351,7 @@ impl Pusher {
 impl Drop for Pusher {
     fn drop(&mut self) {
         // The threads end by themselves: one may be within a request or a capture.
-        self.spool.set_phase(SpoolPhase::Over);
+        self.progress.spool.set_phase(SpoolPhase::Over);
         self.stop = None;
         drop(self.listed.take()); // the metrics keep its numbers
     }

@@ -65,7 +65,7 @@ impl Amount {
     }
 }
 
-/// How a destination is done with a batch.
+/// The outcome of a batch at a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchEnd {
     /// It has accepted all bodies.

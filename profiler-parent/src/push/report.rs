@@ -2,16 +2,9 @@
 //!
 //! Filled by the threads of the pusher, read by the application and by the metrics at any time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use super::attempts::Answer;
-use super::destination::PushDestination;
 use super::http_client::Sent;
-use super::queue::{Amount, DestinationIndex};
-use super::spool::Spool;
-use crate::prometheus::{
-    CaptureSum, DestinationNumbers, DestinationSum, PushNumbers, PushOutcomes, PushSource,
-};
+use super::queue::Amount;
 
 /// The most characters of an error that are kept.
 const MOST_ERROR: usize = 300;
@@ -58,6 +51,9 @@ pub struct DestinationReport {
     pub sent_bytes: u64,
     /// The latest reason for a failure.
     pub error: Option<String>,
+    /// Why the endpoint gets no profiles, if it takes only the other signals of OTLP. Its batches
+    /// count as sent without them.
+    pub without_profiles: Option<String>,
 }
 
 /// A number of batches, and of the entries in them.
@@ -76,107 +72,6 @@ impl From<Amount> for PushedAmount {
     }
 }
 
-/// Where the numbers of a pusher are while it works.
-#[derive(Debug)]
-pub(super) struct PushProgress {
-    /// The addresses of the destinations, without secrets.
-    pub(super) addresses: Vec<String>,
-    /// Written by the capturing thread. The spool and the destinations are not in it.
-    pub(super) captures: Arc<Mutex<PushReport>>,
-    /// Written by the senders, one for each destination.
-    pub(super) counts: Vec<Arc<Mutex<SendCounts>>>,
-    spool: Arc<Spool>,
-}
-
-impl PushProgress {
-    /// No numbers yet, except those of the batches in the spool.
-    pub(super) fn new(destinations: &[PushDestination], spool: Arc<Spool>) -> Self {
-        Self {
-            addresses: destinations.iter().map(PushDestination::address).collect(),
-            captures: Arc::default(),
-            counts: destinations.iter().map(|_| Arc::default()).collect(),
-            spool,
-        }
-    }
-
-    /// The present numbers.
-    pub(super) fn report(&self) -> PushReport {
-        let all = self.addresses.iter().zip(&self.counts).enumerate();
-        let destinations = all.map(|(place, (address, counts))| {
-            self.destination(DestinationIndex(place), address, counts)
-        });
-        PushReport {
-            spool_bytes: self.spool.bytes(),
-            destinations: destinations.collect(),
-            ..lock(&self.captures).clone()
-        }
-    }
-
-    fn destination(
-        &self,
-        index: DestinationIndex,
-        address: &str,
-        counts: &Mutex<SendCounts>,
-    ) -> DestinationReport {
-        let (waiting_batches, batches) = self.spool.counts(index);
-        let counts = lock(counts).clone();
-        DestinationReport {
-            address: address.to_owned(),
-            sent: batches.sent.into(),
-            lost: batches.lost.into(),
-            rejected: batches.rejected.into(),
-            waiting_batches,
-            requests: counts.requests,
-            failed_requests: counts.failed_requests,
-            body_bytes: counts.body_bytes,
-            sent_bytes: counts.sent_bytes,
-            error: counts.error,
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl PushSource for PushProgress {
-    fn numbers(&self) -> PushNumbers {
-        let report = self.report();
-        PushNumbers {
-            captures: CaptureSum {
-                entries: report.captured_entries,
-                missed: report.missed_entries,
-                failed: report.failed_captures,
-            },
-            spool_bytes: report.spool_bytes,
-            destinations: report.destinations.into_iter().map(Into::into).collect(),
-        }
-    }
-}
-
-impl From<DestinationReport> for DestinationNumbers {
-    fn from(report: DestinationReport) -> Self {
-        let outcomes = |number: fn(&PushedAmount) -> u64| PushOutcomes {
-            sent: number(&report.sent),
-            lost: number(&report.lost),
-            rejected: number(&report.rejected),
-        };
-        let sum = DestinationSum {
-            batches: outcomes(|amount| amount.batches),
-            entries: outcomes(|amount| amount.entries),
-            requests: report.requests,
-            failed_requests: report.failed_requests,
-            body_bytes: report.body_bytes,
-            sent_bytes: report.sent_bytes,
-        };
-        Self {
-            waiting_batches: report.waiting_batches,
-            address: report.address,
-            sum,
-        }
-    }
-}
-
 /// What a sender counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SendCounts {
@@ -185,6 +80,7 @@ pub(super) struct SendCounts {
     pub(super) body_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) error: Option<String>,
+    pub(super) without_profiles: Option<String>,
 }
 
 impl SendCounts {

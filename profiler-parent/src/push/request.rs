@@ -43,7 +43,12 @@ pub(super) fn request_for(
                 database
             };
             let insert = format!("INSERT INTO {database}.{} FORMAT JSONEachRow", table.name());
-            (format!("{base}/?query={}", escaped(&insert)), ROWS)
+            // The answer of a cluster means that the rows are on their server.
+            let settings = "insert_distributed_sync=1";
+            (
+                format!("{base}/?{settings}&query={}", escaped(&insert)),
+                ROWS,
+            )
         }
     };
     let mut headers = vec![("idempotency-key", id.to_string())];
@@ -169,7 +174,8 @@ mod tests {
         };
         assert_eq!(
             url("clickhouse+http://host:8123/fleet", &rows),
-            "http://host:8123/?query=INSERT%20INTO%20fleet.profiler_samples%20FORMAT%20JSONEachRow"
+            "http://host:8123/?insert_distributed_sync=1&query=INSERT%20INTO%20\
+             fleet.profiler_samples%20FORMAT%20JSONEachRow"
         );
         let series = PprofSeries {
             service: "shop".into(),

@@ -17,7 +17,7 @@ use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
 use crate::export::ExportError;
-use crate::export::bodies::{BodySink, EncodedBody};
+use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 
 /// Sends batches to a destination.
@@ -67,11 +67,17 @@ impl Sender {
         }
     }
 
-    /// Gives a batch up after an attempt that found no thread, or that panicked: it must not be
-    /// tried again without an end.
+    /// Rejects a batch after an attempt that could not start a thread, or that panicked, so that it
+    /// is not retried forever.
     fn give_up(&self, batch: &BatchToSend, error: &SymbolStackError) {
         self.note_error(&format!("cannot send batch {}: {error}", batch.id));
         self.spool.finish(self.index, batch, BatchEnd::Rejected);
+    }
+
+    /// Whether the endpoint has said that it has no place for bodies of this kind.
+    fn leaves_out(&self, kind: &BodyKind) -> bool {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        is_optional(kind) && counts.without_profiles.is_some()
     }
 
     fn count(&self, change: impl FnOnce(&mut SendCounts)) {
@@ -109,6 +115,21 @@ impl BodySink for SentBodies<'_> {
         if number < self.batch.bodies {
             return Ok(());
         }
+        if !self.sender.leaves_out(&body.kind) {
+            self.deliver(&body, number)?;
+        }
+        let Sender { index, spool, .. } = self.sender;
+        if spool.accept_body(*index, self.batch) {
+            Ok(())
+        } else {
+            Err(ExportError::Stopped)
+        }
+    }
+}
+
+impl SentBodies<'_> {
+    /// Sends a body until the endpoint accepts or refuses it.
+    fn deliver(&mut self, body: &EncodedBody<'_>, number: u64) -> Result<(), ExportError> {
         let Sender {
             index,
             destination,
@@ -125,13 +146,13 @@ impl BodySink for SentBodies<'_> {
             let sent = client.send(&request, &bytes);
             self.sender
                 .count(|counts| counts.add_attempt(&sent, bytes.len()));
+            let status = sent.answer.status();
             let random = self.random();
             match self.attempts.after(sent.answer, random) {
-                NextStep::Accepted => break,
+                NextStep::Accepted => return Ok(()),
                 NextStep::Rejected(why) => {
-                    self.refused = self.refused.saturating_add(1);
-                    self.sender.note_error(&why);
-                    break;
+                    self.is_refused(&body.kind, status, why);
+                    return Ok(());
                 }
                 NextStep::TryAgain { after, why } => {
                     self.sender.note_error(&why);
@@ -141,10 +162,22 @@ impl BodySink for SentBodies<'_> {
                 }
             }
         }
-        if spool.accept_body(*index, self.batch) {
-            Ok(())
+    }
+
+    /// The endpoint has refused a body, or it has no place for bodies of this kind.
+    fn is_refused(&mut self, kind: &BodyKind, status: Option<u16>, why: String) {
+        if is_optional(kind) && matches!(status, Some(404 | 405 | 501)) {
+            self.sender
+                .count(|counts| counts.without_profiles = Some(why));
         } else {
-            Err(ExportError::Stopped)
+            self.refused = self.refused.saturating_add(1);
+            self.sender.note_error(&why);
         }
     }
+}
+
+/// Whether an endpoint may have no place for bodies of this kind although it takes others: profiles
+/// are an experimental part of OTLP.
+const fn is_optional(kind: &BodyKind) -> bool {
+    matches!(kind, BodyKind::OtlpProfiles)
 }

@@ -18,7 +18,7 @@ use super::queue::{
 };
 use super::spool_home::{HomeProgress, SpoolHome, StoredBatch};
 
-/// How far the end of a pusher has come.
+/// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpoolPhase {
     /// Batches are added and sent.
@@ -258,8 +258,8 @@ impl Spool {
         self.remove(&files);
     }
 
-    /// Notes the progress of a destination. If that fails, bodies are sent again by the next
-    /// pusher only.
+    /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again;
+    /// this one does not.
     fn note(&self, home: Option<usize>, destination: DestinationIndex, progress: HomeProgress) {
         if let Some(home) = home.and_then(|home| self.homes.get(home)) {
             let _ = home.note(destination.0, progress);

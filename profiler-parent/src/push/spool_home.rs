@@ -269,8 +269,8 @@ impl ProgressFile {
         options.open(home.join(name)).map(Self)
     }
 
-    /// The numbers in the file. A file that is damaged is at the beginning: a body that is sent
-    /// again has the identifier that it had.
+    /// Reads the numbers. A damaged file counts as no progress: the bodies are sent again, with the
+    /// same identifiers.
     fn read(&self) -> HomeProgress {
         let mut line = [0; Self::LENGTH];
         let read = self.0.read_exact_at(&mut line, 0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The logs of one process's object. In the processed format they contain all processes.
@@ -65,6 +65,39 @@ pub struct GatheringLog {
     /// Every process of the session.
     #[serde(default)]
     pub processes: Vec<GatheredProcess>,
+    /// What pushers have sent before the capture, by destination.
+    #[serde(default)]
+    pub pushed: Vec<PushedLog>,
+}
+
+/// What a destination of a pusher has got.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all(deserialize = "camelCase"), default)]
+pub struct PushedLog {
+    /// Its address.
+    pub address: String,
+    /// Batches that it has accepted.
+    pub sent: PushedBatches,
+    /// Batches that were lost, because the spool was full.
+    pub lost: PushedBatches,
+    /// Batches of which it has refused a part.
+    pub rejected: PushedBatches,
+    /// Batches that waited.
+    pub waiting_batches: u64,
+    /// Entries that were evicted before a batch contained them.
+    pub missed_entries: u64,
+    /// Captures of batches that failed.
+    pub failed_captures: u64,
+}
+
+/// A number of batches, and of the entries in them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct PushedBatches {
+    /// Batches.
+    pub batches: u64,
+    /// Entries.
+    pub entries: u64,
 }
 
 /// One process in a capture.

@@ -34,7 +34,9 @@ mod thread;
 mod walk;
 
 pub use counters::{CounterLevels, CounterSeries, CounterValue};
-pub use logs::{EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog};
+pub use logs::{
+    EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog, PushedBatches, PushedLog,
+};
 pub use markers::{MarkerPhase, NamedMarker};
 pub use meta::Meta;
 pub use namer::Nameless;

@@ -41,7 +41,7 @@ use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
-use crate::prometheus::{MetricsReader, MetricsSources, PushSums};
+use crate::prometheus::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
@@ -65,8 +65,6 @@ pub struct Session {
     pools: Option<Arc<PoolDirectory>>,
     groups: Arc<SnapshotReader>,
     metrics: Arc<MetricsReader>,
-    #[cfg(feature = "push")]
-    pushers: Arc<PushSums>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
     observers: ObserverRegistry,
@@ -318,7 +316,6 @@ impl Session {
     ) -> Result<crate::push::Pusher, crate::push::PushError> {
         let sources = crate::push::PushSources {
             captures: Arc::clone(&self.captures),
-            pushers: Arc::clone(&self.pushers),
             session_end: self.end.receiver(),
         };
         crate::push::Pusher::start(sources, options)
@@ -428,14 +425,14 @@ impl Session {
             window_ns,
             patience,
             symbols: SymbolStore::default(),
+            pushes: Arc::default(),
             turn: Mutex::default(),
         });
-        let pushers = Arc::<PushSums>::default();
         let metrics = Arc::new(MetricsReader::new(MetricsSources {
             processes: Arc::clone(&processes),
             limit: Arc::clone(&limit),
             groups: Arc::clone(&groups),
-            pushers: Arc::clone(&pushers),
+            pushers: Arc::clone(&captures.pushes),
         }));
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
         let end = EndSignal::default();
@@ -445,8 +442,6 @@ impl Session {
             pools,
             groups,
             metrics,
-            #[cfg(feature = "push")]
-            pushers,
             probes,
             captures,
             observers,

@@ -1,9 +1,10 @@
 //! The values of counters over time, and the times of performance groups.
 //!
 //! A row has the latest value of each second, and the highest of all values: a profile may have a
-//! value per sample, which would need more bytes than the samples. A profile has the time of a group and the number of its runs as a counter, which begins at 0 in
-//! each batch: such a counter becomes a row of the groups instead. A profile has no processor time
-//! and no histogram of groups; the metrics of a live session have them.
+//! value per sample, which would need more bytes than the samples. A profile has the time and the
+//! runs of a group as a counter that begins at 0 in each batch. Such a counter becomes a row of the
+//! groups instead. A profile has no processor time and no histogram of groups; the metrics of a
+//! live session have them.
 
 use super::FleetTable;
 use super::rows::{Row, Rows, instant};

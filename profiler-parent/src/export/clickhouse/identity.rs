@@ -1,4 +1,4 @@
-//! Whose data a batch is, and which batch of the session it is.
+//! The identity of a batch: service, version, host, session and number.
 //!
 //! Every row begins with these columns. Invariant: host, session and batch together identify a
 //! batch, so the numbers of a session's batches must differ.

@@ -1,9 +1,9 @@
 //! The statements that create the tables of the store.
 //!
 //! Printed by `profiler fleet ddl`. The statements are in `schema/`; they are valid for ClickHouse
-//! 18.16 and later. In the files, `{local}` is `_local` on the servers of a cluster, and `{ttl}` is the
-//! clause that deletes old rows, which ClickHouse has since 19.6. Invariant: a name in a statement is an identifier, so a name can never become
-//! another statement.
+//! 18.16 and later. In the files, `{local}` is `_local` on the servers of a cluster, and `{ttl}` is
+//! the clause that deletes old rows, which ClickHouse has since 19.6. Invariant: a name in a
+//! statement is an identifier, so a name can never become another statement.
 
 use std::fmt;
 

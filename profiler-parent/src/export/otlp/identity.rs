@@ -83,8 +83,8 @@ impl SessionIdentity {
 }
 
 /// A hash that is the same on all machines and in all versions of the compiler (FNV-1a, twice, with
-/// the finish of MurmurHash 3). It does not protect against chosen input: who writes the profile
-/// may choose equal identifiers, and reads only their own spans mixed up.
+/// the finish of MurmurHash 3). It does not resist chosen input: the author of a profile can
+/// produce equal identifiers for different spans of that profile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StableHash([u64; 2]);
 

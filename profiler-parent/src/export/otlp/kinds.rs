@@ -35,7 +35,7 @@ pub(super) enum MarkerKind {
     Other,
 }
 
-/// The fields of payloads that decide.
+/// The fields of a payload that determine its kind.
 #[derive(Deserialize)]
 struct Fields<'m> {
     #[serde(rename = "type", borrow)]

@@ -50,8 +50,7 @@ mod point {
     pub(super) const ATTRIBUTES: u64 = 7;
 }
 
-/// The largest whole number that all numbers below it can be told from, as a number with a
-/// fraction.
+/// The largest whole number up to which an `f64` represents every whole number exactly.
 const MOST_WHOLE: f64 = (1_i64 << 53) as f64;
 
 /// Encodes all counters.
@@ -217,7 +216,9 @@ fn metric(series: &Series, mut data: Message) -> Message {
     let mut message = Message::default();
     message.bytes(metric::NAME, series.name.as_bytes());
     message.bytes(metric::DESCRIPTION, series.description.as_bytes());
-    message.bytes(metric::UNIT, series.unit.as_bytes());
+    if !series.unit.is_empty() {
+        message.bytes(metric::UNIT, series.unit.as_bytes());
+    }
     if series.shape == Shape::Gauge {
         message.message(metric::GAUGE, &data);
     } else {

@@ -1,9 +1,8 @@
 //! The span that was open when a sample was taken, and its group.
 //!
-//! Used by [`super::samples`]. Samples are asked in the order of their times. The innermost span is
-//! the one that began last. A span of `tracing` that is open may not be entered: it counts if its
-//! name is a label in the sample's stack, or if its time inside of the thread was recorded as a
-//! poll.
+//! Used by [`super::samples`], in the order of the samples' times. The innermost span is the one
+//! that began last. A span of `tracing` may be open without being entered: it counts only if its
+//! name is a label in the sample's stack, or if a poll of it contains the sample.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

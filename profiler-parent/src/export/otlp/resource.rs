@@ -1,8 +1,8 @@
-//! The resource of a process, and the scope: who recorded something.
+//! The resource of a process, and the instrumentation scope.
 //!
 //! Used by all signals. The service is the program that started the session, unless the caller
-//! names another; its processes are told apart by their attributes. Invariant: all texts are attributes of type text, which engines
-//! use as labels.
+//! names another; attributes distinguish its processes. Invariant: all texts are attributes of type
+//! text, which engines use as labels.
 
 use super::super::proto::Message;
 use super::super::recording::Thread;

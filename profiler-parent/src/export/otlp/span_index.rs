@@ -1,4 +1,5 @@
-//! The first pass of traces and profiles: what is known about spans only when all threads were read.
+//! The first pass of traces and profiles: collects the facts about spans that depend on all
+//! threads.
 //!
 //! Holds, for each span of `tracing`, its number, its parent and its trace; for each flow its ends;
 //! and what other threads recorded for a span. The sender of a flow is the parent of the span that

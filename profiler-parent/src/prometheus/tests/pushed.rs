@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::super::push_sums::{
-    DestinationNumbers, ListedPusher, MOST_DESTINATIONS, PushNumbers, PushSource, PushSums,
-};
-use super::super::pushed::{CaptureSum, DestinationSum, PushOutcomes};
 use super::metrics;
 use super::parsed::{Series, parse};
 use crate::process_table::session_sums::OTHER;
 use crate::prometheus::TextFormat;
 use crate::prometheus::metrics::MetricsReading;
+use crate::push_sums::{
+    CaptureSum, DestinationNumbers, DestinationSum, ListedPusher, MOST_DESTINATIONS, PushNumbers,
+    PushOutcomes, PushSource, PushSums,
+};
 
 /// A pusher that counts what a test says.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ fn sent(addresses: &[&str], batches: u64) -> PushNumbers {
             failed_requests: 1,
             body_bytes: 4_000 * batches,
             sent_bytes: 1_000 * batches,
+            missed_entries: 7,
+            failed_captures: 1,
         },
     };
     PushNumbers {

@@ -1,20 +1,25 @@
-//! What pushers have sent and lost since the start of the session.
+//! What pushers have sent and lost since the start of the session, by destination.
 //!
-//! One per session. The room of pushers is above this one, so each pusher lists itself here as a
-//! [`PushSource`], and the reader of the metrics asks it for its numbers. Invariants: the numbers
+//! One per session. Read by the metrics, and by captures for the profile's log. The room of pushers
+//! is above this one, so each pusher lists itself here as a [`PushSource`]. Invariants: the numbers
 //! of a pusher that has ended stay; the destinations with series of their own are limited, and
 //! further ones are in the series `other`; a source is asked and dropped on the thread of a reading
 //! or of the end of its pusher, and must not wait.
+
+mod numbers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::pushed::{CaptureSum, DestinationName, DestinationRow, DestinationSum, PushReading};
+pub(crate) use numbers::{
+    CaptureSum, DestinationName, DestinationRow, DestinationSum, PushOutcomes, PushReading,
+};
+
 use crate::process_table::session_sums::{BoundedSums, Sum};
 
 /// The most destinations that have series of their own.
-pub(super) const MOST_DESTINATIONS: usize = 20;
+pub(crate) const MOST_DESTINATIONS: usize = 20;
 
 /// The numbers of a pusher. All but those of what waits only grow.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +105,7 @@ impl PushSums {
     }
 
     /// The present numbers; `None` if there has been no pusher.
-    pub(super) fn read(&self) -> Option<PushReading> {
+    pub(crate) fn read(&self) -> Option<PushReading> {
         let mut listed = self.lock();
         (listed.next > PusherNumber::default()).then(|| listed.read())
     }
