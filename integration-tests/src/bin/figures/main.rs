@@ -28,6 +28,7 @@ mod merge;
 mod observe;
 mod open;
 mod prometheus;
+mod push;
 mod record;
 mod recording;
 mod recover;
@@ -67,6 +68,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("merge", merge::measure),
     ("live", live::measure),
     ("prometheus", prometheus::measure),
+    ("push", push::measure),
     ("host", host::measure),
     ("join", join::measure),
     ("agent", agent::measure),
