@@ -67,7 +67,9 @@ pub(super) fn merge(
     put("preprocessedProfileVersion", Some(PROCESSED_VERSION.into()));
     put("processType", Some(0.into()));
     put("startTime", Some(millis(start_unix_ns)));
-    put("startUnixNs", Some(start_unix_ns.into()));
+    // Readers expect a time after 1970 here. An earlier one is in the other key alone.
+    let exact = u64::try_from(start_unix_ns).ok();
+    put("startUnixNs", exact.map(Value::from));
     put("interval", extreme(members, "interval", f64::min));
     put("stackwalk", extreme(members, "stackwalk", f64::max));
     put("sampleUnits", units(members).ok().flatten());
