@@ -80,7 +80,6 @@ impl Recording {
             names: options.names,
             logs: options.target.has_processes(),
             counters: options.target == Target::ClickHouse,
-            ..Wanted::default()
         };
         let mut reader = ProfileReader::open_with(path, wanted, listener)?;
         labels.apply(reader.meta_mut());

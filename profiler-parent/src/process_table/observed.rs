@@ -129,6 +129,7 @@ impl ObservedProcess {
 impl ProcessTable {
     /// The present entry counts of all processes that have a pool. Reads every pool, without the
     /// lock, and no further pool after the timeout: a pool in a file may wait for the disk.
+    #[allow(clippy::disallowed_methods)] // compared with itself only
     pub(crate) fn present_counts(&self, timeout: Duration) -> Vec<(PoolId, PresentCounts)> {
         let start = Instant::now();
         let pools: Vec<(PoolId, Arc<OwnFile>, bool)> = {
