@@ -1,7 +1,8 @@
 //! A profile as the bodies of requests to an engine.
 //!
 //! Called by the pusher. Invariant: the same profile and labels give the same bodies in the same
-//! order, so a body is identified by its profile and its number.
+//! order, so a body is identified by its profile and its number. A change of what is written also
+//! increases `push::batch::ENCODER_VERSION`.
 
 use std::path::Path;
 

@@ -6,6 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// The version of the encoders. To be increased when they make other bodies of the same batch:
+/// another number, another order or other contents. Bodies of two versions have different
+/// identifiers.
+pub(crate) const ENCODER_VERSION: u32 = 1;
+
 /// Identifies the batches of one pusher: random, so that no two pushers have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesId(Arc<str>);
@@ -80,6 +85,6 @@ pub(crate) struct BodyId<'b> {
 
 impl fmt::Display for BodyId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.batch, self.number)
+        write!(f, "{}-v{ENCODER_VERSION}-{}", self.batch, self.number)
     }
 }

@@ -43,7 +43,8 @@ pub(crate) struct Sent {
     pub(crate) bytes: u64,
 }
 
-/// A client that keeps its connections.
+/// A client that makes a connection for each request. The program may close any descriptor between
+/// two requests and use its number, so none is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient(Agent);
 
@@ -52,6 +53,7 @@ impl HttpClient {
     pub(crate) fn new(request_timeout: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            .max_idle_connections(0)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))

@@ -22,6 +22,7 @@ mod base64;
 pub(crate) mod batch;
 mod capturing;
 pub(crate) mod destination;
+mod directory_lock;
 mod encoders;
 mod files;
 pub(crate) mod http_client;
@@ -35,23 +36,27 @@ mod sender;
 #[cfg(test)]
 mod series_tests;
 mod spool;
+mod spool_access;
 mod spool_home;
+mod stored_identity;
+mod temporary_spool;
 #[cfg(test)]
 mod tests;
 #[cfg(all(test, feature = "push-tls"))]
 mod tls_tests;
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender as ChannelSender, bounded};
-use profiler_core::ids::ByteLimit;
-use profiler_core::internal::sys::spawn_quiet;
-use tempfile::TempDir;
+use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::internal::sys::{self, spawn_quiet};
 
 pub use destination::{PushDestination, PushEngine, Secret};
 pub use files::push_files;
@@ -68,6 +73,8 @@ use progress::PushProgress;
 use queue::DestinationIndex;
 use sender::Sender;
 use spool::{BatchToSend, Spool, SpoolPhase};
+use spool_access::prepare_spool;
+use temporary_spool::TemporarySpool;
 
 /// The reason why nothing can be pushed.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +172,8 @@ impl PushOptions {
     }
 
     /// Keeps batches in this directory, where they outlive this process: the next pusher with this
-    /// directory sends them. Several pushers may have the same directory.
+    /// directory sends them, with the service, version and host of this one. Several pushers may
+    /// have the same directory. It must belong to this user, and no other may write in it.
     pub fn spool(mut self, directory: impl Into<PathBuf>) -> Self {
         self.spool = Some(directory.into());
         self
@@ -226,7 +234,9 @@ pub struct Pusher {
     /// The place in the metrics of the session, if it belongs to one.
     listed: Option<ListedPusher>,
     /// The spool of a pusher that was given no directory. Dropped last.
-    _temporary: Option<TempDir>,
+    _temporary: Option<TemporarySpool>,
+    /// The process that made it.
+    maker: ProcessId,
 }
 
 impl fmt::Debug for Pusher {
@@ -261,17 +271,18 @@ impl Pusher {
     fn new(
         directory: &Path,
         options: &PushOptions,
-        temporary: Option<TempDir>,
+        temporary: Option<TemporarySpool>,
     ) -> Result<Self, PushError> {
         let PushOptions {
             destinations,
             spool_limit,
+            identity,
             ..
         } = options;
         if destinations.is_empty() {
             return Err(PushError::NoDestination);
         }
-        let spool = Spool::open(directory, spool_limit.get(), destinations);
+        let spool = Spool::open(directory, spool_limit.get(), destinations, identity);
         let spool = spool.map_err(|source| PushError::Spool {
             path: directory.to_owned(),
             source,
@@ -284,6 +295,7 @@ impl Pusher {
             senders: Vec::new(),
             listed: None,
             _temporary: temporary,
+            maker: sys::process_id(),
         })
     }
 
@@ -317,6 +329,7 @@ impl Pusher {
             period,
             report: Arc::clone(&self.progress.captures),
             series: Arc::default(),
+            not_spooled: Cell::default(),
         };
         let session_end = sources.session_end;
         let thread = spawn_quiet("profiler-push", move || {
@@ -350,10 +363,25 @@ impl Pusher {
 
 impl Drop for Pusher {
     fn drop(&mut self) {
+        if self.maker != sys::process_id() {
+            self.forget_threads();
+            return;
+        }
         // The threads end by themselves: one may be within a request or a capture.
         self.progress.spool.set_phase(SpoolPhase::Over);
         self.stop = None;
         drop(self.listed.take()); // the metrics keep its numbers
+    }
+}
+
+impl Pusher {
+    /// Leaves alone what belongs to the threads. They do not exist in a forked child, and may have
+    /// held any lock when it was forked.
+    fn forget_threads(&mut self) {
+        mem::forget(self.stop.take());
+        mem::forget(self.capturer.take());
+        mem::forget(mem::take(&mut self.senders));
+        mem::forget(self.listed.take());
     }
 }
 
@@ -365,14 +393,12 @@ fn join(thread: Option<JoinHandle<()>>) {
 }
 
 /// The directory of a spool, and the temporary directory if it is one.
-fn spool_directory(given: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), PushError> {
+fn spool_directory(given: Option<&Path>) -> Result<(PathBuf, Option<TemporarySpool>), PushError> {
+    let failed = |path| move |source| PushError::Spool { path, source };
     if let Some(given) = given {
+        prepare_spool(given).map_err(failed(given.to_owned()))?;
         return Ok((given.to_owned(), None));
     }
-    let made = tempfile::Builder::new().prefix("profiler-push-").tempdir();
-    let made = made.map_err(|source| PushError::Spool {
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    let made = TemporarySpool::create().map_err(failed(std::env::temp_dir()))?;
     Ok((made.path().to_owned(), Some(made)))
 }

@@ -15,7 +15,8 @@ const MOST_ERROR: usize = 300;
 pub struct PushReport {
     /// The entries in all batches so far.
     pub captured_entries: u64,
-    /// The entries that were evicted from the memory of their process before a batch contained them.
+    /// The entries that were evicted from the memory of their process before a batch contained
+    /// them, and those of batches that could not be put into the spool.
     pub missed_entries: u64,
     /// The number of captures that have failed. The next one contains their entries.
     pub failed_captures: u64,

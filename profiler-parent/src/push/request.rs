@@ -194,7 +194,7 @@ mod tests {
     fn a_body_has_the_same_number_at_each_attempt() {
         let first = request("otlp+http://host", &BodyKind::OtlpTraces);
         assert_eq!(first, request("otlp+http://host", &BodyKind::OtlpTraces));
-        assert_eq!(first.headers, [("idempotency-key", "s1-7-3".to_owned())]);
+        assert_eq!(first.headers, [("idempotency-key", "s1-7-v1-3".to_owned())]);
     }
 
     #[test]

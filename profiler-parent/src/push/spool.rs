@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
 use super::queue::{
@@ -67,6 +68,8 @@ struct SpooledFile {
     /// For each destination the bodies that it had when the directory was taken over; `None` if it
     /// had all.
     earlier: Arc<[Option<u64>]>,
+    /// That of the pusher that has captured it.
+    identity: Option<Arc<PushIdentity>>,
 }
 
 /// A batch that a sender has to send.
@@ -77,6 +80,8 @@ pub(super) struct BatchToSend {
     pub(super) path: PathBuf,
     /// The bodies that the destination already has.
     pub(super) bodies: u64,
+    /// That of the pusher that has captured it; `None` for files.
+    pub(super) identity: Option<Arc<PushIdentity>>,
 }
 
 impl Spool {
@@ -85,8 +90,9 @@ impl Spool {
         directory: &Path,
         limit: u64,
         destinations: &[PushDestination],
+        identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let own = SpoolHome::create(directory, destinations)?;
+        let own = SpoolHome::create(directory, destinations, identity)?;
         let mut homes = SpoolHome::left_behind(directory, destinations)?;
         homes.push(own);
         let spool = Self {
@@ -114,6 +120,7 @@ impl Spool {
                     stored,
                     home: place,
                     earlier,
+                    identity: home.identity.clone(),
                 });
             }
         }
@@ -130,13 +137,17 @@ impl Spool {
     }
 
     /// Adds the batch that is complete under [`Self::unfinished_path`].
+    ///
+    /// # Errors
+    /// The batch is not in the spool then.
     pub(super) fn add(&self, entries: u64) -> io::Result<()> {
         let home = self.homes.last().ok_or(io::ErrorKind::NotFound)?;
-        let number = self.lock().next;
+        home.keep_locked()?;
+        let number = self.next_number();
+        let unfinished = home.unfinished_path();
+        let bytes = fs::metadata(&unfinished)?.len();
         let path = home.batch_path(number, entries);
-        fs::rename(home.unfinished_path(), &path)?;
-        let bytes = fs::metadata(&path)?.len();
-        self.lock().next = number.saturating_add(1);
+        fs::rename(unfinished, &path)?;
         let id = BatchId {
             series: home.series.clone(),
             number,
@@ -150,8 +161,17 @@ impl Spool {
             },
             home: self.homes.len() - 1,
             earlier: Arc::default(),
+            identity: home.identity.clone(),
         });
         Ok(())
+    }
+
+    /// A number that no other batch of this pusher gets.
+    fn next_number(&self) -> u64 {
+        let mut waiting = self.lock();
+        let number = waiting.next;
+        waiting.next = number.saturating_add(1);
+        number
     }
 
     fn enqueue(&self, file: SpooledFile) {
@@ -293,9 +313,10 @@ impl Spool {
 }
 
 impl Drop for Spool {
-    /// Removes the directories that have no batch.
+    /// Removes the directories that have no batch. A forked child leaves those of its parent.
     fn drop(&mut self) {
-        for home in &self.homes {
+        let own = self.homes.iter().filter(|home| home.is_of_this_process());
+        for home in own {
             if home.batches().is_ok_and(|batches| batches.is_empty()) {
                 let _ = home.remove();
             }
@@ -322,6 +343,7 @@ impl WaitingBatches {
             id: file.stored.id.clone(),
             path: file.stored.path.clone(),
             bodies: earlier,
+            identity: file.identity.clone(),
         })
     }
 

@@ -1,37 +1,33 @@
 //! One directory of a spool: the batches of one pusher, and how far each destination has got.
 //!
-//! Used by the spool. A pusher makes a directory of its own and locks it. If its process dies, the
-//! next pusher finds the directory unlocked and takes it over. The lock is one of `fcntl`, which
-//! forked children do not inherit: they may outlive the pusher. Such a lock does not exclude its own
-//! process, and ends when the process closes the file anywhere, so a process marks the directories
-//! that it uses, and does not open the lock of a directory that has its mark.
+//! Used by the spool. A pusher makes a directory of its own and locks it (`directory_lock`). If its
+//! process dies, the next pusher finds the directory unlocked and takes it over.
 //!
 //! ```text
 //! SPOOL/3f…a0/lock                        locked while its pusher lives
 //!            /owner-4711-9c…41            the mark of the process that uses it
+//!            /identity                    the service, its version and the host of the batches
 //!            /0000000007-5120.json.gz     batch 7 with 5120 entries
 //!            /progress-9c…41              a destination has batches up to 6, and 3 bodies of 7
 //! ```
 //!
-//! Invariants: only this user can read it; a batch appears under its name when it is complete.
+//! Invariants: only this user can read it; a directory of another user is left alone; no file is
+//! opened through a symbolic link; a batch appears under its name when it is complete.
 
-use std::collections::hash_map::RandomState;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::hash::{BuildHasher, Hasher};
+use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use profiler_core::internal::sys::OwnFile;
 
-use super::batch::{BatchId, SeriesId};
+use super::batch::{BatchId, ENCODER_VERSION, SeriesId};
 use super::destination::PushDestination;
+use super::directory_lock::DirectoryLock;
+use super::spool_access::is_own;
+use super::{PushIdentity, stored_identity};
 
-/// The name of the file that a living pusher has locked.
-const LOCK: &str = "lock";
-/// What the name of the mark of a process begins with.
-const OWNER: &str = "owner-";
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
 
@@ -39,13 +35,12 @@ const BATCH_END: &str = ".json.gz";
 #[derive(Debug)]
 pub(super) struct SpoolHome {
     pub(super) series: SeriesId,
+    /// That of the pusher that made it; `None` if it cannot be read, or for files.
+    pub(super) identity: Option<Arc<PushIdentity>>,
     path: PathBuf,
-    /// Locked as long as it is open.
-    _lock: File,
-    /// Dropped after the file.
-    _mark: OwnerMark,
-    /// One for each destination; `None` if it cannot be written.
-    progress: Vec<Option<ProgressFile>>,
+    lock: DirectoryLock,
+    /// One for each destination.
+    progress: Vec<ProgressFile>,
 }
 
 /// A batch in a directory.
@@ -65,17 +60,21 @@ pub(super) struct HomeProgress {
 }
 
 impl SpoolHome {
-    /// Makes a directory in `spool`.
-    pub(super) fn create(spool: &Path, destinations: &[PushDestination]) -> io::Result<Self> {
+    /// Makes a directory in `spool`, for the batches of a pusher with this identity.
+    pub(super) fn create(
+        spool: &Path,
+        destinations: &[PushDestination],
+        identity: &PushIdentity,
+    ) -> io::Result<Self> {
         let series = SeriesId::new()?;
         let path = spool.join(series.to_string());
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&path)?;
-        let mark = OwnerMark::set(&path)?.ok_or(io::ErrorKind::AlreadyExists)?;
-        let lock = locked_file(&path)?;
-        Ok(Self::locked(series, path, lock, mark, destinations))
+        let lock = DirectoryLock::take(&path)?.ok_or(io::ErrorKind::AlreadyExists)?;
+        stored_identity::store(&path, identity)?;
+        Ok(Self::locked(series, path, lock, destinations))
     }
 
     /// The directories in `spool` whose pushers have died, now locked by this process.
@@ -86,20 +85,13 @@ impl SpoolHome {
         let mut homes = Vec::new();
         for entry in fs::read_dir(spool)? {
             let entry = entry?;
-            let name = entry.file_name();
-            let series = name.to_str().and_then(SeriesId::parse);
-            let Some(series) = series.filter(|_| entry.file_type().is_ok_and(|it| it.is_dir()))
-            else {
+            let Some(series) = series_of(&entry) else {
                 continue;
             };
             let path = entry.path();
-            // A directory that cannot be marked or locked is in use, or of another user.
-            let Ok(Some(mark)) = OwnerMark::set(&path) else {
-                continue;
-            };
-            if let Ok(lock) = locked_file(&path) {
-                mark.remove_others(&path)?;
-                homes.push(Self::locked(series, path, lock, mark, destinations));
+            // A directory that cannot be locked is in use.
+            if let Ok(Some(lock)) = DirectoryLock::take(&path) {
+                homes.push(Self::locked(series, path, lock, destinations));
             }
         }
         homes.sort_by_key(|home| fs::metadata(&home.path).and_then(|it| it.modified()).ok());
@@ -109,18 +101,31 @@ impl SpoolHome {
     fn locked(
         series: SeriesId,
         path: PathBuf,
-        lock: File,
-        mark: OwnerMark,
+        lock: DirectoryLock,
         destinations: &[PushDestination],
     ) -> Self {
-        let open = |destination: &PushDestination| ProgressFile::open(&path, destination).ok();
+        let file = |destination| ProgressFile::of(&path, destination);
         Self {
-            progress: destinations.iter().map(open).collect(),
+            progress: destinations.iter().map(file).collect(),
+            identity: stored_identity::read(&path).map(Arc::new),
             series,
-            _lock: lock,
-            _mark: mark,
+            lock,
             path,
         }
+    }
+
+    /// Makes sure that no other pusher takes over the directory, although the program may have
+    /// closed all descriptors.
+    ///
+    /// # Errors
+    /// Another pusher has taken it over.
+    pub(super) fn keep_locked(&self) -> io::Result<()> {
+        self.lock.renew()
+    }
+
+    /// Whether this process has locked it: a forked child has its parent's value.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        self.lock.is_of_this_process()
     }
 
     /// The path of a batch with this number and these entries.
@@ -138,7 +143,9 @@ impl SpoolHome {
         let mut batches = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            if let Some((number, entries)) = entry.file_name().to_str().and_then(parse_name) {
+            let metadata = entry.metadata()?; // not that of the target of a link
+            let parsed = entry.file_name().to_str().and_then(parse_name);
+            if let Some((number, entries)) = parsed.filter(|_| metadata.is_file()) {
                 let id = BatchId {
                     series: self.series.clone(),
                     number,
@@ -146,7 +153,7 @@ impl SpoolHome {
                 batches.push(StoredBatch {
                     id,
                     path: entry.path(),
-                    bytes: entry.metadata()?.len(),
+                    bytes: metadata.len(),
                     entries,
                 });
             }
@@ -157,16 +164,15 @@ impl SpoolHome {
 
     /// What a destination has, by its place in the options.
     pub(super) fn progress(&self, destination: usize) -> HomeProgress {
-        let file = self.progress.get(destination).and_then(Option::as_ref);
+        let file = self.progress.get(destination);
         file.map_or_else(HomeProgress::default, ProgressFile::read)
     }
 
     /// Notes what a destination has.
     pub(super) fn note(&self, destination: usize, progress: HomeProgress) -> io::Result<()> {
-        match self.progress.get(destination) {
-            Some(Some(file)) => file.write(progress),
-            _ => Ok(()),
-        }
+        self.keep_locked()?;
+        let file = self.progress.get(destination);
+        file.map_or(Ok(()), |file| file.write(progress))
     }
 
     /// Removes the directory.
@@ -180,66 +186,11 @@ pub(super) fn batch_name(number: u64, entries: u64) -> String {
     format!("{number:010}-{entries}{BATCH_END}")
 }
 
-/// The file with which a process marks a directory that it uses. Removed when it is dropped.
-#[derive(Debug)]
-struct OwnerMark(PathBuf);
-
-impl OwnerMark {
-    /// Marks a directory. `None` if this process already uses it.
-    fn set(home: &Path) -> io::Result<Option<Self>> {
-        let path = home.join(format!("{OWNER}{}", process_mark()));
-        let created = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        match created {
-            Ok(_) => Ok(Some(Self(path))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes the marks of dead processes. Called with the directory locked.
-    fn remove_others(&self, home: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(home)? {
-            let entry = entry?;
-            let is_mark = entry.file_name().to_string_lossy().starts_with(OWNER);
-            if is_mark && entry.path() != self.0 {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for OwnerMark {
-    fn drop(&mut self) {
-        // The directory may have been removed.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// A text that differs between processes, also after a fork and after an exec.
-fn process_mark() -> String {
-    static RANDOM: AtomicU64 = AtomicU64::new(0);
-    let new = RandomState::new().build_hasher().finish() | 1;
-    // Relaxed: nothing else depends on the number.
-    let number = match RANDOM.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => new,
-        Err(earlier) => earlier,
-    };
-    format!("{}-{number:016x}", std::process::id())
-}
-
-/// Opens the lock file of a directory, and locks it for this process. Fails if another process has
-/// locked it.
-fn locked_file(home: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(home.join(LOCK))?;
-    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+/// The identifier in the name of a directory of this user; `None` if it is none of a pusher.
+fn series_of(entry: &DirEntry) -> Option<SeriesId> {
+    let series = SeriesId::parse(entry.file_name().to_str()?)?;
+    let metadata = entry.metadata().ok()?; // not that of the target of a link
+    (metadata.is_dir() && is_own(&metadata)).then_some(series)
 }
 
 /// The number and the entries in the name of a batch.
@@ -249,43 +200,54 @@ fn parse_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The file with the progress of one destination. It has one line of fixed length, which one write
-/// replaces.
+/// replaces. It is opened for each use, because the program may close descriptors.
 #[derive(Debug)]
-struct ProgressFile(File);
+struct ProgressFile(PathBuf);
 
 impl ProgressFile {
-    /// The length of the line: two numbers of 20 digits, a space and a line break.
-    const LENGTH: usize = 42;
+    /// The length of the line: two numbers of 20 digits and one of 10, two spaces and a line break.
+    const LENGTH: usize = 53;
 
-    fn open(home: &Path, destination: &PushDestination) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
+    fn of(home: &Path, destination: &PushDestination) -> Self {
         let name = format!("progress-{:016x}", fnv(destination.address().as_bytes()));
-        options.open(home.join(name)).map(Self)
+        Self(home.join(name))
+    }
+
+    fn open(&self, options: &mut OpenOptions) -> io::Result<OwnFile> {
+        let file = options.custom_flags(libc::O_NOFOLLOW).open(&self.0)?;
+        Ok(file.into())
     }
 
     /// Reads the numbers. A damaged file counts as no progress: the bodies are sent again, with the
-    /// same identifiers.
+    /// same identifiers. If another version of the encoder has made the bodies, the batch begins
+    /// anew: its bodies are divided in another way.
     fn read(&self) -> HomeProgress {
-        let mut line = [0; Self::LENGTH];
-        let read = self.0.read_exact_at(&mut line, 0);
-        let text = read.ok().and_then(|()| std::str::from_utf8(&line).ok());
-        let numbers = text.and_then(|text| {
-            let (next, bodies) = text.trim_end().split_once(' ')?;
-            Some((next.parse().ok()?, bodies.parse().ok()?))
-        });
-        let (next, bodies) = numbers.unwrap_or_default();
+        let (next, bodies, encoder) = self.numbers().unwrap_or_default();
+        let is_same = encoder == u64::from(ENCODER_VERSION);
+        let bodies = if is_same { bodies } else { 0 };
         HomeProgress { next, bodies }
     }
 
+    fn numbers(&self) -> Option<(u64, u64, u64)> {
+        let mut line = [0; Self::LENGTH];
+        let file = self.open(OpenOptions::new().read(true)).ok()?;
+        file.get().ok()?.read_exact_at(&mut line, 0).ok()?;
+        let text = std::str::from_utf8(&line).ok()?;
+        let (next, rest) = text.trim_end().split_once(' ')?;
+        let (bodies, encoder) = rest.split_once(' ')?;
+        Some((
+            next.parse().ok()?,
+            bodies.parse().ok()?,
+            encoder.parse().ok()?,
+        ))
+    }
+
     fn write(&self, HomeProgress { next, bodies }: HomeProgress) -> io::Result<()> {
-        let line = format!("{next:020} {bodies:020}\n");
-        self.0.write_all_at(line.as_bytes(), 0)
+        let line = format!("{next:020} {bodies:020} {ENCODER_VERSION:010}\n");
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = self.open(options)?;
+        file.get()?.write_all_at(line.as_bytes(), 0)
     }
 }
 
@@ -298,7 +260,13 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    fn create(spool: &Path) -> io::Result<SpoolHome> {
+        SpoolHome::create(spool, &destinations(), &PushIdentity::default())
+    }
 
     fn destinations() -> Vec<PushDestination> {
         ["otlp+http://a", "otlp+http://b"]
@@ -309,7 +277,7 @@ mod tests {
     #[test]
     fn a_directory_is_taken_over_only_after_its_pusher() {
         let spool = tempfile::tempdir().unwrap();
-        let home = SpoolHome::create(spool.path(), &destinations()).unwrap();
+        let home = create(spool.path()).unwrap();
         fs::write(home.batch_path(3, 40), "12345").unwrap();
         fs::write(home.unfinished_path(), "1").unwrap();
         home.note(1, HomeProgress { next: 3, bodies: 2 }).unwrap();
@@ -334,13 +302,48 @@ mod tests {
     #[test]
     fn damaged_progress_is_that_of_the_beginning() {
         let spool = tempfile::tempdir().unwrap();
-        let home = SpoolHome::create(spool.path(), &destinations()).unwrap();
-        for damage in ["", "x", &"9".repeat(42), &format!("{:020}x{:020}\n", 1, 2)] {
-            let file = home.progress[0].as_ref().unwrap();
-            file.0.set_len(0).unwrap();
-            file.0.write_all_at(damage.as_bytes(), 0).unwrap();
+        let home = create(spool.path()).unwrap();
+        let other = format!("{:020}x{:020} {:010}\n", 1, 2, ENCODER_VERSION);
+        for damage in ["", "x", &"9".repeat(53), &other] {
+            fs::write(&home.progress[0].0, damage).unwrap();
             assert_eq!(home.progress(0), HomeProgress::default(), "{damage:?}");
         }
+    }
+
+    #[test]
+    fn a_batch_begins_anew_after_another_version_of_the_encoder() {
+        let spool = tempfile::tempdir().unwrap();
+        let home = create(spool.path()).unwrap();
+        home.note(0, HomeProgress { next: 3, bodies: 2 }).unwrap();
+        let line = fs::read_to_string(&home.progress[0].0).unwrap();
+        let present = format!("{ENCODER_VERSION:010}\n");
+        let other = line.replace(&present, &format!("{:010}\n", ENCODER_VERSION + 1));
+        fs::write(&home.progress[0].0, other).unwrap();
+        assert_eq!(home.progress(0), HomeProgress { next: 3, bodies: 0 });
+    }
+
+    #[test]
+    fn files_are_not_used_through_links() {
+        let spool = tempfile::tempdir().unwrap();
+        let home = create(spool.path()).unwrap();
+        let secret = spool.path().join("secret");
+        fs::write(&secret, "not to be sent, and not to be changed").unwrap();
+        symlink(&secret, home.batch_path(0, 1)).unwrap();
+        symlink(&secret, &home.progress[0].0).unwrap();
+        assert_eq!(home.batches().unwrap(), []);
+        assert!(home.note(0, HomeProgress { next: 1, bodies: 0 }).is_err());
+        let kept = fs::read_to_string(&secret).unwrap();
+        assert_eq!(kept, "not to be sent, and not to be changed");
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_not_taken_over() {
+        let spool = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        symlink(other.path(), spool.path().join("0".repeat(32))).unwrap();
+        let found = SpoolHome::left_behind(spool.path(), &[]).unwrap();
+        assert!(found.is_empty());
+        assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
     }
 
     #[test]

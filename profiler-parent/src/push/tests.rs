@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use flate2::read::GzDecoder;
 use test_support::patience::until;
 
-use super::BatchEncoder;
 use super::destination::{PushDestination, PushEngine};
 use super::http_client::HttpClient;
 use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
+use super::{BatchEncoder, PushIdentity};
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 
@@ -57,6 +58,7 @@ struct Endpoint {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
     acts: Arc<Mutex<VecDeque<Act>>>,
+    connections: Arc<AtomicU64>,
     _thread: JoinHandle<()>,
 }
 
@@ -68,9 +70,12 @@ impl Endpoint {
         let received = Arc::<Mutex<Vec<Received>>>::default();
         let acts = Arc::new(Mutex::new(acts.iter().copied().collect::<VecDeque<_>>()));
         let (all, script) = (Arc::clone(&received), Arc::clone(&acts));
+        let connections = Arc::<AtomicU64>::default();
+        let count = Arc::clone(&connections);
         let thread = std::thread::Builder::new().spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
+                count.fetch_add(1, Ordering::Relaxed);
                 while serve(&stream, &all, &script) {}
             }
         });
@@ -78,6 +83,7 @@ impl Endpoint {
             address,
             received,
             acts,
+            connections,
             _thread: thread.unwrap(),
         }
     }
@@ -190,7 +196,7 @@ impl BatchEncoder for Lines {
 }
 
 fn open(directory: &Path, limit: u64, to: &[PushDestination]) -> Arc<Spool> {
-    Arc::new(Spool::open(directory, limit, to).unwrap())
+    Arc::new(Spool::open(directory, limit, to, &PushIdentity::default()).unwrap())
 }
 
 /// Adds a batch with these bodies, one entry each.
@@ -278,6 +284,14 @@ fn bodies_are_sent_in_their_order_and_each_once() {
         (counts.sent.batches, counts.sent.entries, failed),
         (2, 3, 0)
     );
+}
+
+#[test]
+fn no_connection_is_kept_after_a_request() {
+    // The program may close its descriptor and use the number.
+    let (endpoint, ..) = send_to(&[]);
+    assert_eq!(endpoint.received().len(), 3);
+    assert_eq!(endpoint.connections.load(Ordering::Relaxed), 3);
 }
 
 #[test]

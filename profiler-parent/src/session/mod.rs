@@ -314,11 +314,15 @@ impl Session {
         &self,
         options: &crate::push::PushOptions,
     ) -> Result<crate::push::Pusher, crate::push::PushError> {
-        let sources = crate::push::PushSources {
+        crate::push::Pusher::start(self.push_sources(), options)
+    }
+
+    #[cfg(feature = "push")]
+    pub(crate) fn push_sources(&self) -> crate::push::PushSources {
+        crate::push::PushSources {
             captures: Arc::clone(&self.captures),
             session_end: self.end.receiver(),
-        };
-        crate::push::Pusher::start(sources, options)
+        }
     }
 
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
