@@ -6,11 +6,11 @@
 //! with the processes; the table is locked only while it is copied.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::sys::OwnFile;
+use profiler_core::time::Timestamp;
 
 use super::session_sums::{ProcessName, ProcessSum, SessionSums, has_started};
 use super::{Process, ProcessReport, ProcessState, ProcessTable, Remains};
@@ -128,10 +128,10 @@ impl ObservedProcess {
 
 impl ProcessTable {
     /// The present entry counts of all processes that have a pool. Reads every pool, without the
-    /// lock, and no further pool after the timeout: a pool in a file may wait for the disk.
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    pub(crate) fn present_counts(&self, timeout: Duration) -> Vec<(PoolId, PresentCounts)> {
-        let start = Instant::now();
+    /// lock, and no further pool when this number of ticks has passed: a pool in a file may wait
+    /// for the disk.
+    pub(crate) fn present_counts(&self, most_ticks: u64) -> Vec<(PoolId, PresentCounts)> {
+        let start = Timestamp::now();
         let pools: Vec<(PoolId, Arc<OwnFile>, bool)> = {
             let all = self.lock();
             let pools = all
@@ -146,7 +146,9 @@ impl ProcessTable {
             let counts = Remains::Pool(pool).present_counts();
             (key, PresentCounts { counts, has_ended })
         };
-        let in_time = pools.into_iter().take_while(|_| start.elapsed() < timeout);
+        let in_time = pools
+            .into_iter()
+            .take_while(|_| Timestamp::now().since(start) < most_ticks);
         in_time.map(counts).collect()
     }
 
@@ -315,7 +317,7 @@ mod tests {
         let file = OwnFile::from(tempfile::tempfile().unwrap());
         let pool = Remains::Pool(Arc::new(file));
         table.add(PoolId::new(1), process(ProcessState::Connected, pool));
-        assert_eq!(table.present_counts(Duration::ZERO).len(), 0);
-        assert_eq!(table.present_counts(LONG).len(), 1);
+        assert_eq!(table.present_counts(0).len(), 0);
+        assert_eq!(table.present_counts(u64::MAX).len(), 1);
     }
 }

@@ -120,7 +120,9 @@ impl ScrapeCost {
 impl MetricsSources {
     fn read(&self) -> MetricsReading {
         let snapshot = self.groups.recent_snapshot(TIMEOUT, FRESH / 2);
-        let counts = self.processes.present_counts(TIMEOUT);
+        let converter = self.groups.time().converter();
+        let timeout = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+        let counts = self.processes.present_counts(converter.ticks_in(timeout));
         let pools = ReadPools::of(&snapshot, counts);
         // The processes are listed after their pools were read. What was read of a pool that is
         // closed meanwhile is not used, because its last numbers are in the sums, or will be.

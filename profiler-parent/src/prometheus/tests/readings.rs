@@ -154,7 +154,7 @@ fn entries_are_unfinished_when_their_process_has_ended_although_its_data_is_kept
     table.change(key, |process| process.state = ProcessState::Exited(None));
     assert_eq!(read_with(false), (6, 0), "its counts were read before");
     let has_ended = table
-        .present_counts(test_support::patience::LONG)
+        .present_counts(u64::MAX)
         .iter()
         .all(|(_, read)| read.has_ended);
     assert!(has_ended);
