@@ -5,7 +5,7 @@
 //! and what other threads recorded for a span. The sender of a flow is the parent of the span that
 //! received it, because a request is the cause of the work for it; if a span received several, the
 //! others are links. Invariants: parents form no circle; what other threads recorded takes at most
-//! [`MOST_BYTES`], and is counted beyond.
+//! [`MOST_BYTES`] of memory, and beyond it each span has one number.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,10 @@ use super::span_message::{SpanPart, Vocabulary};
 use super::thread_spans::{Owner, ThreadSpans};
 use crate::reading::{Survey, as_index};
 
-/// The limit on what threads recorded for spans of other threads, in bytes.
+/// The limit on what threads recorded for spans of other threads, in bytes of memory.
 const MOST_BYTES: usize = 64 << 20;
+/// The memory of a part besides its content: its row, and about what the allocator adds.
+const PART_BYTES: usize = size_of::<(SpanKey, SpanPart)>() + 64;
 /// The number of ancestors among which a span is searched before it becomes their parent.
 const MOST_ANCESTORS: usize = 1000;
 
@@ -91,6 +93,7 @@ impl SpanIndex {
             sent: HashMap::new(),
             received: Vec::new(),
             bytes: 0,
+            dropped: HashMap::new(),
             same: HashMap::new(),
         };
         let totals = recording.threads(&mut first)?;
@@ -231,8 +234,10 @@ struct FirstPass {
     sent: HashMap<[u64; 2], SpanKey>,
     /// When and in which span each flow ended.
     received: Vec<(i64, SpanKey, [u64; 2])>,
-    /// The size of what other threads recorded.
+    /// The memory of what other threads recorded.
     bytes: usize,
+    /// The number of parts of each span that are left out.
+    dropped: HashMap<SpanKey, u64>,
     /// The number of processes with each number.
     same: HashMap<String, u32>,
 }
@@ -325,10 +330,13 @@ impl FirstPass {
 
     fn add_parts(&mut self, key: SpanKey, parts: Vec<SpanPart>) {
         for part in parts {
-            self.bytes = self.bytes.saturating_add(part.length());
-            let is_kept = self.bytes <= MOST_BYTES;
-            let kept = if is_kept { part } else { SpanPart::Dropped };
-            self.index.parts.push((key, kept));
+            let bytes = self.bytes.saturating_add(part.length() + PART_BYTES);
+            if bytes <= MOST_BYTES {
+                self.bytes = bytes;
+                self.index.parts.push((key, part));
+            } else {
+                *self.dropped.entry(key).or_insert(0) += 1;
+            }
         }
     }
 
@@ -337,6 +345,7 @@ impl FirstPass {
             mut index,
             sent,
             mut received,
+            dropped,
             ..
         } = self;
         // A request comes before its answer, which may be a flow back.
@@ -363,6 +372,9 @@ impl FirstPass {
         index.links.dedup();
         index.senders.sort_unstable();
         index.senders.dedup();
+        let dropped = dropped.into_iter();
+        let dropped = dropped.map(|(key, count)| (key, SpanPart::Dropped(count)));
+        index.parts.extend(dropped);
         index.parts.sort_by_key(|(key, _)| *key);
         index.find_roots();
         index
