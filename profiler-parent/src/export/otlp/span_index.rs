@@ -77,25 +77,7 @@ pub(super) struct SpanIndex {
 impl SpanIndex {
     /// Reads all threads.
     pub(super) fn of(recording: &Recording) -> Result<(Self, Totals), ExportError> {
-        let survey = recording.survey();
-        let mut first = FirstPass {
-            vocabulary: Vocabulary::of(survey),
-            index: Self {
-                session: SessionIdentity::of(survey),
-                processes: HashMap::new(),
-                names: Vec::new(),
-                entries: Vec::new(),
-                places: HashMap::new(),
-                links: Vec::new(),
-                senders: Vec::new(),
-                parts: Vec::new(),
-            },
-            sent: HashMap::new(),
-            received: Vec::new(),
-            bytes: 0,
-            dropped: HashMap::new(),
-            same: HashMap::new(),
-        };
+        let mut first = FirstPass::new(recording.survey());
         let totals = recording.threads(&mut first)?;
         Ok((first.finish(), totals))
     }
@@ -279,6 +261,27 @@ impl Sink for FirstPass {
 }
 
 impl FirstPass {
+    fn new(survey: &Survey) -> Self {
+        Self {
+            vocabulary: Vocabulary::of(survey),
+            index: SpanIndex {
+                session: SessionIdentity::of(survey),
+                processes: HashMap::new(),
+                names: Vec::new(),
+                entries: Vec::new(),
+                places: HashMap::new(),
+                links: Vec::new(),
+                senders: Vec::new(),
+                parts: Vec::new(),
+            },
+            sent: HashMap::new(),
+            received: Vec::new(),
+            bytes: 0,
+            dropped: HashMap::new(),
+            same: HashMap::new(),
+        }
+    }
+
     fn process(&mut self, thread: &Thread<'_>) -> ProcessNumber {
         let index = &mut self.index;
         let next = ProcessNumber(u32::try_from(index.names.len()).unwrap_or(u32::MAX));
@@ -378,5 +381,34 @@ impl FirstPass {
         index.parts.sort_by_key(|(key, _)| *key);
         index.find_roots();
         index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::proto::Message;
+    use super::*;
+
+    #[test]
+    fn small_parts_are_bounded_by_their_memory_and_counted_beyond() {
+        let mut first = FirstPass::new(&Survey::default());
+        let keys = [1, 2].map(|number| (ProcessNumber(0), number));
+        let all = 2 * MOST_BYTES / PART_BYTES;
+        for _ in 0..all / 2 {
+            for key in keys {
+                first.add_parts(key, vec![SpanPart::Event(Message::default())]);
+            }
+        }
+        let index = first.finish();
+        let rows = index.parts.len();
+        assert!(rows * size_of::<(SpanKey, SpanPart)>() <= MOST_BYTES);
+        let dropped = keys.map(|key| match index.parts(key).last() {
+            Some(SpanPart::Dropped(count)) => *count as usize,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            rows - keys.len() + dropped.iter().sum::<usize>(),
+            all / 2 * 2
+        );
     }
 }
