@@ -338,33 +338,40 @@ fn check_commands(scene: &Scene, cluster: &Cluster, filter: &FleetFilter) -> any
     Ok(())
 }
 
-/// The halves of a span in two batches are one span, and an exception in the middle of an answer is
-/// an error of the command.
+/// The halves of a span in two batches are one span, also if it begins before the range; an interval
+/// that ends before its start changes no other; and an exception in the middle of an answer is an
+/// error of the command.
 fn check_halves(cluster: &Cluster, filter: &FleetFilter) -> anyhow::Result<()> {
     let start_ns = filter.range.from.0 * 1000 + 1000;
-    let half = |phase: &str, batch: u64, start: u64, end: u64| {
+    let row = |phase: &str, batch: u64, start: u64, end: u64, span: u64| {
         json!({"day": "2100-01-01", "service": "s", "version": "", "host": "h", "session": 1,
-               "batch": batch, "seq": 0, "process": "p", "pid": "7", "thread": "t", "tid": 7,
-               "name": if phase == "start" { "request" } else { "" }, "category": "Other",
-               "phase": phase, "start_ns": start, "end_ns": end, "span": 9, "kind": "Span",
+               "batch": batch, "seq": span, "process": "p", "pid": "7", "thread": "t", "tid": 7,
+               "name": if phase == "end" { "" } else { "request" }, "category": "Other",
+               "phase": phase, "start_ns": start, "end_ns": end, "span": span, "kind": "Span",
                "field.key": [], "field.value": []})
     };
     let day = cluster.execute(&format!(
         "SELECT toDate(toDateTime({}), 'UTC')",
         start_ns / 1_000_000_000
     ))?;
-    let rows = format!(
-        "{}\n{}\n",
-        half("start", 1, start_ns, 0),
-        half("end", 2, 0, start_ns + 5_000_000)
-    );
-    let rows = rows.replace("2100-01-01", day.trim());
+    let rows: Vec<String> = [
+        row("start", 1, start_ns, 0, 9),
+        row("end", 2, 0, start_ns + 5_000_000, 9),
+        row("start", 1, start_ns - 2_000_000, 0, 10),
+        row("end", 2, 0, start_ns + 5_000_000, 10),
+        row("interval", 2, start_ns + 9_000_000, start_ns, 11),
+    ]
+    .map(|row| row.to_string())
+    .into();
+    let rows = rows.join("\n").replace("2100-01-01", day.trim());
     cluster.insert(FleetTable::Spans, rows.as_bytes())?;
     let spans: Value = serde_json::from_str(&fleet(cluster, filter, &["spans", "--json"])?)?;
     let spans = spans["spans"].as_array().context("no spans")?;
     let request = find(spans, "span_name", "request")?;
     ensure!(
-        request["spans"] == 1 && request["longest_ns"] == 5_000_000,
+        request["spans"] == 3
+            && request["longest_ns"] == 7_000_000
+            && request["time_ns"] == 12_000_000,
         "{request}"
     );
     cluster.execute("DROP TABLE profiler_groups")?;

@@ -4,6 +4,8 @@
 //! The fuzz targets `json_parser`, `cpuprofile_import`, `profile_merge`, `profile_export` use the
 //! same checks. An input that fuzzing finds is added to the corpus.
 
+#[path = "hostile/deep.rs"]
+mod deep;
 #[path = "hostile/edits.rs"]
 mod edits;
 #[path = "hostile/exported.rs"]
@@ -131,6 +133,12 @@ fn x1_edited_documents_are_exported_or_refused_without_harm() {
     });
     let taken = taken.count() as u64;
     assert!(taken > TRIES / 20 && taken < TRIES, "{taken} were taken");
+}
+
+#[test]
+fn x1_a_deep_chain_with_a_sample_on_each_function_does_not_become_its_square() {
+    own_process!();
+    deep::check(12_000, &Room::new());
 }
 
 #[test]

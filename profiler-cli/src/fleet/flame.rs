@@ -92,10 +92,10 @@ fn tree(stacks: &[FleetStack], weight: Weight) -> Vec<String> {
     for stack in stacks {
         let us = stack.us(weight);
         let mut at = &mut root;
-        at.us += us;
+        at.us = at.us.saturating_add(us);
         for name in stack.path.iter().take(DEEPEST) {
             at = at.callees.entry(name).or_default();
-            at.us += us;
+            at.us = at.us.saturating_add(us);
         }
     }
     let mut lines = vec![format!("{:>12}  {:>5}  function", "ms", "%")];
@@ -104,7 +104,8 @@ fn tree(stacks: &[FleetStack], weight: Weight) -> Vec<String> {
 }
 
 fn add_lines(of: &Callee<'_>, all: u64, depth: usize, lines: &mut Vec<String>) {
-    let is_shown = |callee: &&Callee<'_>| callee.us.saturating_mul(1000) >= all * SMALLEST;
+    let smallest = u128::from(all) * u128::from(SMALLEST);
+    let is_shown = |callee: &&Callee<'_>| u128::from(callee.us) * 1000 >= smallest;
     let mut callees: Vec<_> = of
         .callees
         .iter()
@@ -149,5 +150,22 @@ mod tests {
         ];
         assert_eq!(tree(&stacks, Weight::Cpu), expected);
         assert_eq!(tree(&stacks, Weight::Wall).len(), 1);
+    }
+
+    #[test]
+    fn times_of_any_size_have_a_tree() {
+        let stack = |name: &str| FleetStack {
+            path: vec![name.to_owned()],
+            samples: 1,
+            wall_us: 0,
+            cpu_us: u64::MAX,
+        };
+        let tree = tree(&[stack("a"), stack("b")], Weight::Cpu);
+        let shares: Vec<_> = tree
+            .iter()
+            .skip(1)
+            .map(|line| line.contains("100.0"))
+            .collect();
+        assert_eq!(shares, [true, true]);
     }
 }

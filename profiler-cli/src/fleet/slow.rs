@@ -20,7 +20,8 @@ pub(crate) struct GroupsArgs {
 
 /// Shows the kinds of spans with the most time
 ///
-/// A span whose start and end are in different batches is joined.
+/// The range of time selects spans by their end. A span may have begun up to a day before the range,
+/// and may have its start and its end in different batches.
 #[derive(Debug, Args)]
 pub(crate) struct SpansArgs {
     #[command(flatten)]

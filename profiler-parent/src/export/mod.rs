@@ -29,6 +29,7 @@ mod chrome_markers;
 mod chrome_trace;
 pub(crate) mod clickhouse;
 mod cpuprofile;
+mod depth;
 #[cfg_attr(
     not(feature = "push"),
     allow(dead_code, reason = "called by the pusher")

@@ -6,17 +6,20 @@
 //! innermost span that was open. A sample has three values: number of samples, time (running or
 //! waiting), processor time. Fields may come in any order, so samples are written per thread, and
 //! the entries that they refer to at the end. A library is a mapping; its addresses are relative to
-//! it.
+//! it. Of a deep stack, the innermost [`MOST_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`]
+//! as their caller.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::ExportError;
 use super::by_row::ByRow;
+use super::depth::{CALLERS_LEFT_OUT, MOST_FRAMES};
 use super::otlp::{OpenSpans, ThreadSpans, Vocabulary, groups, may_have_groups};
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
@@ -100,8 +103,7 @@ pub(super) struct Profile<W> {
 #[derive(Clone, Debug)]
 pub(super) struct StackSum {
     stack: Option<NodeId>,
-    /// Empty for none.
-    group: String,
+    group: Option<Arc<str>>,
     values: Values,
 }
 
@@ -146,7 +148,7 @@ impl Stacks {
     }
 
     /// Adds a slice. `group` is the group with the place of its span.
-    fn add(&mut self, slice: &Slice, group: Option<(usize, &String)>) {
+    fn add(&mut self, slice: &Slice, group: Option<(usize, &Arc<str>)>) {
         let stack = slice.stack;
         let next = self.all.len();
         let of_table = stack.filter(|_| group.is_none());
@@ -159,7 +161,7 @@ impl Stacks {
         if place == next {
             self.all.push(StackSum {
                 stack,
-                group: group.map(|(_, name)| name.clone()).unwrap_or_default(),
+                group: group.map(|(_, name)| name.clone()),
                 values: Values::default(),
             });
         }
@@ -259,7 +261,7 @@ impl<W: Write> Profile<W> {
         sample.numbers(1, &self.stack);
         sample.numbers(2, &[values.samples, values.wall_ns, values.cpu_ns]);
         sample.append(labels);
-        if !group.is_empty() {
+        if let Some(group) = group {
             let label = self.text_label("group", group);
             sample.message(3, &label);
         }
@@ -309,8 +311,8 @@ impl<W: Write> Profile<W> {
     fn locate(&mut self, tables: &Tables, stack: Option<NodeId>) {
         let mut locations = std::mem::take(&mut self.stack);
         locations.clear();
-        let frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
-        for (id, frame) in frames {
+        let mut frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
+        for (id, frame) in frames.by_ref().take(MOST_FRAMES) {
             let known = self.known.get(id.0).copied();
             locations.push(known.unwrap_or_else(|| {
                 let location = self.location(tables, frame);
@@ -318,15 +320,21 @@ impl<W: Write> Profile<W> {
                 location
             }));
         }
-        if locations.is_empty() {
-            let name = What::Program.special().unwrap_or_default();
-            let function = self.function(&Function {
-                name,
-                ..Function::default()
-            });
-            locations.push(self.numbered_location((0, 0, function, 0)));
+        if frames.next().is_some() {
+            locations.push(self.special(CALLERS_LEFT_OUT));
+        } else if locations.is_empty() {
+            locations.push(self.special(What::Program.special().unwrap_or_default()));
         }
         self.stack = locations;
+    }
+
+    /// The location of a name that is not a function's.
+    fn special(&mut self, name: &str) -> u64 {
+        let function = self.function(&Function {
+            name,
+            ..Function::default()
+        });
+        self.numbered_location((0, 0, function, 0))
     }
 
     fn location(&mut self, tables: &Tables, frame: Frame) -> u64 {

@@ -87,6 +87,14 @@ pub enum FleetError {
         #[source]
         source: io::Error,
     },
+    /// The answer has more rows than were asked for, or more bytes than any answer should have.
+    #[error("the answer of {address} is longer than asked for, after {rows} rows")]
+    TooLong {
+        /// The address.
+        address: String,
+        /// The rows before.
+        rows: u64,
+    },
     /// A row is not what was asked for.
     #[error("{address} sent an unexpected row: {why}")]
     UnexpectedRow {

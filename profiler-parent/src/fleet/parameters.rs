@@ -43,6 +43,14 @@ impl Parameters {
         self.with(name, Literal::Date(day))
     }
 
+    /// The number of rows that an answer may have.
+    pub(super) fn limit(&self) -> Option<u64> {
+        match self.0.get("limit")? {
+            Literal::Number(limit) => Some(*limit),
+            _ => None,
+        }
+    }
+
     fn with(mut self, name: &'static str, literal: Literal) -> Self {
         self.0.insert(name, literal);
         self

@@ -40,6 +40,12 @@ impl Question {
         }
     }
 
+    /// Whether an answer has at most as many rows as the parameter `limit` says. The question about
+    /// groups has as many for each host and version.
+    pub(super) const fn is_limited(self) -> bool {
+        !matches!(self, Self::Groups)
+    }
+
     /// The name of its file, without the ending.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! A store that answers questions.
 
 use std::io::{BufReader, Read};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,8 @@ const SHOWN: usize = 200;
 pub struct FleetStore {
     address: FleetAddress,
     password: Option<Password>,
+    /// How long the rows of an answer may take.
+    body_time: Duration,
 }
 
 #[derive(Deserialize)]
@@ -38,11 +41,23 @@ impl FleetStore {
     /// [`FleetError`] if the password cannot be read, no server answers, it refuses the user, or it
     /// is older than 18.16.
     pub fn connect(address: FleetAddress, password: &PasswordSource) -> Result<Self, FleetError> {
-        let password = password.read()?;
-        let store = Self { address, password };
+        Self::connect_for(address, password, http_client::BODY)
+    }
+
+    /// As [`Self::connect`], with the time that the rows of an answer may take.
+    pub(super) fn connect_for(
+        address: FleetAddress,
+        password: &PasswordSource,
+        body_time: Duration,
+    ) -> Result<Self, FleetError> {
+        let store = Self {
+            address,
+            password: password.read()?,
+            body_time,
+        };
         let mut versions = Vec::new();
         let question = "SELECT version() AS version FORMAT JSONEachRow";
-        store.rows(question, |row: VersionRow| versions.push(row.version))?;
+        store.rows(question, 1, |row: VersionRow| versions.push(row.version))?;
         let version = versions.pop().unwrap_or_default();
         match is_recent(&version) {
             Some(true) => Ok(store),
@@ -57,24 +72,29 @@ impl FleetStore {
     /// Asks a question, and passes every row of the answer to `take`.
     ///
     /// # Errors
-    /// [`FleetError`]. The rows that `take` got until then are not the answer.
+    /// [`FleetError`], also if the answer has more rows than the parameter `limit` says, more than
+    /// 1 GiB, or no end after ten minutes. The rows that `take` got until then are not the answer.
     pub fn ask<T: DeserializeOwned>(
         &self,
         question: Question,
         parameters: &Parameters,
         take: impl FnMut(T),
     ) -> Result<(), FleetError> {
-        let question = parameters.fill(question.text())?;
-        self.rows(&format!("{question}\nFORMAT JSONEachRow"), take)
+        let statement = parameters.fill(question.text())?;
+        let limit = parameters.limit().filter(|_| question.is_limited());
+        let most = limit.unwrap_or(u64::MAX);
+        self.rows(&format!("{statement}\nFORMAT JSONEachRow"), most, take)
     }
 
     fn rows<T: DeserializeOwned>(
         &self,
         statement: &str,
+        most: u64,
         mut take: impl FnMut(T),
     ) -> Result<(), FleetError> {
         let answer = self.send(statement)?;
-        let mut rows = RowReader::new(BufReader::new(answer.body), self.address.to_string());
+        let body = BufReader::new(answer.body);
+        let mut rows = RowReader::new(body, self.address.to_string(), most);
         while let Some(row) = rows.next_row()? {
             take(row);
         }
@@ -91,7 +111,7 @@ impl FleetStore {
         if let Some(Password(password)) = &self.password {
             headers.push(("X-ClickHouse-Key", password));
         }
-        let sent = http_client::post(&self.address.url(), &headers, statement);
+        let sent = http_client::post(&self.address.url(), &headers, statement, self.body_time);
         let answer = sent.map_err(|why| FleetError::Unreachable {
             address: self.address.to_string(),
             why,

@@ -129,6 +129,37 @@ fn an_answer_without_an_end_is_an_error() {
 }
 
 #[test]
+fn an_answer_with_more_rows_than_asked_for_is_an_error() {
+    let error = flame(vec![version("18.16.1"), answer("200 OK", &ROW.repeat(4))]).unwrap_err();
+    assert!(
+        matches!(error, FleetError::TooLong { rows: 3, .. }),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_server_that_stops_in_its_answer_holds_no_question_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("clickhouse://{}", listener.local_addr().unwrap());
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let stuck = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        // The connection stays open until the question has ended.
+        ended.recv().unwrap_err();
+    });
+    let time = std::time::Duration::from_millis(10);
+    let store = FleetStore::connect_for(address.parse().unwrap(), &PasswordSource::None, time);
+    assert!(
+        matches!(store, Err(FleetError::CutOff { rows: 0, .. })),
+        "{store:?}"
+    );
+    drop(end);
+    stuck.join().unwrap();
+}
+
+#[test]
 fn each_reason_for_no_answer_has_an_error() {
     let code = |code: u32| format!("Code: {code}. DB::Exception: x. (Y) (version 26)\n");
     let failed = |status: &str, code_: u32| answer(status, &code(code_));

@@ -1,11 +1,12 @@
 //! The tables of a profile (`ProfilesDictionary`): each entry once, found by its content.
 //!
 //! Used by [`super::locations`] and [`super::samples`]. Invariants: entry 0 of each table is the zero
-//! value; an index refers to an entry that is in the dictionary; the encoded form is complete at any
-//! time.
+//! value; an index refers to an entry that is in the dictionary; the parts that were taken and the
+//! encoded form are complete at any time. Memory holds locations and stacks, which may be long, only
+//! in the encoded form.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::super::proto::Message;
 use super::attributes::{number_value, text_value};
@@ -74,6 +75,20 @@ pub(super) enum AttributeValue {
     Number(i64),
 }
 
+/// Identifies the content of an entry, with random keys: no author of a profile can produce two
+/// contents with one identifier.
+#[derive(Debug, Default)]
+struct Fingerprints([RandomState; 2]);
+
+type Fingerprint = [u64; 2];
+
+impl Fingerprints {
+    fn of(&self, content: &impl Hash) -> Fingerprint {
+        let [first, second] = &self.0;
+        [first.hash_one(content), second.hash_one(content)]
+    }
+}
+
 /// The entries of one table.
 #[derive(Debug)]
 struct Entries<K> {
@@ -116,12 +131,13 @@ impl<K: Eq + Hash> Entries<K> {
 pub(super) struct Dictionary {
     encoded: Message,
     mappings: Entries<MappingRow>,
-    locations: Entries<LocationRow>,
+    locations: Entries<Fingerprint>,
     functions: Entries<FunctionRow>,
     links: Entries<SpanRef>,
     texts: HashMap<Box<str>, TableIndex>,
     attributes: Entries<(TableIndex, AttributeValue)>,
-    stacks: Entries<Vec<TableIndex>>,
+    stacks: Entries<Fingerprint>,
+    fingerprints: Fingerprints,
 }
 
 impl Dictionary {
@@ -136,13 +152,19 @@ impl Dictionary {
             texts: HashMap::from([("".into(), TableIndex::ZERO)]),
             attributes: Entries::new(table::ATTRIBUTES, &mut encoded),
             stacks: Entries::new(table::STACKS, &mut encoded),
+            fingerprints: Fingerprints::default(),
             encoded,
         }
     }
 
-    /// The message `ProfilesDictionary`.
+    /// The message `ProfilesDictionary` without the parts that were taken.
     pub(super) const fn encoded(&self) -> &Message {
         &self.encoded
+    }
+
+    /// Takes the message. Later entries are in the next one, and decoders merge both.
+    pub(super) fn take_encoded(&mut self) -> Message {
+        std::mem::take(&mut self.encoded)
     }
 
     pub(super) fn text(&mut self, text: &str) -> TableIndex {
@@ -202,8 +224,9 @@ impl Dictionary {
         })
     }
 
-    pub(super) fn location(&mut self, row: LocationRow) -> TableIndex {
-        self.locations.index(row, &mut self.encoded, |row| {
+    pub(super) fn location(&mut self, row: &LocationRow) -> TableIndex {
+        let key = self.fingerprints.of(row);
+        self.locations.index(key, &mut self.encoded, |_| {
             let mut message = Message::default();
             message.number(1, row.mapping.number());
             message.number(2, row.address);
@@ -218,17 +241,16 @@ impl Dictionary {
     }
 
     /// A stack of locations, the innermost first.
-    pub(super) fn stack(&mut self, locations: Vec<TableIndex>) -> TableIndex {
+    pub(super) fn stack(&mut self, locations: &[TableIndex]) -> TableIndex {
         if locations.is_empty() {
             return TableIndex::ZERO;
         }
-        self.stacks
-            .index(locations, &mut self.encoded, |locations| {
-                let numbers: Vec<u64> =
-                    locations.iter().map(|location| location.number()).collect();
-                let mut message = Message::default();
-                message.numbers(1, &numbers);
-                message
-            })
+        let key = self.fingerprints.of(&locations);
+        self.stacks.index(key, &mut self.encoded, |_| {
+            let numbers = locations.iter().map(|location| location.number());
+            let mut message = Message::default();
+            message.numbers(1, &numbers.collect::<Vec<u64>>());
+            message
+        })
     }
 }

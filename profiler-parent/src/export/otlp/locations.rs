@@ -1,11 +1,13 @@
 //! Stacks of a profile as stacks of a dictionary.
 //!
 //! Used by [`super::profiles`]. Functions that are inlined at an address are lines of one location,
-//! as in pprof. A sample without a stack has the one function `(program)`.
+//! as in pprof. A sample without a stack has the one function `(program)`. Of a deep stack, the
+//! innermost [`MOST_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as their caller.
 
 use std::collections::HashMap;
 
 use super::super::by_row::ByRow;
+use super::super::depth::{CALLERS_LEFT_OUT, MOST_FRAMES};
 use super::super::recording::Thread;
 use super::super::tree::What;
 use super::dictionary::{
@@ -21,6 +23,8 @@ const BUILD_ID: &str = "process.executable.build_id.gnu";
 pub(super) struct Locations {
     /// By stack of the present tables.
     stacks: ByRow<TableIndex>,
+    /// By frame, of those without inlined functions.
+    frames: ByRow<TableIndex>,
     /// The build ids of the libraries of a process, by name; `None` if several have the name.
     build_ids: HashMap<String, Option<String>>,
     part: Option<PartId>,
@@ -31,6 +35,8 @@ impl Locations {
     pub(super) fn begin(&mut self, thread: &Thread<'_>, survey: &Survey) {
         self.stacks
             .begin_thread(thread.tables.node_count(), thread.has_own_tables);
+        self.frames
+            .begin_thread(thread.tables.frames.len(), thread.has_own_tables);
         // In the processed format, all processes have the same list.
         if self.part.replace(thread.part) != Some(thread.part) {
             self.build_ids.clear();
@@ -46,6 +52,7 @@ impl Locations {
     /// Forgets the stacks, because another dictionary begins.
     pub(super) fn forget(&mut self, tables: &Tables) {
         self.stacks.begin(tables.node_count());
+        self.frames.begin(tables.frames.len());
     }
 
     /// The index of a stack.
@@ -59,26 +66,54 @@ impl Locations {
         if let Some(known) = known {
             return known;
         }
+        let locations = self.locations(stack, tables, dictionary);
+        let index = dictionary.stack(&locations);
+        if let Some(stack) = stack {
+            self.stacks.insert(stack.0, index);
+        }
+        index
+    }
+
+    /// The locations of a stack, the innermost first.
+    fn locations(
+        &mut self,
+        stack: Option<NodeId>,
+        tables: &Tables,
+        dictionary: &mut Dictionary,
+    ) -> Vec<TableIndex> {
         let mut locations = Vec::new();
         let mut inlined = Vec::new();
-        for (id, frame) in stack.into_iter().flat_map(|stack| tables.stack(stack)) {
+        let mut frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
+        for (id, frame) in frames.by_ref().take(MOST_FRAMES) {
+            let is_inlined = tables.is_inlined(id);
+            let is_alone = inlined.is_empty() && !is_inlined;
+            let known = self.frames.get(id.0).copied().filter(|_| is_alone);
+            if let Some(known) = known {
+                locations.push(known);
+                continue;
+            }
             inlined.push(frame);
-            if !tables.is_inlined(id) {
-                locations.push(self.location(&inlined, tables, dictionary));
+            if !is_inlined {
+                let location = self.location(&inlined, tables, dictionary);
+                if is_alone {
+                    self.frames.insert(id.0, location);
+                }
+                locations.push(location);
                 inlined.clear();
             }
         }
         if !inlined.is_empty() {
             locations.push(self.location(&inlined, tables, dictionary));
         }
-        if locations.is_empty() {
-            locations.push(program(dictionary));
+        if frames.next().is_some() {
+            locations.push(special(CALLERS_LEFT_OUT, dictionary));
+        } else if locations.is_empty() {
+            locations.push(special(
+                What::Program.special().unwrap_or_default(),
+                dictionary,
+            ));
         }
-        let index = dictionary.stack(locations);
-        if let Some(stack) = stack {
-            self.stacks.insert(stack.0, index);
-        }
-        index
+        locations
     }
 
     /// The location of frames at one address, the innermost first.
@@ -99,7 +134,7 @@ impl Locations {
         let last = frames.last();
         let library = last.and_then(|frame| tables.function(frame.func)?.library);
         let mapping = library.map_or(TableIndex::ZERO, |name| self.mapping(name, dictionary));
-        dictionary.location(LocationRow {
+        dictionary.location(&LocationRow {
             mapping,
             address: last.and_then(|frame| frame.address).unwrap_or(0),
             lines,
@@ -124,9 +159,8 @@ fn function_row(function: &Function<'_>, dictionary: &mut Dictionary) -> TableIn
     dictionary.function(row)
 }
 
-/// The location of a sample without a stack.
-fn program(dictionary: &mut Dictionary) -> TableIndex {
-    let name = What::Program.special().unwrap_or_default();
+/// The location of a name that is not a function's.
+fn special(name: &str, dictionary: &mut Dictionary) -> TableIndex {
     let function = Function {
         name,
         ..Function::default()
@@ -135,7 +169,7 @@ fn program(dictionary: &mut Dictionary) -> TableIndex {
         function: function_row(&function, dictionary),
         line: 0,
     };
-    dictionary.location(LocationRow {
+    dictionary.location(&LocationRow {
         mapping: TableIndex::ZERO,
         address: 0,
         lines: vec![line],

@@ -3,7 +3,8 @@
 //! Called by [`super::encode`]. A process has two profiles: `cpu`, its processor time, and `wall`,
 //! all time. A profile has one type of values, and a sample one value, because Pyroscope refuses
 //! others. Without processor times there is only `wall`. Memory holds one thread, the dictionary of
-//! a body, and, if the bodies are the parts of one request, the dictionary of all.
+//! a body, and, if the bodies are the parts of one request, what finds the dictionary's entries. The
+//! dictionary is then in several parts, which decoders merge, as they do for each message.
 
 use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink, EncodedBody};
@@ -138,7 +139,7 @@ impl Sink for Profiles<'_> {
             let span = sum.belongs.span.and_then(|span| *placed.get(span)?);
             let link = span.map_or(TableIndex::ZERO, |span| self.dictionary.link(span.span));
             let group = sum.belongs.group.and_then(|group| groups.get(&group));
-            let attributes = self.attributes(thread, group.map(String::as_str));
+            let attributes = self.attributes(thread, group.map(|group| &**group));
             self.sample(&sum, link, &attributes, thread);
             self.send_if_full(thread)?;
         }
@@ -216,6 +217,10 @@ impl Profiles<'_> {
 
     /// Passes on a body if another sample may not fit.
     fn send_if_full(&mut self, thread: &Thread<'_>) -> Result<(), ExportError> {
+        let is_one = self.limit == BodyLimit::OneRequest;
+        if is_one && self.dictionary.encoded().as_bytes().len() >= PART {
+            self.pass_on_dictionary()?;
+        }
         match self.limit {
             // A sample adds its stack and the names in it.
             BodyLimit::Bytes(most) if self.length() >= most - most / 8 => {
@@ -292,6 +297,13 @@ impl Profiles<'_> {
         self.pass_on()
     }
 
+    /// Passes on the entries that the dictionary has got since the last time.
+    fn pass_on_dictionary(&mut self) -> Result<(), ExportError> {
+        let entries = self.dictionary.take_encoded();
+        self.request.message(DICTIONARY, &entries);
+        self.pass_on()
+    }
+
     fn pass_on(&mut self) -> Result<(), ExportError> {
         self.sink.body(EncodedBody {
             kind: BodyKind::OtlpProfiles,
@@ -304,8 +316,7 @@ impl Profiles<'_> {
     fn finish(mut self) -> Result<(), ExportError> {
         self.send()?;
         if self.limit == BodyLimit::OneRequest {
-            self.request.message(DICTIONARY, self.dictionary.encoded());
-            self.pass_on()?;
+            self.pass_on_dictionary()?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! and what other threads recorded for a span. The sender of a flow is the parent of the span that
 //! received it, because a request is the cause of the work for it; if a span received several, the
 //! others are links. Invariants: parents form no circle; what other threads recorded takes at most
-//! [`MOST_BYTES`], and is counted beyond.
+//! [`MOST_BYTES`] of memory, and beyond it each span has one number.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,10 @@ use super::span_message::{SpanPart, Vocabulary};
 use super::thread_spans::{Owner, ThreadSpans};
 use crate::reading::{Survey, as_index};
 
-/// The limit on what threads recorded for spans of other threads, in bytes.
+/// The limit on what threads recorded for spans of other threads, in bytes of memory.
 const MOST_BYTES: usize = 64 << 20;
+/// The memory of a part besides its content: its row, and about what the allocator adds.
+const PART_BYTES: usize = size_of::<(SpanKey, SpanPart)>() + 64;
 /// The number of ancestors among which a span is searched before it becomes their parent.
 const MOST_ANCESTORS: usize = 1000;
 
@@ -75,24 +77,7 @@ pub(super) struct SpanIndex {
 impl SpanIndex {
     /// Reads all threads.
     pub(super) fn of(recording: &Recording) -> Result<(Self, Totals), ExportError> {
-        let survey = recording.survey();
-        let mut first = FirstPass {
-            vocabulary: Vocabulary::of(survey),
-            index: Self {
-                session: SessionIdentity::of(survey),
-                processes: HashMap::new(),
-                names: Vec::new(),
-                entries: Vec::new(),
-                places: HashMap::new(),
-                links: Vec::new(),
-                senders: Vec::new(),
-                parts: Vec::new(),
-            },
-            sent: HashMap::new(),
-            received: Vec::new(),
-            bytes: 0,
-            same: HashMap::new(),
-        };
+        let mut first = FirstPass::new(recording.survey());
         let totals = recording.threads(&mut first)?;
         Ok((first.finish(), totals))
     }
@@ -231,8 +216,10 @@ struct FirstPass {
     sent: HashMap<[u64; 2], SpanKey>,
     /// When and in which span each flow ended.
     received: Vec<(i64, SpanKey, [u64; 2])>,
-    /// The size of what other threads recorded.
+    /// The memory of what other threads recorded.
     bytes: usize,
+    /// The number of parts of each span that are left out.
+    dropped: HashMap<SpanKey, u64>,
     /// The number of processes with each number.
     same: HashMap<String, u32>,
 }
@@ -274,6 +261,27 @@ impl Sink for FirstPass {
 }
 
 impl FirstPass {
+    fn new(survey: &Survey) -> Self {
+        Self {
+            vocabulary: Vocabulary::of(survey),
+            index: SpanIndex {
+                session: SessionIdentity::of(survey),
+                processes: HashMap::new(),
+                names: Vec::new(),
+                entries: Vec::new(),
+                places: HashMap::new(),
+                links: Vec::new(),
+                senders: Vec::new(),
+                parts: Vec::new(),
+            },
+            sent: HashMap::new(),
+            received: Vec::new(),
+            bytes: 0,
+            dropped: HashMap::new(),
+            same: HashMap::new(),
+        }
+    }
+
     fn process(&mut self, thread: &Thread<'_>) -> ProcessNumber {
         let index = &mut self.index;
         let next = ProcessNumber(u32::try_from(index.names.len()).unwrap_or(u32::MAX));
@@ -325,10 +333,13 @@ impl FirstPass {
 
     fn add_parts(&mut self, key: SpanKey, parts: Vec<SpanPart>) {
         for part in parts {
-            self.bytes = self.bytes.saturating_add(part.length());
-            let is_kept = self.bytes <= MOST_BYTES;
-            let kept = if is_kept { part } else { SpanPart::Dropped };
-            self.index.parts.push((key, kept));
+            let bytes = self.bytes.saturating_add(part.length() + PART_BYTES);
+            if bytes <= MOST_BYTES {
+                self.bytes = bytes;
+                self.index.parts.push((key, part));
+            } else {
+                *self.dropped.entry(key).or_insert(0) += 1;
+            }
         }
     }
 
@@ -337,6 +348,7 @@ impl FirstPass {
             mut index,
             sent,
             mut received,
+            dropped,
             ..
         } = self;
         // A request comes before its answer, which may be a flow back.
@@ -363,8 +375,40 @@ impl FirstPass {
         index.links.dedup();
         index.senders.sort_unstable();
         index.senders.dedup();
+        let dropped = dropped.into_iter();
+        let dropped = dropped.map(|(key, count)| (key, SpanPart::Dropped(count)));
+        index.parts.extend(dropped);
         index.parts.sort_by_key(|(key, _)| *key);
         index.find_roots();
         index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::proto::Message;
+    use super::*;
+
+    #[test]
+    fn small_parts_are_bounded_by_their_memory_and_counted_beyond() {
+        let mut first = FirstPass::new(&Survey::default());
+        let keys = [1, 2].map(|number| (ProcessNumber(0), number));
+        let all = 2 * MOST_BYTES / PART_BYTES;
+        for _ in 0..all / 2 {
+            for key in keys {
+                first.add_parts(key, vec![SpanPart::Event(Message::default())]);
+            }
+        }
+        let index = first.finish();
+        let rows = index.parts.len();
+        assert!(rows * size_of::<(SpanKey, SpanPart)>() <= MOST_BYTES);
+        let dropped = keys.map(|key| match index.parts(key).last() {
+            Some(SpanPart::Dropped(count)) => *count as usize,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            rows - keys.len() + dropped.iter().sum::<usize>(),
+            all / 2 * 2
+        );
     }
 }

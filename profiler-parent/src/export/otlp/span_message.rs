@@ -55,8 +55,8 @@ pub(super) enum SpanPart {
     Attribute(Box<str>, Message),
     /// An event, as a field of the span.
     Event(Message),
-    /// An attribute or event that is left out.
-    Dropped,
+    /// A number of attributes and events that are left out.
+    Dropped(u64),
 }
 
 impl SpanPart {
@@ -65,7 +65,7 @@ impl SpanPart {
         match self {
             Self::Attribute(key, field) => key.len() + field.as_bytes().len(),
             Self::Event(field) => field.as_bytes().len(),
-            Self::Dropped => 0,
+            Self::Dropped(_) => 0,
         }
     }
 }
@@ -217,7 +217,7 @@ impl SpanParts {
         match part {
             SpanPart::Attribute(key, field) => self.attribute(key, field),
             SpanPart::Event(field) => self.event(field),
-            SpanPart::Dropped => self.drop_one(1),
+            SpanPart::Dropped(count) => self.drop(1, count),
         }
     }
 
@@ -285,11 +285,15 @@ impl SpanParts {
     }
 
     fn drop_one(&mut self, kind: usize) {
+        self.drop(kind, 1);
+    }
+
+    fn drop(&mut self, kind: usize, dropped: u64) {
         self.dropped
             .iter_mut()
             .skip(kind)
             .take(1)
-            .for_each(|count| *count += 1);
+            .for_each(|count| *count = count.saturating_add(dropped));
     }
 
     /// Adds all to a span.

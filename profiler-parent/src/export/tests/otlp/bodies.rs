@@ -72,6 +72,46 @@ fn bodies_keep_to_the_limit_and_have_the_same_content() {
     }
 }
 
+/// A profile with a chain of this many functions, and a sample on each.
+fn chain(depth: u32) -> Value {
+    let mut profile = fixture::profile();
+    let all: Vec<u32> = (0..depth).collect();
+    let callers: Vec<_> = all.iter().map(|number| number.checked_sub(1)).collect();
+    let frames = json!({"length": depth, "func": vec![0; depth as usize], "address": all});
+    profile["shared"]["frameTable"] = frames;
+    profile["shared"]["stackTable"] = json!({"length": depth, "frame": all, "prefix": callers});
+    profile["threads"][0]["samples"] = json!({
+        "length": depth, "weight": null, "weightType": "samples", "stack": all,
+        "timeDeltas": vec![1; depth as usize], "threadCPUDelta": vec![1; depth as usize],
+    });
+    profile
+}
+
+#[test]
+fn the_parts_of_one_request_are_bounded_and_have_one_dictionary() {
+    let chain = chain(2_000);
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("profile.json");
+    std::fs::write(&from, chain.to_string()).unwrap();
+    let options = ExportOptions::to(Target::OtlpProfiles).names(false);
+    let labels = FleetLabels::default();
+    let recording = Recording::open(&from, &options, &labels, WorkListener::default()).unwrap();
+    let mut parts = Kept::default();
+    let limit = BodyLimit::OneRequest;
+    crate::export::otlp::encode(&recording, Signal::Profiles, limit, &mut parts).unwrap();
+    let lengths: Vec<usize> = parts.0.iter().map(|(_, part)| part.len()).collect();
+    assert!(
+        lengths.len() > 2 && lengths.iter().all(|length| *length < 2 << 20),
+        "{lengths:?}"
+    );
+    let whole: Vec<u8> = parts.0.into_iter().flat_map(|(_, part)| part).collect();
+    let request = ExportProfilesServiceRequest::decode(whole.as_slice()).unwrap();
+    pyroscope::check(&request);
+    let stacks = request.dictionary.unwrap().stack_table;
+    let deepest = stacks.iter().map(|stack| stack.location_indices.len());
+    assert_eq!(deepest.max(), Some(2_000));
+}
+
 #[test]
 fn the_same_profile_has_the_same_bytes() {
     for signal in SIGNALS {
