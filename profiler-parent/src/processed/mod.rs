@@ -23,6 +23,7 @@
 //! the same entries, except those that are evicted in between, which are counted as evicted;
 //! nothing in a pool is trusted, so any bytes give a profile that can be opened.
 
+mod borders;
 mod counters;
 mod earlier;
 mod first_pass;
