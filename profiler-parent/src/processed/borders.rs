@@ -47,10 +47,8 @@ pub(super) struct Border {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WaitAtBorder {
     pub(super) since: Timestamp,
-    /// Whether the thread's processor time is measured.
-    pub(super) has_cpu: bool,
     /// The ticks since then that the profiles contain.
-    pub(super) ticks: u64,
+    pub(super) ticks: u32,
     /// `None` if it is unknown, or if there was no room for it.
     pub(super) stack: Option<WaitStack>,
 }

@@ -106,11 +106,11 @@ pub(super) struct SortedThread {
     /// The wait that the last sample shows, if the thread has waited since.
     open_wait: OpenWait,
     /// The stack of this wait, if there is room for it.
-    wait_stack: Option<WaitStack>,
+    wait_stack: Option<Box<WaitStack>>,
     /// The last row in earlier profiles of the series.
-    border: Option<Border>,
-    /// The time of the last row, and whether processor time is measured.
-    last: Option<(Timestamp, bool)>,
+    border: Option<Box<Border>>,
+    /// Whether the processor time of the last sample is measured.
+    has_cpu: bool,
     /// Number of samples with a stack, without those in which no processor time was used.
     pub(super) busy_samples: u32,
     /// The entries that the thread recorded, by whether they are in the profile; without its own
@@ -132,7 +132,8 @@ impl SortedThread {
         let wait = border.and_then(|border| border.wait.as_ref());
         Self {
             open_wait: wait.map_or_else(OpenWait::default, OpenWait::after),
-            border: border.cloned(),
+            border: border.cloned().map(Box::new),
+            has_cpu: border.is_some_and(|border| border.has_cpu),
             ..Self::default()
         }
     }
@@ -140,7 +141,8 @@ impl SortedThread {
     /// Adds the first row of a profile that continues a series: it stands for no time, and the next
     /// row lasts since then. Returns the earliest time of the next row.
     fn begin(&mut self, window: Window, rows: &mut RowStore) -> io::Result<Timestamp> {
-        let border = self.border.as_ref().filter(|_| self.samples.is_empty());
+        let border = self.border.as_deref();
+        let border = border.filter(|_| self.samples.is_empty());
         let is_in = |border: &&Border| window.since.is_none_or(|since| border.at >= since);
         if let Some(Border { at, has_cpu, .. }) = border.filter(is_in) {
             let row = [at.raw(), u64::from(*has_cpu), 0, 0];
@@ -166,24 +168,23 @@ impl SortedThread {
         }
         let at = Timestamp::from_raw(at).max(least);
         self.has_rests |= ticks != 1;
-        let latest = self.last.map_or(at, |(last, _)| last.max(at));
-        self.last = Some((latest, cpu > 0));
+        self.has_cpu = cpu > 0;
         self.samples.push(rows, [at.raw(), cpu, node, ticks])
     }
 
     /// The last row in the profiles of the series that ends with this one.
     fn next_border(&self) -> Option<Border> {
-        let (at, has_cpu) = match (self.last, &self.border) {
-            (Some(last), _) => last,
-            (None, Some(border)) => (border.at, border.has_cpu),
-            (None, None) => return None,
+        let at = match &self.border {
+            _ if !self.samples.is_empty() => Timestamp::from_raw(self.samples.last_time()),
+            Some(border) => border.at,
+            None => return None,
         };
-        let wait = self.open_wait.is_open.then(|| WaitAtBorder {
+        let wait = self.open_wait.is_open().then(|| WaitAtBorder {
             since: self.open_wait.since,
-            has_cpu: self.open_wait.has_cpu,
             ticks: self.open_wait.ticks,
-            stack: self.wait_stack.clone(),
+            stack: self.wait_stack.as_deref().cloned(),
         });
+        let has_cpu = self.has_cpu;
         Some(Border { at, has_cpu, wait })
     }
 }
@@ -191,26 +192,29 @@ impl SortedThread {
 /// A wait without an end: the thread has no later sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenWait {
+    /// Zero if there is none.
     since: Timestamp,
     /// Node plus one, as in the rows of samples.
     node: u32,
-    is_open: bool,
-    /// Whether processor time is measured.
-    has_cpu: bool,
     /// The ticks since then that are written.
-    ticks: u64,
+    ticks: u32,
 }
 
 impl OpenWait {
     /// The wait that a sample begins, if it does.
     fn of(sample: &SampleEntry<'_>, node: Option<NodeId>) -> Self {
+        if !sample.waits {
+            return Self::default();
+        }
         Self {
             since: sample.at,
             node: u32::try_from(plus_one(node)).unwrap_or(0),
-            is_open: sample.waits,
-            has_cpu: sample.cpu_ns.is_some(),
             ticks: 0,
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.since > Timestamp::ZERO
     }
 
     /// The wait that goes on since an earlier profile, without a stack.
@@ -218,24 +222,23 @@ impl OpenWait {
         Self {
             since: wait.since,
             node: 0,
-            is_open: true,
-            has_cpu: wait.has_cpu,
             ticks: wait.ticks,
         }
     }
 
     /// The written ticks after a sample that is part of the wait.
-    const fn ticks_after(&self, sample: &SampleEntry<'_>) -> u64 {
+    fn ticks_after(&self, sample: &SampleEntry<'_>) -> u32 {
+        let ticks = u32::try_from(sample.ticks).unwrap_or(u32::MAX);
         match sample.waited {
-            true => self.ticks.saturating_sub(sample.ticks),
+            true => self.ticks.saturating_sub(ticks),
             false => 0,
         }
     }
 
     /// The number of ticks of the sample after the wait that no earlier profile has.
-    const fn new_ticks(&self, sample: &SampleEntry<'_>, ticks: u64) -> u64 {
+    fn new_ticks(&self, sample: &SampleEntry<'_>, ticks: u64) -> u64 {
         if sample.waited {
-            ticks.saturating_sub(self.ticks)
+            ticks.saturating_sub(self.ticks.into())
         } else {
             ticks
         }
@@ -430,18 +433,18 @@ fn end_open_waits(
         .map_or(terms.end, |until| until.min(terms.end));
     for thread in &mut sorted.threads {
         let wait = thread.open_wait;
-        if !wait.is_open {
+        if !wait.is_open() {
             continue;
         }
         let waited = end.raw().saturating_sub(wait.since.raw());
         let all = waited.checked_div(terms.tick).unwrap_or(0);
-        let ticks = all.saturating_sub(wait.ticks);
+        let ticks = all.saturating_sub(wait.ticks.into());
         if ticks > 0 {
             let (at, ticks) = terms.window.clip(end, ticks, terms.tick);
-            let cpu = u64::from(wait.has_cpu);
+            let cpu = u64::from(thread.has_cpu);
             let row = [at.raw(), cpu, u64::from(wait.node), ticks];
             thread.push_sample(row, terms.window, &mut shared.rows)?;
-            thread.open_wait.ticks = all;
+            thread.open_wait.ticks = u32::try_from(all).unwrap_or(u32::MAX);
         }
     }
     Ok(())
@@ -627,6 +630,7 @@ impl Pass<'_, '_> {
             ticks: thread.open_wait.ticks_after(sample),
             ..OpenWait::of(sample, node)
         };
+        thread.has_cpu = sample.cpu_ns.is_some();
         let before = thread.wait_stack.take();
         *room = room.saturating_sub(before.map_or(0, |before| before.frames.len()));
         let after = room.saturating_add(stack.len());
@@ -634,14 +638,14 @@ impl Pass<'_, '_> {
             *room = after;
             let kind = StackKind::of_sample(sample);
             let frames = stack.into();
-            thread.wait_stack = Some(WaitStack { frames, kind });
+            thread.wait_stack = Some(Box::new(WaitStack { frames, kind }));
         }
     }
 
     /// Begins a thread that has waited since an earlier profile of the series.
     fn go_on_waiting(&mut self, place: Place) {
         let thread = self.sorted.threads.get(place);
-        let wait = thread.and_then(|thread| thread.border.as_ref()?.wait.as_ref());
+        let wait = thread.and_then(|thread| thread.border.as_deref()?.wait.as_ref());
         let Some(stack) = wait.and_then(|wait| wait.stack.clone()) else {
             return;
         };
@@ -650,7 +654,7 @@ impl Pass<'_, '_> {
             thread.open_wait.node = u32::try_from(plus_one(node)).unwrap_or(0);
             let room = &mut self.shared.wait_frames;
             *room = room.saturating_add(stack.frames.len());
-            thread.wait_stack = Some(stack);
+            thread.wait_stack = Some(Box::new(stack));
         }
     }
 
