@@ -117,6 +117,14 @@ fn write_process<W: Write>(
     out.entry_u64("threads", u64::from(process.threads));
     out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
     write_counts(&process.counts, out);
+    if let Some(series) = &process.series {
+        out.entry_object("series", |out| {
+            out.entry_str("number", &series.number);
+            out.entry_u64("earlier", series.earlier);
+            out.entry_u64("missed", series.missed);
+            out.entry_u64("newlyMissed", series.newly_missed);
+        });
+    }
     out.end_object();
 }
 

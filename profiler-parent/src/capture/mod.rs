@@ -28,7 +28,7 @@ pub(crate) mod recover;
 pub(crate) mod series;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -181,6 +181,8 @@ pub struct CapturedProcess {
     pub writing: Duration,
     /// When it has lived, as far as that is known.
     pub(crate) lived: Lifetime,
+    /// Its entries in earlier profiles, if the profile continues a series.
+    pub(crate) series: Option<series::ProcessInSeries>,
 }
 
 /// A saved profile.
@@ -250,7 +252,7 @@ pub struct Capture {
     format: Format,
     selection: Selection,
     symbols: Box<dyn Symbols + Send>,
-    series: Arc<Mutex<CaptureSeries>>,
+    series: Option<Arc<Mutex<CaptureSeries>>>,
 }
 
 /// What a profile shows.
@@ -308,7 +310,7 @@ impl Capture {
             format: Format::default(),
             selection: Selection::default(),
             symbols,
-            series: Arc::default(),
+            series: None,
         }
     }
 
@@ -359,7 +361,7 @@ impl Capture {
     /// Leaves out what the profiles of this series contain, and adds this profile to the series when
     /// its file is complete. Only in the processed format.
     pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
-        self.series = Arc::clone(series);
+        self.series = Some(Arc::clone(series));
         self
     }
 
@@ -398,8 +400,10 @@ impl Capture {
             .unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
-        let lock_series = || self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut series = lock_series().clone();
+        let continued = self.series.as_ref();
+        let mut series = continued.map_or_else(CaptureSeries::default, |series| {
+            lock_series(series).clone().continued()
+        });
         let (processes, left_out) = match self.format {
             Format::Processed => processed::run(
                 &self.sources,
@@ -417,7 +421,9 @@ impl Capture {
             }
         };
         let bytes = file.commit()?;
-        *lock_series() = series;
+        if let Some(continued) = continued {
+            *lock_series(continued) = series;
+        }
         drop(turn);
         Ok(CaptureReport {
             path: path.to_owned(),
@@ -426,4 +432,8 @@ impl Capture {
             left_out,
         })
     }
+}
+
+fn lock_series(series: &Mutex<CaptureSeries>) -> MutexGuard<'_, CaptureSeries> {
+    series.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,10 +25,13 @@ use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::profile::CategoryRow;
 use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{
+    ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot, ThreadInfo,
+};
 use profiler_core::time::Timestamp;
 
-use super::earlier::EarlierEntries;
+use super::borders::{Border, BorderThread, Borders, MOST_WAIT_FRAMES, WaitAtBorder, WaitStack};
+use super::earlier::{CountersAtEnd, EarlierEntries, LeftOutThreads, key_of};
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
 use super::reassigned_markers::ReassignedMarkers;
@@ -48,6 +51,8 @@ pub(super) struct ProfileTables {
     pub(super) stacks: Stacks,
     pub(super) rows: RowStore,
     pub(super) thread_cap: ThreadCap,
+    /// The number of frames of open waits that are remembered.
+    wait_frames: usize,
 }
 
 impl ProfileTables {
@@ -60,6 +65,7 @@ impl ProfileTables {
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
             thread_cap: ThreadCap::new(processes),
+            wait_frames: 0,
         }
     }
 
@@ -99,6 +105,12 @@ pub(super) struct SortedThread {
     pub(super) has_rests: bool,
     /// The wait that the last sample shows, if the thread has waited since.
     open_wait: OpenWait,
+    /// The stack of this wait, if there is room for it.
+    wait_stack: Option<Box<WaitStack>>,
+    /// The last row in earlier profiles of the series.
+    border: Option<Box<Border>>,
+    /// Whether the processor time of the last sample is measured.
+    has_cpu: bool,
     /// Number of samples with a stack, without those in which no processor time was used.
     pub(super) busy_samples: u32,
     /// The entries that the thread recorded, by whether they are in the profile; without its own
@@ -114,27 +126,121 @@ impl SortedThread {
             && self.allocations.is_empty()
             && self.markers == 0
     }
+
+    /// A thread with this last row in earlier profiles.
+    fn after(border: Option<&Border>) -> Self {
+        let wait = border.and_then(|border| border.wait.as_ref());
+        Self {
+            open_wait: wait.map_or_else(OpenWait::default, OpenWait::after),
+            border: border.cloned().map(Box::new),
+            has_cpu: border.is_some_and(|border| border.has_cpu),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the first row of a profile that continues a series: it stands for no time, and the next
+    /// row lasts since then. Returns the earliest time of the next row.
+    fn begin(&mut self, window: Window, rows: &mut RowStore) -> io::Result<Timestamp> {
+        let border = self.border.as_deref();
+        let border = border.filter(|_| self.samples.is_empty());
+        let is_in = |border: &&Border| window.since.is_none_or(|since| border.at >= since);
+        if let Some(Border { at, has_cpu, .. }) = border.filter(is_in) {
+            let row = [at.raw(), u64::from(*has_cpu), 0, 0];
+            self.samples.push(rows, row)?;
+            self.has_rests = true;
+        }
+        Ok(self
+            .border
+            .as_ref()
+            .map_or(Timestamp::ZERO, |border| border.at))
+    }
+
+    /// Adds a row that stands for this number of ticks.
+    fn push_sample(
+        &mut self,
+        [at, cpu, node, ticks]: [u64; 4],
+        window: Window,
+        rows: &mut RowStore,
+    ) -> io::Result<()> {
+        let least = self.begin(window, rows)?;
+        if !self.samples.is_empty() {
+            self.cpu_ns = self.cpu_ns.saturating_add(cpu.saturating_sub(1));
+        }
+        let at = Timestamp::from_raw(at).max(least);
+        self.has_rests |= ticks != 1;
+        self.has_cpu = cpu > 0;
+        self.samples.push(rows, [at.raw(), cpu, node, ticks])
+    }
+
+    /// The last row in the profiles of the series that ends with this one.
+    fn next_border(&self) -> Option<Border> {
+        let at = match &self.border {
+            _ if !self.samples.is_empty() => Timestamp::from_raw(self.samples.last_time()),
+            Some(border) => border.at,
+            None => return None,
+        };
+        let wait = self.open_wait.is_open().then(|| WaitAtBorder {
+            since: self.open_wait.since,
+            ticks: self.open_wait.ticks,
+            stack: self.wait_stack.as_deref().cloned(),
+        });
+        let has_cpu = self.has_cpu;
+        Some(Border { at, has_cpu, wait })
+    }
 }
 
 /// A wait without an end: the thread has no later sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenWait {
+    /// Zero if there is none.
     since: Timestamp,
     /// Node plus one, as in the rows of samples.
     node: u32,
-    is_open: bool,
-    /// Whether processor time is measured.
-    has_cpu: bool,
+    /// The ticks since then that are written.
+    ticks: u32,
 }
 
 impl OpenWait {
     /// The wait that a sample begins, if it does.
     fn of(sample: &SampleEntry<'_>, node: Option<NodeId>) -> Self {
+        if !sample.waits {
+            return Self::default();
+        }
         Self {
             since: sample.at,
             node: u32::try_from(plus_one(node)).unwrap_or(0),
-            is_open: sample.waits,
-            has_cpu: sample.cpu_ns.is_some(),
+            ticks: 0,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.since > Timestamp::ZERO
+    }
+
+    /// The wait that goes on since an earlier profile, without a stack.
+    const fn after(wait: &WaitAtBorder) -> Self {
+        Self {
+            since: wait.since,
+            node: 0,
+            ticks: wait.ticks,
+        }
+    }
+
+    /// The written ticks after a sample that is part of the wait.
+    fn ticks_after(&self, sample: &SampleEntry<'_>) -> u32 {
+        let ticks = u32::try_from(sample.ticks).unwrap_or(u32::MAX);
+        match sample.waited {
+            true => self.ticks.saturating_sub(ticks),
+            false => 0,
+        }
+    }
+
+    /// The number of ticks of the sample after the wait that no earlier profile has.
+    fn new_ticks(&self, sample: &SampleEntry<'_>, ticks: u64) -> u64 {
+        if sample.waited {
+            ticks.saturating_sub(self.ticks.into())
+        } else {
+            ticks
         }
     }
 }
@@ -161,9 +267,42 @@ pub(super) struct SortedProcess {
     /// Rows of time, and the durations of locking, counters, threads, and the whole tick.
     /// Time, waiting for locks, counters, threads, all, handlers, interval.
     pub(super) overhead: Rows<7>,
+    /// The threads that found no room.
+    pub(super) left_out: LeftOutThreads,
+    counters_at_end: CountersAtEnd,
 }
 
 impl SortedProcess {
+    /// What the series contains with this profile.
+    pub(super) fn and_earlier(&self) -> EarlierEntries {
+        let counters = self.counters_at_end.clone();
+        self.earlier
+            .and(&self.snapshot, self.borders(), &self.left_out, counters)
+    }
+
+    /// The last rows of all threads, for the next profile of the series.
+    fn borders(&self) -> Borders {
+        let mut borders = Borders::default();
+        let rows = self.snapshot.threads.iter().map(key_of);
+        let sampled = self.owners.sampled_only();
+        let sampled = sampled.map(|(_, tid)| BorderThread::Sampled(tid));
+        for (key, thread) in rows.chain(sampled).zip(&self.threads) {
+            if let Some(border) = thread.next_border() {
+                borders.set(key, border);
+            }
+        }
+        borders
+    }
+
+    /// Adds the thread that `owner` is the place of, if it is new: a thread without a row.
+    fn add_sampled_only(&mut self, owner: Place, sample: &SampleEntry<'_>) {
+        if owner == self.threads.len() {
+            let key = sample.foreign.map(BorderThread::Sampled);
+            let border = key.and_then(|key| self.earlier.border(key));
+            self.threads.push(SortedThread::after(border));
+        }
+    }
+
     /// Counts entries of a thread that are not in the profile.
     fn count_outside(&mut self, place: Place, entries: u64) {
         if let Some(thread) = self.threads.get_mut(place) {
@@ -191,9 +330,12 @@ pub(super) fn sort_process<S: ByteSource>(
     terms: FirstPassTerms<'_>,
     shared: &mut ProfileTables,
 ) -> io::Result<SortedProcess> {
+    let counters_at_end = CountersAtEnd::of(&snapshot, terms.end, Timestamp::now());
     let mut snapshot = snapshot;
     only_one_main_thread(&mut snapshot);
-    shared.thread_cap.keep(&mut snapshot);
+    let mut left_out = LeftOutThreads::default();
+    let leave_out = |thread: &ThreadInfo| left_out.add(thread, &earlier);
+    shared.thread_cap.keep(&mut snapshot, leave_out);
     let counters = snapshot
         .counters
         .iter()
@@ -205,13 +347,15 @@ pub(super) fn sort_process<S: ByteSource>(
         threads: snapshot
             .threads
             .iter()
-            .map(|_| SortedThread::default())
+            .map(|thread| SortedThread::after(earlier.border(key_of(thread))))
             .collect(),
         has_all_counters: true,
-        counters_before: BTreeMap::new(),
+        counters_before: earlier.first_values(&snapshot),
         snapshot,
         earlier,
         overhead: Rows::default(),
+        left_out,
+        counters_at_end,
     };
     // Moved out, because `sorted` is borrowed mutably while entries are sorted.
     let threads = std::mem::take(&mut sorted.snapshot.threads);
@@ -219,6 +363,16 @@ pub(super) fn sort_process<S: ByteSource>(
     let mut frames = SharedFrames::default();
     let mut known = KnownDefinitions::default();
     let mut paths = Paths::default();
+    let mut pass = Pass {
+        sorted: &mut sorted,
+        shared,
+        terms,
+        at: (0, 0),
+        bytes: &[],
+        known: &mut known,
+        paths: &mut paths,
+    };
+    (0..threads.len()).for_each(|place| pass.go_on_waiting(place));
     for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
             let mut skipped = sorted.earlier.of(thread, chunk);
@@ -278,18 +432,19 @@ fn end_open_waits(
         .until
         .map_or(terms.end, |until| until.min(terms.end));
     for thread in &mut sorted.threads {
-        let wait = std::mem::take(&mut thread.open_wait);
-        if !wait.is_open {
+        let wait = thread.open_wait;
+        if !wait.is_open() {
             continue;
         }
         let waited = end.raw().saturating_sub(wait.since.raw());
-        let ticks = waited.checked_div(terms.tick).unwrap_or(0);
+        let all = waited.checked_div(terms.tick).unwrap_or(0);
+        let ticks = all.saturating_sub(wait.ticks.into());
         if ticks > 0 {
             let (at, ticks) = terms.window.clip(end, ticks, terms.tick);
-            thread.has_rests |= ticks > 1;
-            let cpu = u64::from(wait.has_cpu);
+            let cpu = u64::from(thread.has_cpu);
             let row = [at.raw(), cpu, u64::from(wait.node), ticks];
-            thread.samples.push(&mut shared.rows, row)?;
+            thread.push_sample(row, terms.window, &mut shared.rows)?;
+            thread.open_wait.ticks = u32::try_from(all).unwrap_or(u32::MAX);
         }
     }
     Ok(())
@@ -334,6 +489,7 @@ impl Pass<'_, '_> {
             Entry::Marker(marker) => self.marker(marker)?,
             Entry::Sample(sample) => self.sample(sample, stack)?,
             Entry::Allocation(allocation) => self.allocation(allocation)?,
+            Entry::Counters(counters) if self.sorted.earlier.has_counters_of(counters.at) => true,
             Entry::Counters(counters) => {
                 for value in counters.values() {
                     let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
@@ -441,30 +597,65 @@ impl Pass<'_, '_> {
             .owners
             .note_sample(self.at.0, sample, || cap.one_more());
         let Some(owner) = owner else { return Ok(false) };
-        if owner == self.sorted.threads.len() {
-            self.sorted.threads.push(SortedThread::default());
-        }
+        self.sorted.add_sampled_only(owner, sample);
         let kind = StackKind::of_sample(sample);
         let node = self.node(owner, stack.iter().copied(), kind);
         let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
+        let window = self.terms.window;
+        let (at, ticks) = window.clip(sample.at, sample.ticks, self.terms.tick);
         let Some(thread) = self.sorted.threads.get_mut(owner) else {
             return Ok(false);
         };
-        if !thread.samples.is_empty() {
-            thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
-        }
-        let (at, ticks) = self
-            .terms
-            .window
-            .clip(sample.at, sample.ticks, self.terms.tick);
-        thread.has_rests |= ticks > 1;
+        let ticks = thread.open_wait.new_ticks(sample, ticks);
         thread.busy_samples += u32::from(node.is_some() && !sample.is_idle());
-        thread.samples.push(
-            &mut self.shared.rows,
-            [at.raw(), cpu, plus_one(node), ticks],
-        )?;
-        thread.open_wait = OpenWait::of(sample, node);
+        let row = [at.raw(), cpu, plus_one(node), ticks];
+        thread.push_sample(row, window, &mut self.shared.rows)?;
+        self.note_wait(owner, sample, node, stack);
         Ok(true)
+    }
+
+    /// Notes the wait that a sample begins, or that there is none.
+    fn note_wait(
+        &mut self,
+        owner: Place,
+        sample: &SampleEntry<'_>,
+        node: Option<NodeId>,
+        stack: &[Frame],
+    ) {
+        let Some(thread) = self.sorted.threads.get_mut(owner) else {
+            return;
+        };
+        let room = &mut self.shared.wait_frames;
+        thread.open_wait = OpenWait {
+            ticks: thread.open_wait.ticks_after(sample),
+            ..OpenWait::of(sample, node)
+        };
+        thread.has_cpu = sample.cpu_ns.is_some();
+        let before = thread.wait_stack.take();
+        *room = room.saturating_sub(before.map_or(0, |before| before.frames.len()));
+        let after = room.saturating_add(stack.len());
+        if sample.waits && after <= MOST_WAIT_FRAMES {
+            *room = after;
+            let kind = StackKind::of_sample(sample);
+            let frames = stack.into();
+            thread.wait_stack = Some(Box::new(WaitStack { frames, kind }));
+        }
+    }
+
+    /// Begins a thread that has waited since an earlier profile of the series.
+    fn go_on_waiting(&mut self, place: Place) {
+        let thread = self.sorted.threads.get(place);
+        let wait = thread.and_then(|thread| thread.border.as_deref()?.wait.as_ref());
+        let Some(stack) = wait.and_then(|wait| wait.stack.clone()) else {
+            return;
+        };
+        let node = self.node(place, stack.frames.iter().copied(), stack.kind);
+        if let Some(thread) = self.sorted.threads.get_mut(place) {
+            thread.open_wait.node = u32::try_from(plus_one(node)).unwrap_or(0);
+            let room = &mut self.shared.wait_frames;
+            *room = room.saturating_add(stack.frames.len());
+            thread.wait_stack = Some(Box::new(stack));
+        }
     }
 
     /// Notes a wait that may reach into the range.
@@ -478,18 +669,14 @@ impl Pass<'_, '_> {
             self.sorted.owners.of_sample(self.at.0, sample)
         };
         let Some(owner) = owner else { return };
-        if owner == self.sorted.threads.len() {
-            self.sorted.threads.push(SortedThread::default());
-        }
+        self.sorted.add_sampled_only(owner, sample);
         let kind = StackKind::of_sample(sample);
         let node = if sample.waits {
             self.node(owner, stack.iter().copied(), kind)
         } else {
             None
         };
-        if let Some(thread) = self.sorted.threads.get_mut(owner) {
-            thread.open_wait = OpenWait::of(sample, node);
-        }
+        self.note_wait(owner, sample, node, stack);
     }
 
     fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {

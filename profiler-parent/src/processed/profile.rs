@@ -53,6 +53,8 @@ struct Member<'a> {
     sorted: SortedProcess,
     open: OpenPool<'a>,
     pid: String,
+    /// The number of earlier processes with its process id; `None`: of those in this profile.
+    life: Option<u32>,
     sorting_ns: u64,
     slow_runs: PlacedRuns,
     generated: Option<GeneratedCode>,
@@ -137,7 +139,7 @@ impl<'a> ProcessedProfile<'a> {
         };
         let sorted = sort_process(&reader, snapshot, earlier.clone(), terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
-        let and_these = earlier.and(&sorted.snapshot);
+        let and_these = sorted.and_earlier();
         let sorting_ns = self.since(began);
         self.members.push(Member {
             role,
@@ -145,11 +147,20 @@ impl<'a> ProcessedProfile<'a> {
             sorted,
             open,
             pid: String::new(),
+            life: None,
             sorting_ns,
             slow_runs: PlacedRuns::default(),
             generated: None,
         });
         Ok(Some(and_these))
+    }
+
+    /// The process that was added last has this number of predecessors with its process id. The
+    /// numbers of the profiles of a series are those of the series.
+    pub(crate) fn life(&mut self, life: u32) {
+        if let Some(member) = self.members.last_mut() {
+            member.life = Some(life);
+        }
     }
 
     /// Adds a marker for each of these runs to the threads of the process that was added last.
@@ -473,12 +484,13 @@ fn assign_ids(members: &mut [Member<'_>]) {
     let mut lives: HashMap<u32, u32> = HashMap::new();
     for member in members {
         let pid = member.role.pid.get();
-        let life = lives.entry(pid).or_insert(0);
-        member.pid = if *life == 0 {
+        let next = lives.entry(pid).or_insert(0);
+        let life = member.life.unwrap_or(*next);
+        member.pid = if life == 0 {
             pid.to_string()
         } else {
             format!("{pid}.{life}")
         };
-        *life += 1;
+        *next = next.saturating_add(1);
     }
 }

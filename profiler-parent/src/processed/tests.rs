@@ -35,6 +35,8 @@ use super::{
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use crate::generated_code::ProcessFiles;
 
+mod series;
+
 const MARKER: u64 = 1 << 28;
 const SAMPLE: u64 = 3 << 28;
 const COUNTERS: u64 = 5 << 28;

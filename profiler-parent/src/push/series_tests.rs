@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::session::Features;
@@ -108,7 +109,7 @@ fn entries_that_are_evicted_between_two_profiles_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     let mut seen = 0;
-    let (mut recorded, mut dropped) = (0, 0);
+    let (mut recorded, mut dropped, mut newly_missed) = (0, 0, 0);
     mark("mark");
     capture(&session, &series, &path).unwrap();
     let before = names(&path, "mark").len() as u64;
@@ -120,9 +121,38 @@ fn entries_that_are_evicted_between_two_profiles_are_counted() {
         let report = capture(&session, &series, &path).unwrap();
         seen += names(&path, "mark").len() as u64;
         dropped = report.processes[0].counts.dropped.total();
+        newly_missed += report.processes[0].series.as_ref().unwrap().newly_missed;
     }
     let series = series.lock().unwrap();
     assert!(series.missed() > 0 && seen > 0, "{seen} of {recorded}");
     assert_eq!(series.written(), seen + before);
+    assert_eq!(
+        newly_missed,
+        series.missed(),
+        "each is counted in one profile"
+    );
     assert_eq!(seen + series.missed() + dropped, recorded);
+}
+
+#[test]
+fn the_changes_of_a_counter_are_in_one_profile_of_a_series_each() {
+    own_process!();
+    static SENT: Counter = Counter::new("mark sent", "Bandwidth", "");
+    let session = Session::builder().features(Features::NONE);
+    let session = session.start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    for amount in [5, 3, 0, 7] {
+        SENT.add(amount);
+        mark("mark");
+        capture(&session, &series, &path).unwrap();
+        let text = std::fs::read(&path).unwrap();
+        let profile: Value = serde_json::from_slice(&text).unwrap();
+        let mut all = profile["counters"].as_array().unwrap().iter();
+        let counter = all.find(|counter| counter["name"] == "mark sent").unwrap();
+        let changes = counter["samples"]["count"].as_array().unwrap();
+        let sum: i64 = changes.iter().map(|change| change.as_i64().unwrap()).sum();
+        assert_eq!(sum, amount);
+    }
 }

@@ -142,4 +142,62 @@ pub struct GatheredProcess {
     pub unfinished: u64,
     /// Dropped entries by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// What earlier profiles of the same series contain; `None` for a profile of its own.
+    #[serde(default)]
+    pub(crate) series: Option<SeriesLog>,
+}
+
+/// The entries of a process in a series of profiles that share them, as a pusher makes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SeriesLog {
+    /// The number of the process in the threads of all profiles of the series, such as `12.1`.
+    pub(crate) number: String,
+    /// Entries in earlier profiles.
+    pub(crate) earlier: u64,
+    /// Entries that no profile up to this one contains, because they were evicted before.
+    pub(crate) missed: u64,
+    /// The missed entries since the profile before this one.
+    #[serde(rename = "newlyMissed")]
+    pub(crate) newly_missed: u64,
+}
+
+impl GatheredProcess {
+    /// The number of entries that were recorded and are not in this profile, nor in an earlier one of
+    /// its series: of a series, since the profile before this one.
+    pub(crate) fn newly_evicted(&self) -> u64 {
+        self.series
+            .as_ref()
+            .map_or(self.evicted, |series| series.newly_missed)
+    }
+
+    /// The number of entries outside of the profile's range, without those in earlier profiles of
+    /// its series.
+    pub(crate) fn outside_of_range(&self) -> u64 {
+        let earlier = self.series.as_ref().map_or(0, |series| series.earlier);
+        self.outside.saturating_sub(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_profiles_of_a_series_contain_is_neither_lost_nor_outside() {
+        let process = |series: &str| {
+            let text = format!(
+                r#"{{"name": "", "pid": 1, "verdict": "", "threads": 1, "recorded": 100,
+                "delivered": 10, "outside": 40, "evicted": 50, "unfinished": 0,
+                "dropped": {{}}{series}}}"#
+            );
+            serde_json::from_str::<GatheredProcess>(&text).unwrap()
+        };
+        let alone = process("");
+        assert_eq!((alone.newly_evicted(), alone.outside_of_range()), (50, 40));
+        let series = r#", "series": {"number": "1", "earlier": 38, "missed": 7, "newlyMissed": 2}"#;
+        let continued = process(series);
+        assert_eq!(continued.newly_evicted(), 2);
+        assert_eq!(continued.outside_of_range(), 2);
+    }
 }

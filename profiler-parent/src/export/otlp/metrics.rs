@@ -242,7 +242,8 @@ impl Metrics<'_> {
                 let Some(total) = &log.total else { continue };
                 let name = self.names.by_pid.get(pid).map_or("process", String::as_str);
                 self.requests.begin(resource(pid, name, &survey.meta));
-                for metric in self.entry_metrics(total, survey) {
+                let evicted = missed_of(survey, pid).unwrap_or(total.evicted);
+                for metric in self.entry_metrics(total, evicted, survey) {
                     self.requests.add(&metric)?;
                 }
             }
@@ -250,7 +251,7 @@ impl Metrics<'_> {
         Ok(())
     }
 
-    fn entry_metrics(&self, total: &EntryTotals, survey: &Survey) -> [Message; 2] {
+    fn entry_metrics(&self, total: &EntryTotals, evicted: u64, survey: &Survey) -> [Message; 2] {
         let recorded = entries("profiler.entries.recorded", "Entries that were recorded");
         let lost = entries(
             "profiler.entries.lost",
@@ -270,13 +271,25 @@ impl Metrics<'_> {
         let mut of_recorded = Message::default();
         add(total.recorded, None, &mut of_recorded);
         let mut of_lost = Message::default();
-        add(total.evicted, Some("evicted"), &mut of_lost);
+        add(evicted, Some("evicted"), &mut of_lost);
         add(total.unfinished, Some("unfinished"), &mut of_lost);
         for (reason, count) in total.dropped() {
             add(count, Some(reason), &mut of_lost);
         }
         [metric(&recorded, of_recorded), metric(&lost, of_lost)]
     }
+}
+
+/// The entries of a process that no profile of the series contains; `None` if the profile is not one
+/// of a series.
+fn missed_of(survey: &Survey, number: &str) -> Option<u64> {
+    let logs = survey.parts.iter();
+    let logs = logs.flat_map(|part| part.logs.gathering.values());
+    let mut processes = logs.flat_map(|log| &log.processes);
+    processes.find_map(|process| {
+        let series = process.series.as_ref()?;
+        (series.number == number).then_some(series.missed)
+    })
 }
 
 fn entries(name: &'static str, description: &'static str) -> Series {
