@@ -45,7 +45,7 @@ pub(crate) struct PushArgs {
 /// The identity of the data, and the credentials of requests.
 #[derive(Debug, Args)]
 pub(crate) struct IdentityArgs {
-    /// The name of the service that the data belongs to [default: the name of the main process]
+    /// The name of the service that the data belongs to [default: the name of the program]
     #[arg(long, value_name = "NAME")]
     push_service: Option<String>,
     /// The version of the program, by which releases can be compared
@@ -143,11 +143,13 @@ fn secret(file: &Option<PathBuf>, variable: &Option<String>) -> Result<Option<Se
 }
 
 impl RecordPushArgs {
-    /// How to push, if anything is to be pushed.
-    pub(crate) fn options(&self) -> Result<Option<PushOptions>> {
+    /// How to push what the program of this name records, if anything is to be pushed.
+    pub(crate) fn options(&self, program: &str) -> Result<Option<PushOptions>> {
         let options = self.identity.options(&self.push)?;
+        let service = self.identity.push_service.as_deref().unwrap_or(program);
         Ok(options.map(|options| {
             let options = options
+                .service(service)
                 .period(self.push_period)
                 .spool_limit(ByteLimit::new(self.push_spool_limit));
             match &self.push_spool {
@@ -237,4 +239,31 @@ fn sentence(destination: &DestinationReport) -> String {
         parts.push(format!("it does not take profiles ({})", plain(why)));
     }
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        push: RecordPushArgs,
+    }
+
+    #[test]
+    fn the_service_of_a_recording_is_its_program_unless_it_is_given() {
+        let service = |arguments: &[&str]| {
+            let first = ["record", "--push", "otlp+http://host"];
+            let line = Line::parse_from([&first[..], arguments].concat());
+            let options = line.push.options("shop").unwrap().unwrap();
+            let shown = format!("{options:?}");
+            let (_, service) = shown.split_once("service: Some(").unwrap();
+            service.split_once(')').unwrap().0.to_owned()
+        };
+        assert_eq!(service(&[]), "\"shop\"");
+        assert_eq!(service(&["--push-service", "store"]), "\"store\"");
+    }
 }

@@ -148,7 +148,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         ));
     }
     let metrics = options.metrics.serve(&session)?;
-    let pusher = options.push.options()?;
+    let pusher = options.push.options(&options.shown_name())?;
     let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
     let signals = Signals::catch()?;
     let agent = options.agent();

@@ -52,11 +52,10 @@ impl FromStr for FleetAddress {
         if host.is_empty() || !host.chars().all(is_of_host) {
             return Err(wrong("it has no host"));
         }
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
         if !database
             .chars()
             .chain(user.unwrap_or_default().chars())
-            .all(is_name)
+            .all(is_of_name)
         {
             return Err(wrong(
                 "its user or database has characters other than letters, digits, _ - .",
@@ -82,6 +81,11 @@ fn split_port(place: &str) -> Option<(&str, Option<u16>)> {
         Some((host, port)) if !port.contains(']') => Some((host, Some(port.parse().ok()?))),
         _ => Some((place, None)),
     }
+}
+
+/// Whether a character may be in the name of a database or a user.
+pub(crate) fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.".contains(letter)
 }
 
 fn is_of_host(letter: char) -> bool {

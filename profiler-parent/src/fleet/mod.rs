@@ -26,6 +26,7 @@ mod password;
 mod question;
 mod store;
 
+pub(crate) use address::is_of_name;
 pub use address::{FleetAddress, InvalidAddress};
 pub use error::FleetError;
 pub use filter::{FleetFilter, TimeRange};

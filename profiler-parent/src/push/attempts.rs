@@ -33,7 +33,7 @@ const CLICKHOUSE_OVERLOADS: [u32; 12] = [
     999, // KEEPER_EXCEPTION
 ];
 
-/// What an endpoint has answered, or why there is no answer.
+/// What an endpoint has answered, or why there is no answer or no request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A status line, the seconds in `Retry-After`, and the beginning of the text.
@@ -44,6 +44,8 @@ pub(crate) enum Answer {
     },
     /// No connection, no answer in time, or none that is HTTP.
     NoAnswer(String),
+    /// The request cannot be made, for example because its address is too long.
+    NoRequest(String),
 }
 
 impl Answer {
@@ -51,7 +53,7 @@ impl Answer {
     pub(crate) const fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
-            Self::NoAnswer(_) => None,
+            Self::NoAnswer(_) | Self::NoRequest(_) => None,
         }
     }
 }
@@ -100,21 +102,29 @@ impl Attempts {
                 }
             }
             Answer::NoAnswer(why) => self.try_again(None, why, random),
+            Answer::NoRequest(why) => {
+                *self = Self::default();
+                NextStep::Rejected(why)
+            }
         }
     }
 
     fn try_again(&mut self, asked: Option<Duration>, why: String, random: f64) -> NextStep {
+        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+        NextStep::TryAgain {
+            after: self.pause_after_failure(random).max(asked),
+            why,
+        }
+    }
+
+    /// The delay after another failure. `random` is from 0 to 1.
+    pub(crate) fn pause_after_failure(&mut self, random: f64) -> Duration {
         let doublings = self.failures.min(16);
         self.failures = self.failures.saturating_add(1);
         let delay = FIRST_DELAY
             .saturating_mul(1 << doublings)
             .min(LONGEST_DELAY);
-        let delay = delay.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0);
-        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
-        NextStep::TryAgain {
-            after: delay.max(asked),
-            why,
-        }
+        delay.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
     }
 }
 
@@ -190,6 +200,8 @@ mod tests {
         let mut attempts = Attempts::default();
         let tries = (0..20).take_while(|_| delay(&attempts.after(status(500), 0.0)).is_some());
         assert_eq!(tries.count(), 4);
+        let step = attempts.after(Answer::NoRequest("too long".into()), 0.0);
+        assert!(matches!(step, NextStep::Rejected(_)), "{step:?}");
         let silent = |_: &u32| {
             let step = attempts.after(Answer::NoAnswer("silence".into()), 0.0);
             delay(&step).is_some()

@@ -9,6 +9,7 @@ use std::path::Path;
 use ureq::http::Uri;
 
 use super::PushError;
+use crate::fleet::is_of_name;
 
 /// A token or a password for a destination.
 ///
@@ -18,7 +19,8 @@ use super::PushError;
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret that the application already has.
+    /// A secret that the application already has. A pusher refuses one with control characters, such
+    /// as a line break.
     pub fn new(secret: impl Into<String>) -> Self {
         Self(secret.into())
     }
@@ -133,7 +135,7 @@ impl PushDestination {
     /// [`PushError::Address`].
     pub fn parse(address: &str) -> Result<Self, PushError> {
         let refused = |reason: &'static str| PushError::Address {
-            address: without_user(address),
+            address: without_secrets(address),
             reason,
         };
         let engine = PushEngine::ALL.into_iter().find(|engine| {
@@ -164,10 +166,15 @@ impl PushDestination {
         if uri.query().is_some() {
             return Err("it must not have a query");
         }
+        let path = uri.path().trim_end_matches('/');
+        let database = path.trim_start_matches('/');
+        if engine == PushEngine::ClickHouse && !database.chars().all(is_of_name) {
+            return Err("its database has characters other than letters, digits, _ - .");
+        }
         Ok(Self {
             engine,
             base: format!("{scheme}://{authority}"),
-            path: uri.path().trim_end_matches('/').to_owned(),
+            path: path.to_owned(),
             authorization: Authorization::None,
         })
     }
@@ -187,6 +194,23 @@ impl PushDestination {
         self
     }
 
+    /// Refuses a user or a secret that cannot be in a header.
+    pub(super) fn check(&self) -> Result<(), PushError> {
+        let (name, secret) = match &self.authorization {
+            Authorization::None => return Ok(()),
+            Authorization::Bearer(token) => ("", token),
+            Authorization::User { name, password } => (name.as_str(), password),
+        };
+        let mut letters = name.chars().chain(secret.reveal().chars());
+        if letters.any(char::is_control) {
+            return Err(PushError::Secret {
+                origin: format!("the options for {}", self.address()),
+                reason: "the user or the secret has control characters".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// The engine at this destination.
     pub const fn engine(&self) -> PushEngine {
         self.engine
@@ -198,13 +222,15 @@ impl PushDestination {
     }
 }
 
-/// An address without a user and a password, for messages.
-fn without_user(address: &str) -> String {
-    match address.rsplit_once('@') {
-        Some((front, host)) => {
-            let scheme = front.split_once("//").map_or("", |(scheme, _)| scheme);
-            format!("{scheme}//…@{host}")
-        }
+/// The part of an address that has no secret, for messages: the beginning up to a query, and the
+/// scheme alone if there may be a user, because a password may contain any character.
+fn without_secrets(address: &str) -> String {
+    if address.contains('@') {
+        let (scheme, _) = address.split_once("//").unwrap_or_default();
+        return format!("{scheme}//…");
+    }
+    match address.find(['?', '#']) {
+        Some(end) => format!("{}…", address.get(..end).unwrap_or_default()),
         None => address.to_owned(),
     }
 }
@@ -231,8 +257,13 @@ mod tests {
             ("http://host", "must begin with otlp+"),
             ("otlp+ftp://host", "only http and https"),
             ("otlp+http:///v1", "not a valid address"),
-            ("otlp+http://host/?token=1", "must not have a query"),
+            ("otlp+http://host/?token=hunter2", "must not have a query"),
+            ("otlp+http://host/?a@hunter2", "must not have a query"),
             ("otlp+http://me:hunter2@host", "must not contain a user"),
+            ("otlp+http://me:x?hunter2@host", "cannot push to"),
+            ("http://host/#hunter2", "must begin with otlp+"),
+            ("clickhouse+http://host/a;b", "its database has"),
+            ("clickhouse+http://host/a/b", "its database has"),
         ] {
             let error = PushDestination::parse(address).unwrap_err().to_string();
             assert!(error.contains(part), "{address}: {error}");
@@ -245,6 +276,18 @@ mod tests {
         let destination = PushDestination::parse("otlp+http://host").unwrap();
         let destination = destination.token(Secret::new("hunter2"));
         assert!(!format!("{destination:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_in_a_header_is_refused_before_anything_is_sent() {
+        let destination = || PushDestination::parse("otlp+http://host").unwrap();
+        let token = |token| destination().token(Secret::new(token)).check();
+        assert!(token("hunter2").is_ok());
+        let error = token("hunter2\n").unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+        let user = |name| destination().user(name, Secret::new("hunter2")).check();
+        assert!(user("me").is_ok());
+        assert!(user("m\0e").is_err());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Sends one request and returns the answer, whatever the endpoint does.
 //!
 //! Used by the sender, and by the command for its queries. Blocking; each request is bounded in
-//! time, and each answer in length. Redirections are not followed, so a body is sent only to a
-//! configured address.
+//! time, and each answer in length. Redirections are not followed, and a proxy of the environment is
+//! not used, so a body is sent only to a configured address.
 
+use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use super::attempts::Answer;
 
 /// The time for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time for a request: a clock cannot add every duration.
+const LONGEST_REQUEST: Duration = Duration::from_secs(24 * 3600);
 /// The most bytes of an answer that are read.
 const MOST_ANSWER: u64 = 64 << 10;
 /// The most characters of an answer that are shown.
@@ -27,12 +30,23 @@ const MOST_SHOWN: usize = 200;
 const GZIP_LEVEL: u32 = 4;
 
 /// A request: always a POST.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PushRequest {
     pub(crate) url: String,
     pub(crate) content_type: &'static str,
     /// Further headers. Their values may be secrets, so they are not shown.
     pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+impl fmt::Debug for PushRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| *name).collect();
+        f.debug_struct("PushRequest")
+            .field("url", &self.url)
+            .field("content_type", &self.content_type)
+            .field("headers", &headers)
+            .finish()
+    }
 }
 
 /// An attempt to send a body.
@@ -46,7 +60,10 @@ pub(crate) struct Sent {
 /// A client that makes a connection for each request. The program may close any descriptor between
 /// two requests and use its number, so none is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpClient(Agent);
+pub(crate) struct HttpClient {
+    agent: Agent,
+    request_timeout: Duration,
+}
 
 impl HttpClient {
     /// A client whose requests take at most this time.
@@ -54,10 +71,10 @@ impl HttpClient {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_idle_connections(0)
+            .proxy(None)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(request_timeout))
             .user_agent(concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION")));
         #[cfg(feature = "push-tls")]
         let config = config.tls_config(
@@ -65,15 +82,18 @@ impl HttpClient {
                 .root_certs(RootCerts::PlatformVerifier)
                 .build(),
         );
-        Self(Agent::new_with_config(config.build()))
+        Self {
+            agent: Agent::new_with_config(config.build()),
+            request_timeout: request_timeout.min(LONGEST_REQUEST),
+        }
     }
 
-    /// Sends a body, compressed.
-    pub(crate) fn send(&self, request: &PushRequest, body: &[u8]) -> Sent {
+    /// Sends a body, compressed, within `time_left`.
+    pub(crate) fn send(&self, request: &PushRequest, body: &[u8], time_left: Duration) -> Sent {
         match gzip(body) {
             Ok(compressed) => Sent {
                 bytes: compressed.len() as u64,
-                answer: self.send_compressed(request, compressed),
+                answer: self.send_compressed(request, compressed, time_left),
             },
             Err(error) => Sent {
                 bytes: 0,
@@ -82,7 +102,7 @@ impl HttpClient {
         }
     }
 
-    fn send_compressed(&self, request: &PushRequest, body: Vec<u8>) -> Answer {
+    fn send_compressed(&self, request: &PushRequest, body: Vec<u8>, time_left: Duration) -> Answer {
         let built = request
             .headers
             .iter()
@@ -92,10 +112,16 @@ impl HttpClient {
             .header("content-type", request.content_type)
             .header("content-encoding", "gzip")
             .body(body);
-        let sent = built
-            .map_err(ureq::Error::from)
-            .and_then(|built| self.0.run(built));
-        match sent {
+        let built = match built {
+            Ok(built) => built,
+            Err(error) => return Answer::NoRequest(error.to_string()),
+        };
+        let timed = self
+            .agent
+            .configure_request(built)
+            .timeout_global(Some(self.request_timeout.min(time_left)))
+            .build();
+        match self.agent.run(timed) {
             Ok(response) => answer_of(response, &request.headers),
             Err(error) => Answer::NoAnswer(error.to_string()),
         }

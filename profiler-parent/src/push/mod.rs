@@ -46,6 +46,7 @@ mod tests;
 mod tls_tests;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -230,7 +231,7 @@ pub struct Pusher {
     /// Disconnected to end the capturing thread.
     stop: Option<ChannelSender<()>>,
     capturer: Option<JoinHandle<()>>,
-    senders: Vec<JoinHandle<()>>,
+    senders: Option<RunningSenders>,
     /// The place in the metrics of the session, if it belongs to one.
     listed: Option<ListedPusher>,
     /// The spool of a pusher that was given no directory. Dropped last.
@@ -282,6 +283,7 @@ impl Pusher {
         if destinations.is_empty() {
             return Err(PushError::NoDestination);
         }
+        check(destinations)?;
         let spool = Spool::open(directory, spool_limit.get(), destinations, identity);
         let spool = spool.map_err(|source| PushError::Spool {
             path: directory.to_owned(),
@@ -292,7 +294,7 @@ impl Pusher {
             progress: Arc::new(progress),
             stop: None,
             capturer: None,
-            senders: Vec::new(),
+            senders: None,
             listed: None,
             _temporary: temporary,
             maker: sys::process_id(),
@@ -304,6 +306,8 @@ impl Pusher {
         options: &PushOptions,
         encoder: &Arc<dyn BatchEncoder>,
     ) -> Result<(), PushError> {
+        let (running, all_ended) = bounded(0);
+        self.senders = Some(RunningSenders(all_ended));
         let destinations = options.destinations.iter().zip(&self.progress.counts);
         for (place, (destination, counts)) in destinations.enumerate() {
             let sender = Sender {
@@ -314,8 +318,12 @@ impl Pusher {
                 encoder: Arc::clone(encoder),
                 counts: Arc::clone(counts),
             };
-            let thread = spawn_quiet("profiler-push", move || sender.run());
-            self.senders.push(thread.map_err(PushError::Thread)?);
+            let running = running.clone();
+            let thread = spawn_quiet("profiler-push", move || {
+                sender.run();
+                drop(running);
+            });
+            thread.map_err(PushError::Thread)?;
         }
         Ok(())
     }
@@ -344,20 +352,26 @@ impl Pusher {
         self.progress.report()
     }
 
-    /// Captures once more, sends what waits for at most `timeout`, and returns what was done.
+    /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
+    /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it has a directory of its own. Call
     /// this before the session ends.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
+        let until = end_of(timeout);
         self.stop = None;
         join(self.capturer.take());
-        self.drain(Instant::now() + timeout);
+        self.drain(until);
         self.report()
     }
 
     /// Sends what waits, until this time, and ends the senders.
     fn drain(&mut self, until: Instant) {
         self.progress.spool.set_phase(SpoolPhase::Draining(until));
-        self.senders.drain(..).for_each(|sender| join(Some(sender)));
+        if let Some(RunningSenders(all_ended)) = self.senders.take() {
+            // Disconnected when the last one ends. One may be within a request or a batch.
+            let _ = all_ended.recv_deadline(until);
+        }
+        self.progress.spool.set_phase(SpoolPhase::Over);
     }
 }
 
@@ -380,9 +394,18 @@ impl Pusher {
     fn forget_threads(&mut self) {
         mem::forget(self.stop.take());
         mem::forget(self.capturer.take());
-        mem::forget(mem::take(&mut self.senders));
+        mem::forget(self.senders.take());
         mem::forget(self.listed.take());
     }
+}
+
+/// Disconnected when all senders have ended.
+struct RunningSenders(Receiver<()>);
+
+/// The end of a time that begins now. A year stands for longer ones, which an [`Instant`] may not
+/// be able to hold.
+fn end_of(timeout: Duration) -> Instant {
+    Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
 }
 
 /// Waits for a thread. Its panic has been reported by the panic hook.
@@ -390,6 +413,22 @@ fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread {
         let _ = thread.join();
     }
+}
+
+/// Refuses destinations that no request can reach, and two with the same address: the spool knows
+/// a destination by it.
+fn check(destinations: &[PushDestination]) -> Result<(), PushError> {
+    let mut addresses = HashSet::new();
+    for destination in destinations {
+        destination.check()?;
+        if !addresses.insert(destination.address()) {
+            return Err(PushError::Address {
+                address: destination.address(),
+                reason: "it is given twice",
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The directory of a spool, and the temporary directory if it is one.

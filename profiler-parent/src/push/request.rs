@@ -42,13 +42,10 @@ pub(super) fn request_for(
             } else {
                 database
             };
-            let insert = format!("INSERT INTO {database}.{} FORMAT JSONEachRow", table.name());
+            let insert = escaped(&table.insert_statement());
             // The answer of a cluster means that the rows are on their server.
-            let settings = "insert_distributed_sync=1";
-            (
-                format!("{base}/?{settings}&query={}", escaped(&insert)),
-                ROWS,
-            )
+            let settings = format!("database={database}&insert_distributed_sync=1");
+            (format!("{base}/?{settings}&query={insert}"), ROWS)
         }
     };
     let mut headers = vec![("idempotency-key", id.to_string())];
@@ -120,8 +117,14 @@ fn query_of(series: &PprofSeries) -> String {
     )
 }
 
-/// A value without the characters that end it.
+/// The most bytes of a value in an address, so that the address is not too long for a request.
+const MOST_LABEL: usize = 256;
+
+/// The beginning of a value, without the characters that end it.
 fn label_value(value: &str) -> String {
+    let value = value
+        .get(..value.floor_char_boundary(MOST_LABEL))
+        .unwrap_or_default();
     let plain = |letter: char| match letter {
         '{' | '}' | ',' | '=' | '"' => '_',
         letter if letter.is_control() => '_',
@@ -173,9 +176,9 @@ mod tests {
             table: FleetTable::Samples,
         };
         assert_eq!(
-            url("clickhouse+http://host:8123/fleet", &rows),
-            "http://host:8123/?insert_distributed_sync=1&query=INSERT%20INTO%20\
-             fleet.profiler_samples%20FORMAT%20JSONEachRow"
+            url("clickhouse+http://host:8123/my-fleet", &rows),
+            "http://host:8123/?database=my-fleet&insert_distributed_sync=1&query=INSERT%20INTO%20\
+             profiler_samples%20FORMAT%20JSONEachRow"
         );
         let series = PprofSeries {
             service: "shop".into(),
@@ -187,6 +190,33 @@ mod tests {
             url("pyroscope+http://host:4040", &BodyKind::Pprof(series)),
             "http://host:4040/ingest?name=shop%7Bhost%3Da_b_%2Cgroup%3Dx_y%7D&from=5&until=6\
              &format=pprof&spyName=multiprocess-profiler"
+        );
+    }
+
+    #[test]
+    fn a_label_of_any_length_makes_a_request_that_can_be_sent() {
+        let long = "ä".repeat(100_000);
+        let labels = ["group", "host", "process", "thread", "version"];
+        let series = PprofSeries {
+            service: long.clone(),
+            labels: labels.map(|name| (name, long.clone())).into(),
+            ..PprofSeries::default()
+        };
+        let request = request("pyroscope+http://host", &BodyKind::Pprof(series));
+        assert!(request.url.len() < 8 << 10, "{}", request.url.len());
+        assert!(request.url.parse::<ureq::http::Uri>().is_ok());
+    }
+
+    #[test]
+    fn the_values_of_headers_are_not_shown() {
+        let destination = PushDestination::parse("otlp+http://host").unwrap();
+        let destination = destination.token(Secret::new("hunter2"));
+        let body = BatchId::test("s1", 7);
+        let request = request_for(&destination, &BodyKind::OtlpTraces, &body.body(3));
+        let shown = format!("{request:?}");
+        assert!(
+            shown.contains("authorization") && !shown.contains("hunter2"),
+            "{shown}"
         );
     }
 

@@ -2,11 +2,15 @@
 //!
 //! One thread per destination, so that an endpoint that is slow or dead does not delay the others.
 //! A body is sent until the endpoint accepts or refuses it, until its batch is removed from the
-//! spool, or until the pusher ends. An endpoint that breaks off may have stored a body; the body is
+//! spool, or until the pusher ends. A batch that cannot be encoded because the system has no
+//! descriptor, thread or memory is encoded again later. An endpoint that breaks off may have stored a body; the body is
 //! then sent again with the same identifier.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
 
 use super::BatchEncoder;
 use super::attempts::{Attempts, NextStep};
@@ -35,43 +39,54 @@ impl Sender {
     pub(super) fn run(&self) {
         let mut attempts = Attempts::default();
         while let Some(batch) = self.spool.take(self.index) {
-            // Reading a profile may need more stack than this thread has.
-            match on_symbol_stack(|| self.send(&batch, &mut attempts)) {
-                Ok(Some(end)) => self.spool.finish(self.index, &batch, end),
-                // It was removed from the spool, or it waits for the next pusher.
-                Ok(None) => {}
-                Err(error) => self.give_up(&batch, &error),
+            let mut bodies = SentBodies {
+                sender: self,
+                batch: &batch,
+                attempts: &mut attempts,
+                random: RandomState::new(),
+                next: 0,
+                done: batch.bodies,
+                refused: 0,
+            };
+            // Without an end, it was removed from the spool, or it waits for the next pusher.
+            if let Some(end) = self.send(&batch, &mut bodies) {
+                self.spool.finish(self.index, &batch, end);
             }
         }
     }
 
     /// Sends a batch. `None` if it must not be sent any more.
-    fn send(&self, batch: &BatchToSend, attempts: &mut Attempts) -> Option<BatchEnd> {
-        let mut bodies = SentBodies {
-            sender: self,
-            batch,
-            attempts,
-            random: RandomState::new(),
-            next: 0,
-            refused: 0,
-        };
-        let engine = self.destination.engine();
-        match self.encoder.encode(engine, batch, &mut bodies) {
-            Ok(()) if bodies.refused == 0 => Some(BatchEnd::Sent),
-            Ok(()) => Some(BatchEnd::Rejected),
-            Err(ExportError::Stopped) => None,
-            Err(error) => {
-                self.note_error(&format!("cannot read batch {}: {error}", batch.id));
-                Some(BatchEnd::Rejected)
+    fn send(&self, batch: &BatchToSend, bodies: &mut SentBodies<'_>) -> Option<BatchEnd> {
+        let mut unclear = 0;
+        loop {
+            let (cause, error) = match self.encode(batch, bodies) {
+                Ok(()) if bodies.refused == 0 => return Some(BatchEnd::Sent),
+                Ok(()) => return Some(BatchEnd::Rejected),
+                Err(EncodingError::Export(ExportError::Stopped)) => return None,
+                Err(error) => (error.cause(), error),
+            };
+            self.note_error(&format!("cannot encode batch {}: {error}", batch.id));
+            unclear += u32::from(cause == FailureCause::Unclear);
+            if cause == FailureCause::Batch || unclear > 1 {
+                return Some(BatchEnd::Rejected);
+            }
+            if !bodies.pause_after_failure() {
+                return None;
             }
         }
     }
 
-    /// Rejects a batch after an attempt that could not start a thread, or that panicked, so that it
-    /// is not retried forever.
-    fn give_up(&self, batch: &BatchToSend, error: &SymbolStackError) {
-        self.note_error(&format!("cannot send batch {}: {error}", batch.id));
-        self.spool.finish(self.index, batch, BatchEnd::Rejected);
+    /// Passes the bodies of a batch to `bodies`. Reading a profile may need more stack than this
+    /// thread has.
+    fn encode(
+        &self,
+        batch: &BatchToSend,
+        bodies: &mut SentBodies<'_>,
+    ) -> Result<(), EncodingError> {
+        bodies.next = 0;
+        let engine = self.destination.engine();
+        on_symbol_stack(|| self.encoder.encode(engine, batch, bodies))??;
+        Ok(())
     }
 
     /// Whether the endpoint has said that it has no place for bodies of this kind.
@@ -89,6 +104,48 @@ impl Sender {
     }
 }
 
+/// The reason why a batch has not been encoded.
+#[derive(Debug, thiserror::Error)]
+enum EncodingError {
+    #[error(transparent)]
+    Stack(#[from] SymbolStackError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+/// What an error of encoding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureCause {
+    /// The system has no descriptor, thread or memory at present.
+    Shortage,
+    /// The system or the batch; another attempt shows which.
+    Unclear,
+    /// The batch is not a profile.
+    Batch,
+}
+
+impl EncodingError {
+    fn cause(&self) -> FailureCause {
+        match self {
+            Self::Stack(SymbolStackError::NoThread(_)) => FailureCause::Shortage,
+            Self::Stack(SymbolStackError::Panicked(_)) => FailureCause::Unclear,
+            Self::Export(ExportError::Read { source, .. } | ExportError::Write(source)) => {
+                cause_of(source)
+            }
+            Self::Export(_) => FailureCause::Batch,
+        }
+    }
+}
+
+fn cause_of(error: &io::Error) -> FailureCause {
+    match Errno::from_io_error(error) {
+        Some(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM) => FailureCause::Shortage,
+        Some(_) => FailureCause::Unclear,
+        None if error.kind() == io::ErrorKind::OutOfMemory => FailureCause::Shortage,
+        None => FailureCause::Batch,
+    }
+}
+
 /// Sends the bodies of a batch.
 struct SentBodies<'s> {
     sender: &'s Sender,
@@ -97,6 +154,8 @@ struct SentBodies<'s> {
     random: RandomState,
     /// The number of the next body.
     next: u64,
+    /// The bodies that the destination has accepted or refused; they are the first ones.
+    done: u64,
     refused: u64,
 }
 
@@ -106,18 +165,27 @@ impl SentBodies<'_> {
         let bits = self.random.hash_one((self.next, self.sender.spool.bytes()));
         f64::from((bits >> 32) as u32) / f64::from(u32::MAX)
     }
+
+    /// Waits as after a request without an answer. False if the batch must not be sent any more.
+    fn pause_after_failure(&mut self) -> bool {
+        let random = self.random();
+        let pause = self.attempts.pause_after_failure(random);
+        let Sender { index, spool, .. } = self.sender;
+        spool.pause(*index, self.batch.number, pause)
+    }
 }
 
 impl BodySink for SentBodies<'_> {
     fn body(&mut self, body: EncodedBody<'_>) -> Result<(), ExportError> {
         let number = self.next;
         self.next = number.saturating_add(1);
-        if number < self.batch.bodies {
+        if number < self.done {
             return Ok(());
         }
         if !self.sender.leaves_out(&body.kind) {
             self.deliver(&body, number)?;
         }
+        self.done = self.next;
         let Sender { index, spool, .. } = self.sender;
         if spool.accept_body(*index, self.batch) {
             Ok(())
@@ -140,10 +208,8 @@ impl SentBodies<'_> {
         let request = request_for(destination, &body.kind, &self.batch.id.body(number));
         let bytes = body_for(destination, &body.kind, body.bytes);
         loop {
-            if spool.is_over() {
-                return Err(ExportError::Stopped);
-            }
-            let sent = client.send(&request, &bytes);
+            let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
+            let sent = client.send(&request, &bytes, time_left);
             self.sender
                 .count(|counts| counts.add_attempt(&sent, bytes.len()));
             let status = sent.answer.status();

@@ -246,9 +246,14 @@ impl Spool {
         }
     }
 
-    /// Whether the pusher has ended.
-    pub(super) fn is_over(&self) -> bool {
-        self.lock().phase.is_over()
+    /// The time left for sending. `None` if the pusher has ended.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let left = match self.lock().phase {
+            SpoolPhase::Running => Duration::MAX,
+            SpoolPhase::Draining(until) => until.saturating_duration_since(Instant::now()),
+            SpoolPhase::Over => Duration::ZERO,
+        };
+        (!left.is_zero()).then_some(left)
     }
 
     /// A destination has accepted a body. False if the batch was removed meanwhile.

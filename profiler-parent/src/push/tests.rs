@@ -11,15 +11,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
+use rustix::io::Errno;
 use test_support::patience::until;
 
-use super::destination::{PushDestination, PushEngine};
+use super::destination::{PushDestination, PushEngine, Secret};
 use super::http_client::HttpClient;
 use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
-use super::{BatchEncoder, PushIdentity};
+use super::{BatchEncoder, PushIdentity, PushOptions, Pusher};
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 
@@ -205,6 +206,46 @@ fn add(spool: &Spool, bodies: &[&str]) {
     spool.add(bodies.len() as u64).unwrap();
 }
 
+/// As [`Lines`], but first fails in these ways, each time after the first body.
+struct Failing(Mutex<VecDeque<fn() -> std::io::Error>>);
+
+impl BatchEncoder for Failing {
+    fn encode(
+        &self,
+        engine: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError> {
+        let failure = self.0.lock().unwrap().pop_front();
+        let Some(failure) = failure else {
+            return Lines.encode(engine, batch, bodies);
+        };
+        let text = fs::read_to_string(&batch.path)?;
+        let kind = BodyKind::OtlpTraces;
+        let bytes = text.lines().next().unwrap().as_bytes();
+        bodies.body(EncodedBody { kind, bytes })?;
+        Err(failure().into())
+    }
+}
+
+/// Sends the bodies `a` and `b` with an encoder that first fails in these ways.
+fn send_after(failures: &[fn() -> std::io::Error]) -> (Vec<String>, DestinationCounts) {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a", "b"]);
+    let encoder = Failing(Mutex::new(failures.iter().copied().collect()));
+    let client = HttpClient::new(Duration::from_secs(60));
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(encoder));
+    let counts = sender.finish();
+    (endpoint.accepted(), counts)
+}
+
 /// A sender that runs.
 struct RunningSender {
     spool: Arc<Spool>,
@@ -214,13 +255,23 @@ struct RunningSender {
 
 impl RunningSender {
     fn start(spool: &Arc<Spool>, destination: PushDestination) -> Self {
+        let client = HttpClient::new(Duration::from_millis(500));
+        Self::start_with(spool, destination, client, Arc::new(Lines))
+    }
+
+    fn start_with(
+        spool: &Arc<Spool>,
+        destination: PushDestination,
+        client: HttpClient,
+        encoder: Arc<dyn BatchEncoder>,
+    ) -> Self {
         let counts = Arc::<Mutex<SendCounts>>::default();
         let sender = Sender {
             index: FIRST,
             destination,
             spool: Arc::clone(spool),
-            client: HttpClient::new(Duration::from_millis(500)),
-            encoder: Arc::new(Lines),
+            client,
+            encoder,
             counts: Arc::clone(&counts),
         };
         Self {
@@ -435,4 +486,69 @@ fn a_batch_that_cannot_be_read_is_counted_and_the_next_one_is_sent() {
     let counts = sender.finish();
     assert_eq!(endpoint.accepted(), ["a"]);
     assert_eq!((counts.rejected.entries, counts.sent.entries), (7, 1));
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_for_lack_of_descriptors_waits_and_its_bodies_are_sent_once() {
+    let lack = || Errno::MFILE.into();
+    let no_memory = || Errno::NOMEM.into();
+    let (accepted, counts) = send_after(&[lack, no_memory, lack]);
+    assert_eq!(accepted, ["a", "b"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (1, 0));
+}
+
+#[test]
+fn a_batch_that_fails_twice_without_a_clear_cause_is_given_up() {
+    let failed = || Errno::IO.into();
+    let panics = || panic!("this is a test");
+    let (accepted, counts) = send_after(&[failed]);
+    assert_eq!(accepted, ["a", "b"]);
+    assert_eq!(counts.sent.batches, 1);
+    let (accepted, counts) = send_after(&[panics, failed]);
+    assert_eq!(accepted, ["a"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (0, 1));
+}
+
+#[test]
+fn a_request_ends_with_the_time_for_draining() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::BeSilent]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a"]);
+    let end = Instant::now() + Duration::from_millis(300);
+    spool.set_phase(SpoolPhase::Draining(end));
+    let client = HttpClient::new(Duration::MAX);
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
+    sender.thread.take().unwrap().join().unwrap(); // without the limit it has no end
+    assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
+}
+
+#[test]
+fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::BeSilent]);
+    let options = PushOptions::to(endpoint.destination()).request_timeout(Duration::MAX);
+    let mut pusher = Pusher::new(directory.path(), &options, None).unwrap();
+    let encoder: Arc<dyn BatchEncoder> = Arc::new(Lines);
+    pusher.start_senders(&options, &encoder).unwrap();
+    add(&pusher.progress.spool, &["a"]);
+    assert!(until(|| endpoint.received().len() == 1));
+    pusher.drain(Instant::now()); // waiting for the request has no end
+    assert_eq!(pusher.report().destinations[0].waiting_batches, 1);
+}
+
+#[test]
+fn destinations_that_cannot_work_are_refused_before_anything_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let destination = || PushDestination::parse("otlp+http://host").unwrap();
+    let refused = |options: PushOptions| Pusher::new(directory.path(), &options, None).is_err();
+    let token = |token| destination().token(Secret::new(token));
+    assert!(!refused(PushOptions::to(token("a"))));
+    assert!(refused(PushOptions::to(token("a\n"))));
+    assert!(refused(PushOptions::to(token("a")).and_to(token("b"))));
 }

@@ -115,9 +115,9 @@ fn the_client() {
         headers: vec![("authorization", "Bearer hunter2".to_owned())],
     };
     let client = HttpClient::new(Duration::from_secs(60));
-    match client.send(&request, b"body").answer {
+    match client.send(&request, b"body", Duration::MAX).answer {
         Answer::Status { status, text, .. } => println!("status {status}: {text}"),
-        Answer::NoAnswer(why) => println!("no answer: {why}"),
+        Answer::NoAnswer(why) | Answer::NoRequest(why) => println!("no answer: {why}"),
     }
 }
 

@@ -111,7 +111,7 @@ fn write_process(
         ("outside", process.outside_of_range()),
         ("evicted", process.newly_evicted()),
         ("unfinished", process.unfinished),
-        ("dropped", process.dropped.values().sum()),
+        ("dropped", sum(process.dropped.values())),
         ("resident_bytes", resident_bytes(pid, survey)),
     ] {
         row.entry_u64(column, count);
@@ -124,6 +124,11 @@ fn write_process(
     row.entry_list("drop.count", &reasons, |(_, count), row| row.u64(**count));
 }
 
+/// The sum of counts from a file, which may be wrong.
+fn sum<'c>(counts: impl Iterator<Item = &'c u64>) -> u64 {
+    counts.fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 /// The latest resident memory of a process; 0 if the profile does not have it.
 fn resident_bytes(pid: &str, survey: &Survey) -> u64 {
     let is_of_process = |of: Option<&str>| of.and_then(|of| of.split('.').next()) == Some(pid);
@@ -131,4 +136,15 @@ fn resident_bytes(pid: &str, survey: &Survey) -> u64 {
     let counter =
         counters.rfind(|counter| counter.name == RESIDENT && is_of_process(counter.pid.as_deref()));
     counter.map_or(0, |counter| counter.last as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_hostile_file_have_a_sum() {
+        assert_eq!(sum([1, 2].iter()), 3);
+        assert_eq!(sum([u64::MAX, 2].iter()), u64::MAX);
+    }
 }

@@ -261,7 +261,13 @@ impl SpanParts {
     fn attribute(&mut self, key: Box<str>, field: Message) {
         let known = self.places.get(&key).copied();
         if let Some(value) = known.and_then(|place| self.attributes.get_mut(place)) {
-            value.1 = field;
+            let left = self.left.saturating_add(value.1.as_bytes().len());
+            if let Some(left) = left.checked_sub(field.as_bytes().len()) {
+                self.left = left;
+                value.1 = field;
+            } else {
+                self.drop_one(0);
+            }
         } else if self.attributes.len() < MOST_ITEMS && self.has_room(&field) {
             self.places.insert(key.clone(), self.attributes.len());
             self.attributes.push((key, field));
@@ -307,5 +313,28 @@ impl SpanParts {
         to.number(span::DROPPED_EVENTS, events);
         self.links.iter().for_each(|field| to.append(field));
         to.number(span::DROPPED_LINKS, links);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_value_of_an_attribute_counts_if_it_has_room() {
+        let mut parts = SpanParts::new(100);
+        parts.text("key", "first");
+        parts.text("key", &"x".repeat(100));
+        assert_eq!(parts.dropped, [1, 0, 0]);
+        parts.text("key", &"y".repeat(70));
+        parts.text("key", &"z".repeat(70));
+        assert_eq!(parts.dropped, [1, 0, 0], "the value before is not kept");
+        let mut span = Message::default();
+        parts.write(&mut span);
+        let text = String::from_utf8_lossy(span.as_bytes()).into_owned();
+        assert!(
+            text.contains(&"z".repeat(70)) && !text.contains("yy"),
+            "{text}"
+        );
     }
 }
