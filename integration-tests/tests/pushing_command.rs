@@ -46,7 +46,7 @@ fn x20_a_file_that_is_pushed_twice_is_in_the_store_once() -> anyhow::Result<()> 
         let address = store(&relay);
         let said = tools::run(&["push", &file.to_string_lossy(), "--to", &address])?;
         ensure!(said.code == Some(0), "{said:?}");
-        ensure!(said.out.starts_with("pushed 1 batches in "), "{said:?}");
+        ensure!(said.out.starts_with("pushed 1 batch in "), "{said:?}");
         stored.push(rows(&cluster)?);
         requests.push(relay.count());
     }

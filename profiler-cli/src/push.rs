@@ -18,7 +18,7 @@ use crate::record::units;
 use crate::report::{say, tell};
 
 /// The longest time for which `profiler record` sends waiting batches after the program has ended.
-const FAREWELL: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
 /// ClickHouse
@@ -160,8 +160,8 @@ impl RecordPushArgs {
     }
 
     /// The longest time for sending waiting batches at the end.
-    pub(crate) const fn farewell() -> Duration {
-        FAREWELL
+    pub(crate) const fn drain_timeout() -> Duration {
+        DRAIN_TIMEOUT
     }
 }
 
@@ -218,9 +218,12 @@ fn sentence(destination: &DestinationReport) -> String {
         without_profiles,
         ..
     } = destination;
+    let batches = match sent.batches {
+        1 => "1 batch".to_owned(),
+        more => format!("{more} batches"),
+    };
     let mut parts = vec![format!(
-        "pushed {} batches in {requests} requests ({sent_bytes} bytes) to {address}",
-        sent.batches
+        "pushed {batches} in {requests} requests ({sent_bytes} bytes) to {address}"
     )];
     let counts = [
         (rejected.batches, "refused"),

@@ -172,7 +172,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let lived = agent.map(|_| began.elapsed());
     stopping.has_ended();
     if let Some(pusher) = pusher {
-        crate::push::tell_report(&pusher.finish(RecordPushArgs::farewell()));
+        crate::push::tell_report(&pusher.finish(RecordPushArgs::drain_timeout()));
     }
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
