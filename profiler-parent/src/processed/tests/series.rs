@@ -115,7 +115,7 @@ fn a_thread_that_found_no_room_in_a_profile_goes_on_where_it_was() {
     let entries: Vec<_> = recorded().into_iter().map(encode).collect();
     let forged = Forged::new().threads(THREADS, 0).chunk(&entries);
     let reader = PoolReader::open(&*forged.file).unwrap();
-    let mut profile_of = |earlier: EarlierEntries, room: usize| {
+    let profile_of = |earlier: EarlierEntries, room: usize| {
         let terms = FirstPassTerms {
             window: Window::default(),
             categories: &[],
