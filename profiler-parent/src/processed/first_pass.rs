@@ -273,6 +273,42 @@ pub(super) struct SortedProcess {
 }
 
 impl SortedProcess {
+    /// A process without entries that ends at `end`. Removes the threads that find no room.
+    fn new(
+        snapshot: Snapshot,
+        earlier: EarlierEntries,
+        end: Timestamp,
+        shared: &mut ProfileTables,
+    ) -> Self {
+        let counters_at_end = CountersAtEnd::of(&snapshot, end, Timestamp::now());
+        let mut snapshot = snapshot;
+        only_one_main_thread(&mut snapshot);
+        let mut left_out = LeftOutThreads::default();
+        let leave_out = |thread: &ThreadInfo| left_out.add(thread, &earlier);
+        shared.thread_cap.keep(&mut snapshot, leave_out);
+        let counters = snapshot
+            .counters
+            .iter()
+            .map(|counter| (counter.definition.cell, Rows::default()));
+        Self {
+            member: shared.frames.member(),
+            counters: counters.collect(),
+            owners: ThreadOwners::new(&snapshot),
+            threads: snapshot
+                .threads
+                .iter()
+                .map(|thread| SortedThread::after(earlier.border(key_of(thread))))
+                .collect(),
+            has_all_counters: true,
+            counters_before: earlier.first_values(&snapshot),
+            snapshot,
+            earlier,
+            overhead: Rows::default(),
+            left_out,
+            counters_at_end,
+        }
+    }
+
     /// What the series contains with this profile.
     pub(super) fn and_earlier(&self) -> EarlierEntries {
         let counters = self.counters_at_end.clone();
@@ -330,33 +366,7 @@ pub(super) fn sort_process<S: ByteSource>(
     terms: FirstPassTerms<'_>,
     shared: &mut ProfileTables,
 ) -> io::Result<SortedProcess> {
-    let counters_at_end = CountersAtEnd::of(&snapshot, terms.end, Timestamp::now());
-    let mut snapshot = snapshot;
-    only_one_main_thread(&mut snapshot);
-    let mut left_out = LeftOutThreads::default();
-    let leave_out = |thread: &ThreadInfo| left_out.add(thread, &earlier);
-    shared.thread_cap.keep(&mut snapshot, leave_out);
-    let counters = snapshot
-        .counters
-        .iter()
-        .map(|counter| (counter.definition.cell, Rows::default()));
-    let mut sorted = SortedProcess {
-        member: shared.frames.member(),
-        counters: counters.collect(),
-        owners: ThreadOwners::new(&snapshot),
-        threads: snapshot
-            .threads
-            .iter()
-            .map(|thread| SortedThread::after(earlier.border(key_of(thread))))
-            .collect(),
-        has_all_counters: true,
-        counters_before: earlier.first_values(&snapshot),
-        snapshot,
-        earlier,
-        overhead: Rows::default(),
-        left_out,
-        counters_at_end,
-    };
+    let mut sorted = SortedProcess::new(snapshot, earlier, terms.end, shared);
     // Moved out, because `sorted` is borrowed mutably while entries are sorted.
     let threads = std::mem::take(&mut sorted.snapshot.threads);
     let mut buffer = ChunkBuffer::default();
