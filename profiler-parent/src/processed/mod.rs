@@ -42,6 +42,7 @@ mod rows;
 mod samples;
 mod slow_runs;
 mod sort;
+mod sorted_thread;
 mod spill;
 mod stacks;
 mod store;

@@ -14,11 +14,12 @@ use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::time::Timestamp;
 
-use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
+use super::first_pass::{ProfileTables, SortedProcess};
 use super::frames::{KnownDefinitions, Translation};
 use super::markers::MarkerColumns;
 use super::samples::Ledger;
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::stacks::{NodeId, PathCache, StackKind};
 use super::symbolicated::Numbers;
 use super::thread;

@@ -16,12 +16,13 @@ use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp, UnixNs};
 
 use super::earlier::EarlierEntries;
-use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
 use super::generated::{GeneratedNames, GeneratingProcess};
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Process, Written};
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;

@@ -20,12 +20,13 @@ use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
 
-use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
 use super::names::NoSymbols;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use super::names::{CodeNames, Symbols};
 use super::process::Process;
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
 use super::{
