@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
+use profiler_core::internal::sys::spawn_quiet;
+
 use super::*;
 
 /// A server on this machine that sends these answers, one per connection. Returns its address, and
@@ -20,7 +22,10 @@ fn server(answers: Vec<String>) -> (FleetAddress, JoinHandle<Vec<String>>) {
             .map(|answer| serve(&listener, answer))
             .collect()
     };
-    (address.parse().unwrap(), std::thread::spawn(serve))
+    (
+        address.parse().unwrap(),
+        spawn_quiet("test", serve).unwrap(),
+    )
 }
 
 /// Reads a request and sends an answer.

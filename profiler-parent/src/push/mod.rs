@@ -405,7 +405,14 @@ struct RunningSenders(Receiver<()>);
 /// The end of a time that begins now. A year stands for longer ones, which an [`Instant`] may not
 /// be able to hold.
 fn end_of(timeout: Duration) -> Instant {
-    Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
+    now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
+}
+
+/// The present time. Pauses and the timeouts of sockets are in the system's time, for every clock of a
+/// session.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Waits for a thread. Its panic has been reported by the panic hook.

@@ -34,7 +34,7 @@ impl SpoolPhase {
     fn is_over(self) -> bool {
         match self {
             Self::Running => false,
-            Self::Draining(until) => Instant::now() >= until,
+            Self::Draining(until) => super::now() >= until,
             Self::Over => true,
         }
     }
@@ -223,22 +223,20 @@ impl Spool {
         batch: BatchNumber,
         pause: Duration,
     ) -> bool {
-        let until = Instant::now() + pause;
+        let until = super::now() + pause;
         let mut waiting = self.lock();
         loop {
             let is_there = waiting.queue.position(destination).batch == batch;
             if !is_there || waiting.phase.is_over() {
                 return false;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(super::now());
             if left.is_zero() {
                 return true;
             }
             // The end of the time for draining is not announced.
             let left = match waiting.phase {
-                SpoolPhase::Draining(end) => {
-                    left.min(end.saturating_duration_since(Instant::now()))
-                }
+                SpoolPhase::Draining(end) => left.min(end.saturating_duration_since(super::now())),
                 _ => left,
             };
             let waited = self.changed.wait_timeout(waiting, left);
@@ -250,7 +248,7 @@ impl Spool {
     pub(super) fn time_left(&self) -> Option<Duration> {
         let left = match self.lock().phase {
             SpoolPhase::Running => Duration::MAX,
-            SpoolPhase::Draining(until) => until.saturating_duration_since(Instant::now()),
+            SpoolPhase::Draining(until) => until.saturating_duration_since(super::now()),
             SpoolPhase::Over => Duration::ZERO,
         };
         (!left.is_zero()).then_some(left)

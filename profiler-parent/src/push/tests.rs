@@ -464,7 +464,7 @@ fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| sender.failed() > 0));
-    spool.set_phase(SpoolPhase::Draining(Instant::now()));
+    spool.set_phase(SpoolPhase::Draining(super::now()));
     sender.thread.take().unwrap().join().unwrap();
     assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
 }
@@ -520,7 +520,7 @@ fn a_request_ends_with_the_time_for_draining() {
         std::slice::from_ref(&destination),
     );
     add(&spool, &["a"]);
-    let end = Instant::now() + Duration::from_millis(300);
+    let end = super::now() + Duration::from_millis(300);
     spool.set_phase(SpoolPhase::Draining(end));
     let client = HttpClient::new(Duration::MAX);
     let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
@@ -538,7 +538,7 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
     pusher.start_senders(&options, &encoder).unwrap();
     add(&pusher.progress.spool, &["a"]);
     assert!(until(|| endpoint.received().len() == 1));
-    pusher.drain(Instant::now()); // waiting for the request has no end
+    pusher.drain(super::now()); // waiting for the request has no end
     assert_eq!(pusher.report().destinations[0].waiting_batches, 1);
 }
 
