@@ -105,7 +105,7 @@ fn mark(tree: &mut ProcessTree) -> anyhow::Result<()> {
 /// A script that runs the parent with a file system of 1 MiB at `spool`, which only the parent and
 /// its children see. `None` if that is not possible here.
 fn in_small_file_system(directory: &Path, spool: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let mount = "mount -t tmpfs -o size=1m spool \"$0\"";
+    let mount = "mount -t tmpfs -o size=1m,mode=700 spool \"$0\"";
     fs::create_dir(spool)?;
     let mut trial = Command::new("unshare");
     trial.args(["-rm", "sh", "-c", mount]).arg(spool);

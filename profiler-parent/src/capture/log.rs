@@ -140,7 +140,8 @@ fn write_pushed<W: Write>(row: &DestinationRow, out: &mut JsonWriter<W>) {
         out.entry_u64("entries", entries);
         out.end_object();
     }
-    out.entry_u64("waitingBatches", row.waiting_batches);
+    let waiting = row.waiting_batches.saturating_add(sum.left_batches);
+    out.entry_u64("waitingBatches", waiting);
     out.entry_u64("missedEntries", sum.missed_entries);
     out.entry_u64("failedCaptures", sum.failed_captures);
     out.end_object();

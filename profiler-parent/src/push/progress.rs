@@ -110,6 +110,7 @@ fn numbers_of(report: DestinationReport, captures: &CaptureSum) -> DestinationNu
         sent_bytes: report.sent_bytes,
         missed_entries: captures.missed,
         failed_captures: captures.failed,
+        left_batches: 0,
     };
     DestinationNumbers {
         waiting_batches: report.waiting_batches,

@@ -159,7 +159,10 @@ impl ListedPushers {
         let source = self.present.remove(&number)?;
         let numbers = source.numbers();
         self.captures.add(&numbers.captures);
-        let rows = rows_of(&numbers);
+        let mut rows = rows_of(&numbers);
+        for ((_, sum), destination) in rows.iter_mut().zip(&numbers.destinations) {
+            sum.left_batches = destination.waiting_batches;
+        }
         self.destinations
             .finish(&number, rows.iter().map(|(name, sum)| (name, sum)));
         Some(source)

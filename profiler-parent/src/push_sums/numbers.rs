@@ -41,6 +41,8 @@ pub(crate) struct DestinationSum {
     pub(crate) sent_bytes: u64,
     /// Entries that were evicted before a batch for this destination contained them.
     pub(crate) missed_entries: u64,
+    /// Batches that waited when their pusher ended. A pusher with the same spool directory sends them.
+    pub(crate) left_batches: u64,
     /// Captures for this destination that have failed. A later batch has their entries, unless they
     /// are missed.
     pub(crate) failed_captures: u64,
@@ -118,6 +120,7 @@ impl Sum for DestinationSum {
         self.sent_bytes = with(self.sent_bytes, other.sent_bytes);
         self.missed_entries = with(self.missed_entries, other.missed_entries);
         self.failed_captures = with(self.failed_captures, other.failed_captures);
+        self.left_batches = with(self.left_batches, other.left_batches);
     }
 }
 

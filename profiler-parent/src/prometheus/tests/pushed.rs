@@ -42,6 +42,7 @@ fn sent(addresses: &[&str], batches: u64) -> PushNumbers {
             sent_bytes: 1_000 * batches,
             missed_entries: 7,
             failed_captures: 1,
+            left_batches: 0,
         },
     };
     PushNumbers {
