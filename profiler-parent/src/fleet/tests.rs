@@ -147,13 +147,14 @@ fn a_server_that_stops_in_its_answer_holds_no_question_for_ever() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("clickhouse://{}", listener.local_addr().unwrap());
     let (end, ended) = std::sync::mpsc::channel::<()>();
-    let stuck = std::thread::spawn(move || {
+    let stuck = spawn_quiet("test", move || {
         let (mut stream, _) = listener.accept().unwrap();
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         // The connection stays open until the question has ended.
         ended.recv().unwrap_err();
-    });
+    })
+    .unwrap();
     let time = std::time::Duration::from_millis(10);
     let store = FleetStore::connect_for(address.parse().unwrap(), &PasswordSource::None, time);
     assert!(

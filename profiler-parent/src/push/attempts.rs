@@ -43,7 +43,7 @@ pub(crate) enum Answer {
         text: String,
     },
     /// No connection, no answer in time, or none that is HTTP.
-    NoAnswer(String),
+    Missing(String),
     /// The request cannot be made, for example because its address is too long.
     NoRequest(String),
 }
@@ -53,7 +53,7 @@ impl Answer {
     pub(crate) const fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
-            Self::NoAnswer(_) | Self::NoRequest(_) => None,
+            Self::Missing(_) | Self::NoRequest(_) => None,
         }
     }
 }
@@ -101,7 +101,7 @@ impl Attempts {
                     NextStep::Rejected(why)
                 }
             }
-            Answer::NoAnswer(why) => self.try_again(None, why, random),
+            Answer::Missing(why) => self.try_again(None, why, random),
             Answer::NoRequest(why) => {
                 *self = Self::default();
                 NextStep::Rejected(why)
@@ -167,7 +167,7 @@ mod tests {
     fn delays_double_up_to_a_minute_and_begin_anew_after_a_success() {
         let mut attempts = Attempts::default();
         let mut seconds = || {
-            let step = attempts.after(Answer::NoAnswer("refused".into()), 0.0);
+            let step = attempts.after(Answer::Missing("refused".into()), 0.0);
             delay(&step).unwrap().as_secs()
         };
         let first: Vec<u64> = (0..8).map(|_| seconds()).collect();
@@ -203,7 +203,7 @@ mod tests {
         let step = attempts.after(Answer::NoRequest("too long".into()), 0.0);
         assert!(matches!(step, NextStep::Rejected(_)), "{step:?}");
         let silent = |_: &u32| {
-            let step = attempts.after(Answer::NoAnswer("silence".into()), 0.0);
+            let step = attempts.after(Answer::Missing("silence".into()), 0.0);
             delay(&step).is_some()
         };
         assert_eq!(

@@ -97,7 +97,7 @@ impl HttpClient {
             },
             Err(error) => Sent {
                 bytes: 0,
-                answer: Answer::NoAnswer(error.to_string()),
+                answer: Answer::Missing(error.to_string()),
             },
         }
     }
@@ -123,7 +123,7 @@ impl HttpClient {
             .build();
         match self.agent.run(timed) {
             Ok(response) => answer_of(response, &request.headers),
-            Err(error) => Answer::NoAnswer(error.to_string()),
+            Err(error) => Answer::Missing(error.to_string()),
         }
     }
 }
@@ -152,7 +152,7 @@ fn answer_of(mut response: Response<ureq::Body>, headers: &[(&'static str, Strin
         },
         // An endpoint that breaks off may have failed while it stored the body.
         Err(error) if (200..300).contains(&status) && !is_too_long(&error) => {
-            Answer::NoAnswer(error.to_string())
+            Answer::Missing(error.to_string())
         }
         Err(_) => Answer::Status {
             status,

@@ -117,7 +117,7 @@ fn the_client() {
     let client = HttpClient::new(Duration::from_secs(60));
     match client.send(&request, b"body", Duration::MAX).answer {
         Answer::Status { status, text, .. } => println!("status {status}: {text}"),
-        Answer::NoAnswer(why) | Answer::NoRequest(why) => println!("no answer: {why}"),
+        Answer::Missing(why) | Answer::NoRequest(why) => println!("no answer: {why}"),
     }
 }
 

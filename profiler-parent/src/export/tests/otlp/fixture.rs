@@ -58,6 +58,48 @@ fn samples(stacks: &[Option<u32>]) -> Value {
            "threadCPUDelta": cpu})
 }
 
+/// The rows of the front end's other thread.
+fn other() -> [Row; 5] {
+    [
+        // An event and a value of a span that began on the other thread.
+        (
+            "server::front",
+            Some(8.0),
+            None,
+            0,
+            json!({"type": "Event server::front 1", "span": 7, "message": "end"}),
+        ),
+        (
+            "handle",
+            Some(8.5),
+            None,
+            0,
+            json!({"type": "Span handle 1", "span": 7, "status": 200}),
+        ),
+        (
+            "note",
+            Some(8.75),
+            None,
+            0,
+            json!({"type": "SpanDetail", "span": 20, "value": "half"}),
+        ),
+        (
+            "later",
+            Some(8.0),
+            None,
+            2,
+            json!({"type": "Span later 1", "span": 9, "parent": 7}),
+        ),
+        (
+            "follows from",
+            Some(8.0),
+            None,
+            0,
+            json!({"type": "SpanLink", "span": 9, "other": 8, "flow": text("answer")}),
+        ),
+    ]
+}
+
 /// The front end's threads.
 fn front() -> [Value; 2] {
     let ask =
@@ -108,49 +150,18 @@ fn front() -> [Value; 2] {
         ),
         ("tick", Some(20.0), None, 0, json!(null)),
     ];
-    let other: [Row; 5] = [
-        // An event and a value of a span that began on the other thread.
-        (
-            "server::front",
-            Some(8.0),
-            None,
-            0,
-            json!({"type": "Event server::front 1", "span": 7, "message": "end"}),
-        ),
-        (
-            "handle",
-            Some(8.5),
-            None,
-            0,
-            json!({"type": "Span handle 1", "span": 7, "status": 200}),
-        ),
-        (
-            "note",
-            Some(8.75),
-            None,
-            0,
-            json!({"type": "SpanDetail", "span": 20, "value": "half"}),
-        ),
-        (
-            "later",
-            Some(8.0),
-            None,
-            2,
-            json!({"type": "Span later 1", "span": 9, "parent": 7}),
-        ),
-        (
-            "follows from",
-            Some(8.0),
-            None,
-            0,
-            json!({"type": "SpanLink", "span": 9, "other": 8, "flow": text("answer")}),
-        ),
-    ];
     // In `handle`, then in `ask` with the inlined `parse`, then in neither.
     let stacks = [None, Some(1), Some(3), Some(3), Some(3), Some(1), Some(0)];
     [
         thread("app", "12", 12, "GeckoMain", samples(&stacks), &main),
-        thread("app", "12", 13, "io", samples(&[Some(0), Some(0)]), &other),
+        thread(
+            "app",
+            "12",
+            13,
+            "io",
+            samples(&[Some(0), Some(0)]),
+            &other(),
+        ),
     ]
 }
 

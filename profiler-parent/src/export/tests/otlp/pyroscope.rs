@@ -137,7 +137,7 @@ fn check_sample(sample: &Sample, dictionary: &ProfilesDictionary) {
     );
     for at in &sample.attribute_indices {
         let attribute = index(&dictionary.attribute_table, *at);
-        assert!(index(&dictionary.string_table, attribute.key_strindex) != "");
+        assert!(!index(&dictionary.string_table, attribute.key_strindex).is_empty());
         let value = attribute
             .value
             .as_ref()
