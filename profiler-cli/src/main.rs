@@ -40,7 +40,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(record::RecordArgs),
+    Record(Box<record::RecordArgs>),
     View(view::ViewArgs),
     Info(info::InfoArgs),
     Diff(diff::DiffArgs),

@@ -75,6 +75,7 @@ impl RowsArgs {
         Ok(FleetStore::connect(address, &password)?)
     }
 
+    #[allow(clippy::disallowed_methods)] // the times in a store are those of the wall clock
     pub(super) fn filter(&self, version: Option<&str>) -> Result<FleetFilter> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let now = || SystemTime::now().duration_since(UNIX_EPOCH);
