@@ -49,7 +49,7 @@ fn record_all(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let to = directory.join(format!("{host}.json"));
         record(host, &to).map(|()| to)
     };
-    HOSTS.iter().map(|host| profile(host)).collect()
+    HOSTS.iter().map(profile).collect()
 }
 
 fn merge(profiles: &[PathBuf], to: &Path, flags: &[&str]) -> anyhow::Result<Said> {
