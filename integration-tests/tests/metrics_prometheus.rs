@@ -64,11 +64,16 @@ impl Prometheus {
         let address = address.context("it does not listen")?.parse()?;
         // It must not wait for a full pipe.
         std::thread::Builder::new().spawn(move || lines.for_each(drop))?;
-        Ok(Self {
+        let prometheus = Self {
             process,
             address,
             _directory: directory,
-        })
+        };
+        // It answers with 503 until it has opened its storage.
+        let host = address.to_string();
+        let is_ready = || ask(address, "GET", "/-/ready", &host).is_ok_and(|it| it.status == 200);
+        ensure!(until(is_ready), "Prometheus is not ready");
+        Ok(prometheus)
     }
 
     fn get(&self, path: &str) -> anyhow::Result<Value> {
