@@ -6,9 +6,45 @@
 
 use std::hint::black_box;
 
+use anyhow::{Context, Result};
 use profiler_core::time::{ClockKind, Timestamp, clock_kind};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+
+/// The growth of this process's memory, at its highest. One at a time.
+#[derive(Debug)]
+pub struct PeakMemory {
+    before_kib: f64,
+}
+
+impl PeakMemory {
+    /// Begins at the present memory.
+    ///
+    /// # Errors
+    /// When the system does not let a process reset its peak.
+    pub fn begin() -> Result<Self> {
+        std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
+        let before_kib = status_kib("VmRSS:")?;
+        Ok(Self { before_kib })
+    }
+
+    /// The growth since the beginning, in MiB.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn growth_mib(&self) -> Result<f64> {
+        Ok((status_kib("VmHWM:")? - self.before_kib) / 1024.0)
+    }
+}
+
+fn status_kib(key: &str) -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .context("no such line")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
 
 /// Returns the middle value, or the mean of the two middle values of an even number. Returns NaN
 /// for no values.

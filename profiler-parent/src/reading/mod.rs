@@ -1,9 +1,9 @@
 //! Reads profiles, in either format, compressed or not.
 //!
 //! Called by `profiler info`, `profiler diff` and `profiler view`, and by the exports. All input is
-//! read as a stream; only the requested data is kept. [`ProfileReader`] reads a profile twice: first
-//! the data that its threads refer to ([`Survey`]), then one thread at a time. Invariant: memory
-//! grows with the amount of requested data in the file, never with a number in the file.
+//! read as a stream; only the requested data is kept. [`ProfileReader`] reads a profile twice:
+//! first the data that its threads refer to ([`Survey`]), then one thread at a time. Invariant:
+//! memory grows with the amount of requested data in the file, never with a number in the file.
 //!
 //! ```text
 //! text ─▶ parser ─▶ walk ─▶ survey        libraries, names, shared tables   (held)

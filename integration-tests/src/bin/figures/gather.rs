@@ -9,14 +9,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session, Verdict};
 
 use crate::workers::{self, Worker};
 use integration_tests::figure::{Figure, Promise, Report};
-use integration_tests::measure::median;
+use integration_tests::measure::{PeakMemory, median};
 
 const CHILDREN: usize = 4;
 const BYTES_EACH: u64 = 64 << 20;
@@ -121,13 +121,12 @@ struct Run {
 }
 
 fn capture(session: &Session, path: &std::path::Path, format: Format) -> Result<Run> {
-    std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
-    let before = status_kib("VmRSS:")?;
+    let memory = PeakMemory::begin()?;
     #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
     let start = Instant::now();
     let report = session.capture().format(format).save(path)?;
     let wall = start.elapsed();
-    let growth_mib = (status_kib("VmHWM:")? - before) / 1024.0;
+    let growth_mib = memory.growth_mib()?;
     Ok(Run {
         wall,
         growth_mib,
@@ -223,13 +222,4 @@ fn init_ms(features: Features) -> Result<f64> {
         worker.child.wait()?;
     }
     Ok(median(&times))
-}
-
-fn status_kib(key: &str) -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(key))
-        .context("no such line")?;
-    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }

@@ -16,7 +16,7 @@ use object::{Object, ObjectSection, SectionKind};
 use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
 
 use integration_tests::figure::{Figure, Report};
-use integration_tests::measure::median;
+use integration_tests::measure::{PeakMemory, median};
 
 const ADDRESSES: usize = 100_000;
 const RUNS: usize = 5;
@@ -43,11 +43,10 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let mut peak = 0.0_f64;
     let mut named = 0_usize;
     for _ in 0..RUNS {
-        std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
-        let before = status_kib("VmRSS:")?;
+        let memory = PeakMemory::begin()?;
         let mut symbols = Symbols::new(SymbolOptions::default());
         cold.push(seconds(|| named = look_up(&mut symbols, &modules)));
-        peak = peak.max((status_kib("VmHWM:")? - before) / 1024.0);
+        peak = peak.max(memory.growth_mib()?);
         let again = &mut 0;
         warm.push(seconds(|| *again = look_up(&mut symbols, &modules)));
         ensure!(*again == named, "a later capture has other names");
@@ -192,13 +191,4 @@ fn seconds(body: impl FnOnce()) -> f64 {
     let start = Instant::now();
     body();
     start.elapsed().as_secs_f64()
-}
-
-fn status_kib(key: &str) -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(key))
-        .context("no such line")?;
-    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }
