@@ -1,5 +1,7 @@
 //! The checks that the targets share with the tests of the crates.
 
+#[path = "../../profiler-parent/tests/hostile/answered.rs"]
+pub(crate) mod answered;
 #[path = "../../profiler-parent/tests/hostile/asked.rs"]
 pub(crate) mod asked;
 #[path = "../../profiler-core/tests/hostile/changing.rs"]
@@ -10,10 +12,18 @@ pub(crate) mod edits;
 pub(crate) mod exported;
 #[path = "../../profiler-parent/tests/hostile/imported.rs"]
 pub(crate) mod imported;
+#[path = "../../profiler-parent/tests/hostile/merged.rs"]
+pub(crate) mod merged;
+#[path = "../../profiler-parent/tests/hostile/otlp.rs"]
+pub(crate) mod otlp;
 #[path = "../../profiler-parent/tests/hostile/parsed.rs"]
 pub(crate) mod parsed;
+#[path = "../../profiler-parent/tests/hostile/perfetto.rs"]
+pub(crate) mod perfetto;
 #[path = "../../profiler-parent/tests/hostile/pprof.rs"]
 pub(crate) mod pprof;
+#[path = "../../profiler-parent/tests/hostile/protobuf.rs"]
+pub(crate) mod protobuf;
 #[path = "../../profiler-core/tests/hostile/recorded.rs"]
 pub(crate) mod recorded;
 #[path = "../../profiler-parent/tests/hostile/room.rs"]

@@ -8,6 +8,7 @@
 pub use test_support::{counting, own_process, patience};
 
 pub mod acks;
+pub mod clickhouse;
 mod dialogue;
 pub mod exits;
 pub mod figure;
@@ -34,6 +35,7 @@ pub mod profile;
 pub mod programs;
 #[cfg(target_os = "linux")]
 pub mod pty;
+pub mod relay;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod reloads;
 pub mod samples;

@@ -29,9 +29,23 @@ pub(crate) fn ask(
     path: &str,
     host: &str,
 ) -> anyhow::Result<Answer> {
+    ask_with(address, method, path, &[("Host", host)])
+}
+
+/// Sends a request with these headers on a new connection.
+pub(crate) fn ask_with(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> anyhow::Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, LONG)?;
     stream.set_read_timeout(Some(LONG))?;
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let headers = headers.iter();
+    let headers: String = headers
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let request = format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

@@ -3,7 +3,8 @@
 //   node exports.mjs PROFILER PROFILE EXPECT.json
 //
 // PROFILER is the `profiler` command, PROFILE is a recording of `known_shares`, and EXPECT.json
-// holds the known facts about it. Chrome's developer tools and pprof's decoder come from npm.
+// holds the known facts about it. Chrome's developer tools, pprof's decoder and Perfetto's engine
+// come from npm.
 // speedscope runs in a headless Chromium. If none is installed, this part is reported as skipped,
 // and the exit code is 3. Then every file is corrupted on purpose, and the checks must notice it.
 // Prints one line per check, `ok ...` or `FAIL ...`. The other exit codes are those of check.mjs.
@@ -21,6 +22,7 @@ needNode(fileURLToPath(import.meta.url));
 
 const devtools = await import("./exports/devtools.mjs");
 const firefox = await import("./exports/firefox.mjs");
+const perfetto = await import("./exports/perfetto.mjs");
 const pprof = await import("./exports/pprof.mjs");
 const speedscope = await import("./exports/speedscope.mjs");
 const { busiest, readReference } = await import("./exports/reference.mjs");
@@ -38,7 +40,7 @@ function say(good, what) {
 
 /** Exports the profile to every format. */
 function exportAll(profiler, profile, directory) {
-  const targets = { cpuprofile: "cpuprofile", speedscope: "profile.speedscope.json", "chrome-trace": "profile.trace.json", pprof: "profile.pb.gz", folded: "profile.folded" };
+  const targets = { cpuprofile: "cpuprofile", speedscope: "profile.speedscope.json", "chrome-trace": "profile.trace.json", pprof: "profile.pb.gz", folded: "profile.folded", perfetto: "profile.pftrace" };
   for (const [format, name] of Object.entries(targets)) {
     execFileSync(profiler, ["export", profile, "--to", format, "-o", join(directory, name)], { stdio: "pipe" });
   }
@@ -76,9 +78,10 @@ function checkReport(profiler, profile, reference) {
 
 function edit(file, change) {
   const packed = file.endsWith(".gz");
+  const encoding = packed || file.endsWith(".pftrace") ? "latin1" : "utf8";
   const bytes = packed ? gunzipSync(readFileSync(file)) : readFileSync(file);
-  const changed = change(bytes.toString(packed ? "latin1" : "utf8"));
-  writeFileSync(file, packed ? gzipSync(Buffer.from(changed, "latin1")) : changed);
+  const changed = Buffer.from(change(bytes.toString(encoding)), encoding);
+  writeFileSync(file, packed ? gzipSync(changed) : changed);
 }
 
 /** Returns whether a check reports an error. */
@@ -107,6 +110,12 @@ async function selftest(context, hasBrowser) {
   say(await notices(pprof.check, others), "noticed by pprof's decoder: other names");
   edit(join(broken, "profile.trace.json"), (text) => text.replaceAll('"inlined_loop"', '"(idle)"'));
   say(await notices(firefox.check, others), "noticed by the viewer: a function's samples are idle");
+  const trace = join(broken, "profile.pftrace");
+  edit(trace, (text) => text.replaceAll("inlined_loop", "outlined_hoo"));
+  say(await notices(perfetto.check, others), "noticed in Perfetto's engine: another name");
+  cpSync(join(context.directory, "profile.pftrace"), trace);
+  edit(trace, (text) => text + perfetto.sampleOf(text));
+  say(await notices(perfetto.check, others), "noticed in Perfetto's engine: a sample twice");
   if (!hasBrowser) return;
   edit(join(broken, "profile.speedscope.json"), (text) => text.replace(/"name":"([^"]*) \/ /, '"name":"$1 - '));
   say(await notices(speedscope.check, others), "noticed by speedscope: another name");
@@ -124,12 +133,12 @@ async function main([profiler, profile, expectFile]) {
     exportAll(realpathSync(profiler), profile, directory);
     const expect = JSON.parse(readFileSync(expectFile, "utf8"));
     const reference = readReference(join(directory, "cpuprofile"));
-    const context = { viewer: VIEWER, work, directory, reference, profiler: realpathSync(profiler) };
+    const context = { viewer: VIEWER, profile, work, directory, reference, profiler: realpathSync(profiler) };
     say(readdirSync(join(directory, "cpuprofile")).length === reference.length + 1, `X1 a file per thread, and the index (${reference.length})`);
     checkNames(reference, expect);
     checkReport(profiler, profile, reference);
     const hasBrowser = speedscope.browser() !== undefined;
-    const tools = { devtools, pprof, firefox, ...(hasBrowser ? { speedscope } : {}) };
+    const tools = { devtools, pprof, perfetto, firefox, ...(hasBrowser ? { speedscope } : {}) };
     for (const [name, { check }] of Object.entries(tools)) {
       const begin = performance.now();
       await check(context, say);

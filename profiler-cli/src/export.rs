@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export_with};
+use profiler_parent::export::{
+    ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled,
+};
 use profiler_parent::internal::reading::Nameless;
 
 use crate::plain::plain;
@@ -25,8 +27,8 @@ pub(crate) struct ExportArgs {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The file to write, or the directory for cpuprofile [default: the profile's name with another
-    /// ending]
+    /// The file to write, or the directory for cpuprofile and clickhouse [default: the profile's
+    /// name with another ending]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Exports processor time: time in which threads did not run is (idle) [the default]
@@ -38,6 +40,15 @@ pub(crate) struct ExportArgs {
     /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
+    /// For clickhouse and OTLP: the name of the service [default: the profile's parent process]
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// For clickhouse and OTLP: the version of the service
+    #[arg(long, value_name = "VERSION")]
+    service_version: Option<String>,
+    /// For clickhouse and OTLP: the name of the host [default: the one in the profile]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,15 +57,33 @@ enum Format {
     Cpuprofile,
     /// A profile per thread, for speedscope
     Speedscope,
-    /// Samples and markers as trace events, for Perfetto, Chrome and the Firefox Profiler
+    /// Samples and markers as trace events, for Chrome and the Firefox Profiler
     ChromeTrace,
     /// A line per stack with its microseconds, for flame graph scripts
     Folded,
     /// For Google's pprof
     Pprof,
+    /// Samples, markers, counters and processes as a trace of Perfetto
+    Perfetto,
+    /// Spans, as a request of OTLP (OpenTelemetry)
+    OtlpTraces,
+    /// Counters and losses, as a request of OTLP
+    OtlpMetrics,
+    /// Samples with their spans, as a request of OTLP (v1development)
+    OtlpProfiles,
+    /// Rows for ClickHouse: a file per table, see `profiler fleet ddl`
+    Clickhouse,
 }
 
 impl Format {
+    /// Whether the format states the service, its version and the host.
+    const fn has_labels(self) -> bool {
+        matches!(
+            self,
+            Self::Clickhouse | Self::OtlpTraces | Self::OtlpMetrics | Self::OtlpProfiles
+        )
+    }
+
     const fn target(self) -> Target {
         match self {
             Self::Cpuprofile => Target::CpuProfile,
@@ -62,6 +91,11 @@ impl Format {
             Self::ChromeTrace => Target::ChromeTrace,
             Self::Folded => Target::Folded,
             Self::Pprof => Target::Pprof,
+            Self::Perfetto => Target::Perfetto,
+            Self::OtlpTraces => Target::OtlpTraces,
+            Self::OtlpMetrics => Target::OtlpMetrics,
+            Self::OtlpProfiles => Target::OtlpProfiles,
+            Self::Clickhouse => Target::ClickHouse,
         }
     }
 
@@ -73,6 +107,11 @@ impl Format {
             Self::ChromeTrace => ".trace.json",
             Self::Folded => ".folded",
             Self::Pprof => ".pb.gz",
+            Self::Perfetto => ".pftrace",
+            Self::OtlpTraces => ".otlp-traces.pb.gz",
+            Self::OtlpMetrics => ".otlp-metrics.pb.gz",
+            Self::OtlpProfiles => ".otlp-profiles.pb.gz",
+            Self::Clickhouse => "-clickhouse",
         }
     }
 }
@@ -86,6 +125,14 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     let wanted = ExportOptions::to(options.to.target())
         .time(time)
         .names(!options.no_names);
+    let mut labels = FleetLabels::default();
+    labels.service.clone_from(&options.service);
+    labels.version.clone_from(&options.service_version);
+    labels.host.clone_from(&options.host);
+    ensure!(
+        options.to.has_labels() || labels == FleetLabels::default(),
+        "only --to clickhouse and --to otlp-… have --service, --service-version and --host"
+    );
     let output = options
         .output
         .clone()
@@ -102,10 +149,11 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     } = {
         let line = ProgressLine::new();
         end_without_leftovers(&line)?;
-        let exported = export_with(
+        let exported = export_labelled(
             &options.file,
             &output,
             &wanted,
+            &labels,
             line.listener(&options.file),
         );
         line.clear();

@@ -73,6 +73,7 @@ fn of_pools(survey: Survey) -> Report {
     Report {
         kind: "pools",
         samples: None,
+        pushed: Vec::new(),
         range_ms: first
             .zip(last)
             .map(|(first, last)| (millis(first), millis(last))),

@@ -1,4 +1,5 @@
-//! The `profiler` command: records programs, and shows, converts and recovers their profiles.
+//! The `profiler` command: records programs, and shows, converts, merges and recovers their
+//! profiles.
 //!
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! the command writes only the file that it is asked to write.
@@ -6,12 +7,15 @@
 mod agent;
 mod diff;
 mod export;
+mod fleet;
 mod import;
 mod info;
+mod merge;
 mod plain;
 mod process_table;
 mod profile;
 mod progress;
+mod push;
 mod record;
 mod recover;
 mod redirect;
@@ -26,7 +30,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Records programs, and shows, converts and recovers their profiles
+/// Records programs, and shows, converts, merges and recovers their profiles
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version)]
 struct CommandLine {
@@ -36,12 +40,15 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(record::RecordArgs),
+    Record(Box<record::RecordArgs>),
     View(view::ViewArgs),
     Info(info::InfoArgs),
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
+    Push(push::PushArgs),
+    Merge(merge::MergeArgs),
+    Fleet(fleet::FleetArgs),
     Recover(recover::RecoverArgs),
     Top(top::TopArgs),
     Agent(agent::AgentArgs),
@@ -68,6 +75,15 @@ fn main() -> ExitCode {
         Ok(CommandLine {
             command: Command::Import(options),
         }) => import::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Push(options),
+        }) => push::run(&options).map(|is_complete| ExitCode::from(u8::from(!is_complete))),
+        Ok(CommandLine {
+            command: Command::Merge(options),
+        }) => merge::run(&options).map(done),
+        Ok(CommandLine {
+            command: Command::Fleet(options),
+        }) => fleet::run(&options).map(done),
         Ok(CommandLine {
             command: Command::Recover(options),
         }) => recover::run(&options).map(done),

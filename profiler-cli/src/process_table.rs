@@ -51,11 +51,14 @@ fn lines(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-fn nodes(rows: &[Row]) -> Vec<Node> {
-    let node = |row: &Row| Node {
-        pid: row.pid,
-        parent: row.parent_pid,
-    };
+fn nodes(rows: &[Row]) -> Vec<Node<'_>> {
+    fn node(row: &Row) -> Node<'_> {
+        Node {
+            host: row.host.as_deref(),
+            pid: row.pid,
+            parent: row.parent_pid,
+        }
+    }
     rows.iter().map(node).collect()
 }
 
@@ -128,6 +131,22 @@ mod tests {
             "process ", "sh      ", "  make  ", "    cc  ", "  make  ", "other   ",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn processes_of_different_hosts_are_not_below_each_other() {
+        let on = |host: &str, row: Row| Row {
+            host: Some(host.to_owned()),
+            ..row
+        };
+        let rows = [
+            on("a", row("sh", 1, None)),
+            on("b", row("sh", 1, None)),
+            on("a", row("make", 2, Some(1))),
+        ];
+        let lines = lines(&rows);
+        let shown: Vec<&str> = lines.iter().map(|line| line.get(..6).unwrap()).collect();
+        assert_eq!(shown, ["proces", "sh    ", "  make", "sh    "]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use profiler_parent::core::internal::entry_counts::EntryCounts;
-use profiler_parent::internal::reading::Nameless;
+use profiler_parent::internal::reading::{Nameless, PushedBatches, PushedLog};
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;
@@ -19,6 +19,9 @@ use crate::process_table::print_table;
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) pid: u64,
+    /// The host in a merged profile of several hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
     /// The process that started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent_pid: Option<u64>,
@@ -103,6 +106,9 @@ pub(crate) struct Report {
     /// The memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit_bytes: Option<u64>,
+    /// What was pushed to other engines before the capture, and what was not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pushed: Vec<PushedLog>,
     /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
@@ -231,10 +237,46 @@ impl Report {
         if let (Some(held), Some(limit)) = (self.held_bytes, self.limit_bytes) {
             say(&format!("the pools hold {held} of {limit} bytes"));
         }
+        for pushed in &self.pushed {
+            say(&pushed_sentence(pushed));
+        }
         if let Some(samples) = &self.samples {
             samples.print();
         }
     }
+}
+
+/// What a destination had got at the time of the capture.
+fn pushed_sentence(log: &PushedLog) -> String {
+    let batches = |PushedBatches { batches, entries }: PushedBatches| {
+        format!("{batches} batches ({entries} entries)")
+    };
+    let mut parts = vec![format!(
+        "pushed {} to {}",
+        batches(log.sent),
+        plain(&log.address)
+    )];
+    for (amount, what) in [
+        (log.rejected, "rejected"),
+        (log.lost, "lost: the spool was full"),
+    ] {
+        if amount.batches > 0 {
+            parts.push(format!("{} {what}", batches(amount)));
+        }
+    }
+    for (number, what) in [
+        (log.waiting_batches, "batches waited"),
+        (
+            log.missed_entries,
+            "entries evicted before a batch had them",
+        ),
+        (log.failed_captures, "batches could not be written"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    parts.join("; ")
 }
 
 impl Samples {

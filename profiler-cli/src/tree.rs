@@ -1,14 +1,18 @@
 //! The order of processes as a tree: each process below the one that started it.
 //!
-//! Used by the table of processes; pure. A process is known by its number. Several programs that
-//! one process has executed have the same number, and so may processes of a damaged profile.
+//! Used by the table of processes; pure. A process is known by its host and its number. Several
+//! programs that one process has executed have the same number, and so may processes of a damaged
+//! profile.
 //! Invariant: every process has exactly one place, whatever the numbers say.
 
 use std::collections::HashMap;
 
 /// The number of a process, and that of the process that started it, if it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node<'h> {
+    /// The host, if there are several: numbers of different hosts have nothing to do with each
+    /// other.
+    pub(crate) host: Option<&'h str>,
     pub(crate) pid: u64,
     pub(crate) parent: Option<u64>,
 }
@@ -24,7 +28,7 @@ pub(crate) struct TreePosition {
 
 /// Orders the processes of a list: each is followed by those that it started, in the order of the
 /// list. A process whose parent is not in the list is at the top.
-pub(crate) fn ordered(nodes: &[Node]) -> Vec<TreePosition> {
+pub(crate) fn ordered(nodes: &[Node<'_>]) -> Vec<TreePosition> {
     let parents = parents_of(nodes);
     let mut children = vec![Vec::new(); nodes.len()];
     for (index, parent) in parents.iter().enumerate() {
@@ -80,13 +84,13 @@ impl Walk {
 
 /// The index of the parent of each process: the latest one before it that has the parent's number,
 /// or else the first one after it.
-fn parents_of(nodes: &[Node]) -> Vec<Option<usize>> {
-    let mut by_pid: HashMap<u64, Vec<usize>> = HashMap::new();
+fn parents_of(nodes: &[Node<'_>]) -> Vec<Option<usize>> {
+    let mut by_pid: HashMap<(Option<&str>, u64), Vec<usize>> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
-        by_pid.entry(node.pid).or_default().push(index);
+        by_pid.entry((node.host, node.pid)).or_default().push(index);
     }
-    let parent_of = |(index, node): (usize, &Node)| {
-        let indices = by_pid.get(&node.parent?)?;
+    let parent_of = |(index, node): (usize, &Node<'_>)| {
+        let indices = by_pid.get(&(node.host, node.parent?))?;
         let before = indices.partition_point(|other| *other < index);
         let earlier = before.checked_sub(1).and_then(|place| indices.get(place));
         let mut later = indices.get(before..)?.iter();
@@ -105,6 +109,7 @@ mod tests {
         let nodes: Vec<Node> = nodes
             .iter()
             .map(|(pid, parent)| Node {
+                host: None,
                 pid: *pid,
                 parent: Some(*parent).filter(|parent| *parent != 0),
             })

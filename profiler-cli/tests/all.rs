@@ -37,6 +37,14 @@ const WRONG_ARGUMENTS: &[Case] = &[
         &["record", "--overhead-budget", "much", "--", "true"],
         "--overhead-budget",
     ),
+    (
+        &["record", "--metrics", "0.0.0.0:0", "--", "touch", "started"],
+        "0.0.0.0:0 is not a loopback address",
+    ),
+    (
+        &["record", "--metrics-token", "token", "--", "true"],
+        "--metrics <ADDR>",
+    ),
     (&["record", "--limit", "much", "--", "true"], "--limit"),
     (
         &["export", "profile.json", "--to", "paper"],
@@ -85,6 +93,19 @@ const WRONG_FILES: &[Case] = &[
     (
         &["record", "-o", "out.json", "--", "./missing"],
         "./missing",
+    ),
+    (
+        &[
+            "record",
+            "--metrics",
+            "0",
+            "--metrics-token",
+            "other.json",
+            "--",
+            "touch",
+            "started",
+        ],
+        "other.json",
     ),
 ];
 

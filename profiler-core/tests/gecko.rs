@@ -130,6 +130,9 @@ fn steady(mut profile: Value) -> Value {
             Value::Object(map) => map.iter_mut().for_each(|(key, value)| match key.as_str() {
                 "startTime"
                 | "startTimeAsClockMonotonicNanosecondsSinceBoot"
+                | "startUnixNs"
+                | "hosts"
+                | "extra"
                 | "registerTime"
                 | "unregisterTime"
                 | "profilingStartTime"

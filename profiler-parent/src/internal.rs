@@ -17,6 +17,13 @@ pub mod flame {
     pub use crate::live::flame::ForeignSamples;
 }
 
+#[cfg(feature = "push")]
+pub mod fleet_answer {
+    //! See `fleet::answer` in the sources: the rows of an answer.
+
+    pub use crate::fleet::answer::count_stacks;
+}
+
 pub mod gather {
     //! See `gather` in the sources: the capture in the Gecko format.
 

@@ -15,6 +15,8 @@ pub mod alerts;
 pub mod capture;
 mod controller;
 pub mod export;
+#[cfg(feature = "push")]
+pub mod fleet;
 mod gather;
 mod generated_code;
 pub mod groups;
@@ -24,12 +26,17 @@ mod http;
 pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod merge;
 pub mod observe;
 mod output;
 mod part_file;
 mod pools;
 mod process_table;
 mod processed;
+pub mod prometheus;
+#[cfg(feature = "push")]
+pub mod push;
+mod push_sums;
 mod reading;
 pub mod recover;
 mod session;
@@ -64,6 +71,8 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[cfg(feature = "prometheus")]
+pub use prometheus::{MetricsError, MetricsServer};
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 pub use symbols::SymbolOptions;

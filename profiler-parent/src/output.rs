@@ -10,6 +10,7 @@
 mod unfinished;
 
 mod behind;
+mod bounded;
 mod commit_behind;
 
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,7 @@ use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 pub(crate) use self::behind::WriteBehind;
+pub(crate) use self::bounded::{BoundedWriter, most_bytes, too_long};
 pub(crate) use self::commit_behind::CommitBehind;
 
 use unfinished::Unfinished;

@@ -6,6 +6,7 @@
 
 mod auto_traits;
 mod controller;
+mod foreign_answers;
 mod foreign_files;
 mod foreign_pools;
 mod foreign_requests;

@@ -1,19 +1,29 @@
 //! Tests of files from other programs: the files of the regression corpus, and valid documents with
-//! random edits. Each is parsed, imported or exported, or refused without harm.
+//! random edits. Each is parsed, imported, merged or exported, or refused without harm.
 //!
-//! The fuzz targets `json_parser`, `cpuprofile_import` and `profile_export` use the same checks. An
-//! input that fuzzing finds is added to the corpus.
+//! The fuzz targets `json_parser`, `cpuprofile_import`, `profile_merge`, `profile_export` use the
+//! same checks. An input that fuzzing finds is added to the corpus.
 
+#[path = "hostile/deep.rs"]
+mod deep;
 #[path = "hostile/edits.rs"]
 mod edits;
 #[path = "hostile/exported.rs"]
 mod exported;
 #[path = "hostile/imported.rs"]
 mod imported;
+#[path = "hostile/merged.rs"]
+mod merged;
+#[path = "hostile/otlp.rs"]
+mod otlp;
 #[path = "hostile/parsed.rs"]
 mod parsed;
+#[path = "hostile/perfetto.rs"]
+mod perfetto;
 #[path = "hostile/pprof.rs"]
 mod pprof;
+#[path = "hostile/protobuf.rs"]
+mod protobuf;
 #[path = "hostile/room.rs"]
 mod room;
 
@@ -23,10 +33,15 @@ use room::Room;
 use test_support::own_process;
 
 const CPUPROFILE: &str = include_str!("corpus/cpuprofile_import/plain.json");
-const PROFILES: [&str; 3] = [
+const PROFILES: [&str; 4] = [
     include_str!("corpus/profile_export/processed.json"),
     include_str!("corpus/profile_export/gecko.json"),
+    include_str!("corpus/profile_export/trace.json"),
     include_str!("corpus/profile_export/weighted.json"),
+];
+const MERGED: [&str; 2] = [
+    include_str!("corpus/profile_merge/plain.json"),
+    include_str!("corpus/profile_merge/hosts.json"),
 ];
 /// Number of edited documents that each test tries.
 const TRIES: u64 = 400;
@@ -115,6 +130,44 @@ fn x1_edited_documents_are_exported_or_refused_without_harm() {
     let taken = (0..TRIES).filter(|number| {
         let text = edits::text_of(&bytes(*number), &PROFILES);
         exported::check(&text, &room).is_some()
+    });
+    let taken = taken.count() as u64;
+    assert!(taken > TRIES / 20 && taken < TRIES, "{taken} were taken");
+}
+
+#[test]
+fn x1_a_deep_chain_with_a_sample_on_each_function_does_not_become_its_square() {
+    own_process!();
+    deep::check(6_000, &Room::new());
+}
+
+#[test]
+fn every_file_of_the_corpus_is_merged_or_refused_without_harm() {
+    own_process!();
+    check_corpus("profile_merge", 8, merged::check);
+}
+
+#[test]
+fn twenty_thousand_members_and_hosts_are_merged_or_refused_without_harm() {
+    own_process!();
+    let room = Room::new();
+    let [plain, _] = MERGED.map(str::trim_end);
+    let open = plain.strip_suffix('}').unwrap();
+    let members = format!("{open}{}}}", r#","later":0"#.repeat(20_000));
+    assert!(merged::check(members.as_bytes(), &room).is_some());
+    let hosts = format!(r#""hosts":[{}"#, "{},".repeat(20_000));
+    let hosts = plain.replace(r#""hosts":["#, &hosts);
+    assert!(hosts.len() > 60_000, "there are no hosts");
+    assert!(merged::check(hosts.as_bytes(), &room).is_none());
+}
+
+#[test]
+fn edited_documents_are_merged_or_refused_without_harm() {
+    own_process!();
+    let room = Room::new();
+    let taken = (0..TRIES).filter(|number| {
+        let text = edits::text_of(&bytes(*number), &MERGED);
+        merged::check(&text, &room).is_some()
     });
     let taken = taken.count() as u64;
     assert!(taken > TRIES / 20 && taken < TRIES, "{taken} were taken");

@@ -8,6 +8,7 @@ mod definitions;
 mod entry_decode;
 mod environment;
 mod flame_samples;
+mod fleet_answer;
 mod generated_code;
 mod groups_and_follow;
 mod json_parser;
@@ -15,6 +16,7 @@ mod live_request;
 mod payload_decode;
 mod pool_reader;
 mod profile_export;
+mod profile_merge;
 mod recover_mutated_pool;
 mod source_request;
 mod symbol_names;
@@ -33,6 +35,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("entry_decode", entry_decode::check_input),
     ("environment", environment::check_input),
     ("flame_samples", flame_samples::check_input),
+    ("fleet_answer", fleet_answer::check_input),
     ("generated_code", generated_code::check_input),
     ("groups_and_follow", groups_and_follow::check_input),
     ("json_parser", json_parser::check_input),
@@ -40,6 +43,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("payload_decode", payload_decode::check_input),
     ("pool_reader", pool_reader::check_input),
     ("profile_export", profile_export::check_input),
+    ("profile_merge", profile_merge::check_input),
     ("recover_mutated_pool", recover_mutated_pool::check_input),
     ("source_request", source_request::check_input),
     ("symbol_names", symbol_names::check_input),

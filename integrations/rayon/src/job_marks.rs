@@ -4,7 +4,7 @@
 //! it runs, also if its process is killed. The flow of a context connects all its jobs with the
 //! place where the context was given [`intervals`](crate::JobContext::intervals).
 
-use profiler_core::internal::span_number::draw_span_number;
+use profiler_core::internal::span_number::{draw_span_number, flow_of};
 use profiler_core::marker::schema::{Format, MarkerField, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_marker};
 use serde::Serialize;
@@ -59,15 +59,10 @@ impl ProfilerMarker for JobsOrigin {
 /// Records the place where the jobs of a context come from, and returns the flow of the context.
 /// Called while a session runs.
 pub(crate) fn record_origin(site: &JobSite, parent: Option<u64>) -> u64 {
-    let flow = new_flow();
+    let flow = flow_of(draw_span_number());
     let origin = JobsOrigin { parent, flow };
     add_marker(site.name, site.category, MarkerOptions::default(), &origin);
     flow
-}
-
-/// A flow identifier. Numbers of spans are unique in their process, so the process is a part of it.
-fn new_flow() -> u64 {
-    (u64::from(std::process::id()) << 42) ^ draw_span_number()
 }
 
 /// The interval of a running job; ends when it is dropped.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use profiler_core::internal::span_number::draw_span_number;
+use profiler_core::internal::span_number::{draw_span_number, flow_of};
 use profiler_core::marker::schema::{Format, MarkerField, MarkerSchema};
 use profiler_core::marker::{CategoryPair, MarkerOptions, ProfilerMarker, add_marker, category};
 use profiler_core::session;
@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use crate::call_site::site_of_span;
 use crate::recording::entered_span;
-use crate::span_marks::flow_id;
 
 /// The length of the text of a flow: a number of 64 bits in hexadecimal digits.
 const TEXT_LEN: usize = 16;
@@ -46,7 +45,7 @@ impl SpanFlow {
         if !(cfg!(feature = "enabled") && session::is_active()) {
             return None;
         }
-        let flow = Self(NonZeroU64::new(flow_id(draw_span_number()))?);
+        let flow = Self(NonZeroU64::new(flow_of(draw_span_number()))?);
         flow.record("sent");
         Some(flow)
     }

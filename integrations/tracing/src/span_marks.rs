@@ -4,10 +4,7 @@
 //! span, because viewers draw a flow between the markers that have its identifier. The starts of
 //! spans have none: an identifier per span would make profiles larger for spans that nothing links.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
-
-use profiler_core::internal::span_number::options_of_span;
+use profiler_core::internal::span_number::{flow_of, options_of_span};
 use profiler_core::marker::schema::{Format, MarkerField, MarkerSchema};
 use profiler_core::marker::{MarkerTiming, ProfilerMarker, add_marker};
 use serde::Serialize;
@@ -77,7 +74,7 @@ impl Relation {
 /// Records that two spans are related.
 #[cold]
 pub(crate) fn link(relation: Relation, first: RecordedSpan, second: RecordedSpan) {
-    let flow = flow_id(second.number());
+    let flow = flow_of(second.number());
     let [of_first, of_second] = relation.names();
     for (name, span, other) in [(of_first, first, second), (of_second, second, first)] {
         let Some(site) = site_of_span(span) else {
@@ -91,14 +88,4 @@ pub(crate) fn link(relation: Relation, first: RecordedSpan, second: RecordedSpan
         let options = options_of_span(span.number(), MarkerTiming::InstantNow);
         add_marker(name, site.markers.category(), options, &link);
     }
-}
-
-/// An identifier for a flow that this number of this process stands for. It looks random, because
-/// processes of several machines or namespaces may have the same number.
-pub(crate) fn flow_id(number: u64) -> u64 {
-    static PROCESS: OnceLock<(u32, RandomState)> = OnceLock::new();
-    let process = std::process::id();
-    let (made_by, random) = PROCESS.get_or_init(|| (process, RandomState::new()));
-    // A forked child has its parent's random state.
-    random.hash_one((made_by ^ process, number))
 }

@@ -17,6 +17,7 @@ use crate::profile::blocks::Blocks;
 use crate::profile::call_tree::CallNode;
 use crate::profile::counts::{self, Head};
 use crate::profile::functions::{Collection, Cost, Costs, Functions};
+use crate::report::Row;
 
 /// The category of counters whose values are bytes of memory.
 const MEMORY: &str = "Memory";
@@ -223,7 +224,7 @@ impl Collected {
         let rows = counts::rows(&mut survey, heads).into_iter();
         for row in rows.filter(|row| row.recorded > 0) {
             // A process without threads in the profile has lost all of its entries.
-            let name = names.of_pid(row.pid).cloned();
+            let name = names.of_row(&row).cloned();
             let name = name.unwrap_or_else(|| self.shown(&row.name));
             let process = processes.entry(name).or_default();
             process.recorded = process.recorded.saturating_add(row.recorded);
@@ -332,7 +333,13 @@ impl ProcessNames {
         }
     }
 
-    fn of_pid(&self, pid: u64) -> Option<&String> {
-        self.by_pid.get(&pid.to_string())
+    /// In a merged profile, the host is a part of the id of a process.
+    fn of_row(&self, row: &Row) -> Option<&String> {
+        let pid = row.pid;
+        let id = match &row.host {
+            Some(host) => format!("{host}:{pid}"),
+            None => pid.to_string(),
+        };
+        self.by_pid.get(&id)
     }
 }

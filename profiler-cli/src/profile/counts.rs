@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use profiler_parent::internal::reading::{
     EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
+    system_pid,
 };
 
 use crate::report::Row;
@@ -38,10 +39,10 @@ impl Head {
         }
     }
 
-    /// The process's number: 123 also for `123.1`, which is a second process with that number.
+    /// The process's number: 123 also for `123.1`, which is a second process with that number, and
+    /// for `HOST:123` in a merged profile.
     fn pid_number(&self) -> u64 {
-        let digits = self.pid.split('.').next().unwrap_or_default();
-        digits.parse().unwrap_or(0)
+        system_pid(&self.pid).unwrap_or(0)
     }
 }
 
@@ -82,6 +83,7 @@ fn row_of_log(log: GatheredProcess) -> Row {
     Row {
         name: log.name,
         pid: log.pid,
+        host: log.host,
         parent_pid: log.parent,
         recorded_by_pid: log.recorded_by,
         began_ms: log.began_ms,

@@ -7,11 +7,12 @@
 
 mod choices;
 mod features;
+mod metrics;
 mod nested;
 mod outcome;
 mod progress;
 mod stop;
-mod units;
+pub(crate) mod units;
 mod unprofiled;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ use profiler_parent::{CaptureReport, Session, SessionBuilder};
 use crate::agent::Agent;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
+use crate::push::RecordPushArgs;
 use crate::report::tell;
 use crate::signals::Signals;
 use choices::{Format, Source};
@@ -101,6 +103,10 @@ pub(crate) struct RecordArgs {
     /// link; port 0 is any free port, and a port alone is a port of 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     live: Option<SocketAddr>,
+    #[command(flatten)]
+    push: RecordPushArgs,
+    #[command(flatten)]
+    metrics: metrics::MetricsArgs,
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
@@ -141,6 +147,9 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
             live.url()
         ));
     }
+    let metrics = options.metrics.serve(&session)?;
+    let pusher = options.push.options(&options.shown_name())?;
+    let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
     let signals = Signals::catch()?;
     let agent = options.agent();
     let mut command = options.command();
@@ -162,6 +171,9 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     };
     let lived = agent.map(|_| began.elapsed());
     stopping.has_ended();
+    if let Some(pusher) = pusher {
+        crate::push::tell_report(&pusher.finish(RecordPushArgs::drain_timeout()));
+    }
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
         outcome::report_no_profile(&session, &child, &name, lived);
@@ -172,7 +184,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .output
         .clone()
         .unwrap_or_else(crate::report::free_name);
-    drop(live);
+    drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
     outcome::report_profile(&report, child.id());

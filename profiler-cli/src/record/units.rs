@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Parses a size in bytes, such as `1048576`, `512K`, `64M`, `64MiB` or `1.5G`. Units are powers of
 /// 1024.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text
         .get(number.len()..)
@@ -49,7 +49,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Parses seconds, optionally with a fraction.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = positive(text)?;
     if !(0.001..=1e9).contains(&seconds) {
         return Err("must be between 0.001 and 1e9 seconds".to_owned());

@@ -95,6 +95,11 @@ impl StringTable {
         text_at(&self.arena, &self.ends, id.0)
     }
 
+    /// The text with this bare number, as rows hold it.
+    pub fn text(&self, number: u32) -> Option<&str> {
+        text_at(&self.arena, &self.ends, number)
+    }
+
     /// All texts in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

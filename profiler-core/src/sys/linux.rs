@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use super::{FileIdentity, OwnFile, ProcessStat};
+use super::{ClockError, FileIdentity, OwnFile, ProcessStat};
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
@@ -211,6 +211,22 @@ pub(crate) fn process_name() -> Option<String> {
 /// The number of this process's time namespace; 0 if it cannot be known.
 pub(crate) fn time_namespace() -> u64 {
     rustix::fs::stat("/proc/self/ns/time").map_or(0, |stat| stat.st_ino)
+}
+
+/// What the kernel knows about the error of the wall clock; `None` if it does not say, for example
+/// in a sandbox. Changes nothing and needs no rights.
+pub fn clock_error() -> Option<ClockError> {
+    // SAFETY: a structure of numbers, for which zeros are valid.
+    let mut about: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `timex` through the pointer, which is valid for one; with the
+    // mode 0 it changes no clock.
+    let answer = unsafe { libc::adjtimex(&raw mut about) };
+    let nanos = |micros: libc::c_long| u64::try_from(micros).unwrap_or(0).saturating_mul(1_000);
+    (answer >= 0).then(|| ClockError {
+        is_synchronized: answer != libc::TIME_ERROR && about.status & libc::STA_UNSYNC == 0,
+        most_ns: nanos(about.maxerror),
+        estimated_ns: nanos(about.esterror),
+    })
 }
 
 /// The longest thread name that the system keeps; a longer one is cut.

@@ -46,7 +46,7 @@ pub(crate) use imp::{
     on_fork, populate, process_name, process_start, read_only, release, running_process, stretch,
     time_namespace, wipe_on_fork,
 };
-pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub use imp::{allocated_bytes, boot_id, clock_error, create_pool_file, punch_hole};
 pub use own_threads::own_thread_count;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
@@ -144,6 +144,17 @@ pub(crate) fn is_private(file: &impl AsFd) -> bool {
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
         is_file && stat.st_uid == own && stat.st_mode & 0o077 == 0
     })
+}
+
+/// What the system knows about the error of its wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockError {
+    /// Whether a service keeps the clock synchronised, for example with NTP.
+    pub is_synchronized: bool,
+    /// The largest possible difference from the correct time, in nanoseconds.
+    pub most_ns: u64,
+    /// The estimated difference, in nanoseconds.
+    pub estimated_ns: u64,
 }
 
 /// Size of a page of memory in bytes; the unit in which memory is taken and returned.

@@ -12,7 +12,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use super::FileIdentity;
+use super::{ClockError, FileIdentity};
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
@@ -45,6 +45,11 @@ pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
 /// The default value: the boot is unknown here.
 pub fn boot_id() -> BootId {
     BootId::default()
+}
+
+/// Always `None`: the error of the clock is unknown here.
+pub fn clock_error() -> Option<ClockError> {
+    None
 }
 
 /// Always true, because it cannot be checked here: the file has no name, so only processes that

@@ -71,6 +71,39 @@ impl LineAnchor {
     }
 }
 
+/// One instant on the clocks by which recordings of different sessions and machines are aligned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallReading {
+    /// Position on the line.
+    pub line: MonotonicNs,
+    /// The same instant in wall time.
+    pub unix: UnixNs,
+    /// The same instant on the system's clock that the line follows. The two differ by a constant,
+    /// so no second clock is read. All sessions of one boot, one time namespace and one
+    /// [`ClockKind`] share this clock.
+    pub system: u64,
+    /// Number of the time namespace; 0 if unknown.
+    pub namespace: u64,
+    /// The time between the two reads of the line around the read of the wall clock, in
+    /// nanoseconds: the anchor is at most half of it wrong.
+    pub width_ns: u64,
+}
+
+impl WallReading {
+    /// Reads the clocks, as close together as possible in 16 tries.
+    pub fn take() -> Self {
+        let (line, unix, width_ns) = closest(now_ns, wall_ns);
+        let shift = SHIFT.load(Ordering::Relaxed);
+        Self {
+            line: MonotonicNs(line),
+            unix: UnixNs(unix),
+            system: line.saturating_add_signed(shift.saturating_neg()),
+            namespace: sys::time_namespace(),
+            width_ns,
+        }
+    }
+}
+
 /// Begins a session in this process: its line begins at `CLOCK_MONOTONIC`.
 pub(super) fn begin() {
     let (clock, monotonic) = at_once(|| read(follows(clock_kind())), || read(ClockId::Monotonic));
@@ -120,17 +153,24 @@ fn wall_ns() -> u64 {
 
 /// Reads two clocks as close together as possible in some tries.
 fn at_once(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
+    let (first, second, _) = closest(first, second);
+    (first, second)
+}
+
+/// Reads two clocks as close together as possible in some tries. Also returns the time between the
+/// reads of the first clock before and after the read of the second.
+fn closest(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64, u64) {
     let read_once = |_| {
         let before = first();
         let between = second();
         let after = first();
         let width = after.saturating_sub(before);
-        (width, (before.saturating_add(width / 2), between))
+        (before.saturating_add(width / 2), between, width)
     };
     (0..TRIES)
         .map(read_once)
-        .min_by_key(|(width, _)| *width)
-        .map_or((0, 0), |(_, both)| both)
+        .min_by_key(|(_, _, width)| *width)
+        .unwrap_or_default()
 }
 
 fn difference(left: u64, right: u64) -> i64 {
@@ -250,5 +290,17 @@ mod tests {
         begin();
         let (line, monotonic) = at_once(now_ns, || read(ClockId::Monotonic));
         assert!(line.abs_diff(monotonic) < 1_000_000, "{line} {monotonic}");
+    }
+
+    #[test]
+    fn two_readings_agree_on_the_distance_between_line_and_system_clock() {
+        begin();
+        let [one, other] = [WallReading::take(), WallReading::take()];
+        assert!(one.line <= other.line);
+        let system = read(follows(clock_kind()));
+        assert!(one.system <= system);
+        let distance = |reading: &WallReading| reading.system.abs_diff(reading.line.0);
+        // A test in another thread may begin a session meanwhile.
+        assert!(distance(&one).abs_diff(distance(&other)) < 10_000_000);
     }
 }

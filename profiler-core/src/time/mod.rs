@@ -14,6 +14,6 @@ pub use anchors::{Anchor, MonotonicNs, SessionClock, TimeConverter, UnixNs};
 #[doc(hidden)]
 pub use clock::{ClockKind, best_clock, clock_kind, use_clock};
 #[doc(hidden)]
-pub use line::{LineAnchor, join_line};
+pub use line::{LineAnchor, WallReading, join_line};
 
 pub use crate::timestamp::Timestamp;

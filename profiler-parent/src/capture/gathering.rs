@@ -129,6 +129,7 @@ pub(super) fn run(
         })?;
     gathering.recover_remaining(&asked).map_err(failed)?;
     participants::note_overdrawn(&sources.processes, &mut gathering.log);
+    gathering.log.note_pushes(&sources.pushes);
     let Gathering {
         parts,
         log,

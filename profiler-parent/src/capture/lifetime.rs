@@ -59,6 +59,7 @@ mod tests {
                 began: Some(Timestamp::from_raw(10)),
                 ended: ended.map(Timestamp::from_raw),
             },
+            series: None,
         };
         let marker = incomplete(&process, Timestamp::from_raw(99));
         (marker.since.raw(), marker.until.map(Timestamp::raw))

@@ -13,6 +13,7 @@ use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::CapturedProcess;
 use crate::gather::verdict::Why;
+use crate::push_sums::{DestinationRow, PushSums};
 
 /// Collects the log entries of a capture.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct GatheringLog {
     converter: TimeConverter,
     begin: Timestamp,
     rows: Vec<(Timestamp, String)>,
+    pushed: Vec<DestinationRow>,
 }
 
 impl GatheringLog {
@@ -28,6 +30,7 @@ impl GatheringLog {
             converter,
             begin: Timestamp::now(),
             rows: Vec::new(),
+            pushed: Vec::new(),
         }
     }
 
@@ -42,6 +45,14 @@ impl GatheringLog {
     /// Notes a text with the current time.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push((Timestamp::now(), text.into()));
+    }
+
+    /// Notes what the pushers of the session have sent, and their losses with the current time.
+    pub(crate) fn note_pushes(&mut self, pushes: &PushSums) {
+        self.pushed = pushes.read().unwrap_or_default().destinations;
+        let losses = self.pushed.iter().filter_map(DestinationRow::losses);
+        let losses: Vec<String> = losses.collect();
+        losses.into_iter().for_each(|losses| self.note(losses));
     }
 
     /// Writes the key `profileGatheringLog` and its object.
@@ -72,6 +83,12 @@ impl GatheringLog {
             .iter()
             .for_each(|process| write_process(process, &self.converter, out));
         out.end_array();
+        if !self.pushed.is_empty() {
+            out.key("pushed");
+            out.begin_array();
+            self.pushed.iter().for_each(|one| write_pushed(one, out));
+            out.end_array();
+        }
         out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
         out.end_object();
         out.end_object();
@@ -100,6 +117,33 @@ fn write_process<W: Write>(
     out.entry_u64("threads", u64::from(process.threads));
     out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
     write_counts(&process.counts, out);
+    if let Some(series) = &process.series {
+        out.entry_object("series", |out| {
+            out.entry_str("number", &series.number);
+            out.entry_u64("earlier", series.earlier);
+            out.entry_u64("missed", series.missed);
+            out.entry_u64("newlyMissed", series.newly_missed);
+        });
+    }
+    out.end_object();
+}
+
+fn write_pushed<W: Write>(row: &DestinationRow, out: &mut JsonWriter<W>) {
+    let sum = &row.sum;
+    out.begin_object();
+    out.entry_str("address", row.name.as_str());
+    let outcomes = sum.batches.named().into_iter().zip(sum.entries.named());
+    for ((name, batches), (_, entries)) in outcomes {
+        out.key(name);
+        out.begin_object();
+        out.entry_u64("batches", batches);
+        out.entry_u64("entries", entries);
+        out.end_object();
+    }
+    let waiting = row.waiting_batches.saturating_add(sum.left_batches);
+    out.entry_u64("waitingBatches", waiting);
+    out.entry_u64("missedEntries", sum.missed_entries);
+    out.entry_u64("failedCaptures", sum.failed_captures);
     out.end_object();
 }
 

@@ -25,9 +25,10 @@ mod participants;
 pub(crate) mod parts;
 pub(crate) mod processed;
 pub(crate) mod recover;
+pub(crate) mod series;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -41,12 +42,14 @@ use crate::output::{OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
 #[doc(inline)]
 pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
+use crate::push_sums::PushSums;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
 use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use lifetime::Lifetime;
 use names::SessionSymbols;
+use series::CaptureSeries;
 
 /// The largest number of events that wait for the receiver; further events are dropped.
 const EVENTS: usize = 1024;
@@ -178,6 +181,8 @@ pub struct CapturedProcess {
     pub writing: Duration,
     /// When it has lived, as far as that is known.
     pub(crate) lived: Lifetime,
+    /// Its entries in earlier profiles, if the profile continues a series.
+    pub(crate) series: Option<series::ProcessInSeries>,
 }
 
 /// A saved profile.
@@ -233,6 +238,8 @@ pub(crate) struct CaptureSources {
     pub(crate) patience: Patience,
     /// Names of code, kept from capture to capture.
     pub(crate) symbols: SymbolStore,
+    /// What pushers have sent and lost, for the profile's log.
+    pub(crate) pushes: Arc<PushSums>,
     /// Held by the running capture; other captures wait for it.
     pub(crate) turn: Mutex<()>,
 }
@@ -245,6 +252,7 @@ pub struct Capture {
     format: Format,
     selection: Selection,
     symbols: Box<dyn Symbols + Send>,
+    series: Option<Arc<Mutex<CaptureSeries>>>,
 }
 
 /// What a profile shows.
@@ -302,6 +310,7 @@ impl Capture {
             format: Format::default(),
             selection: Selection::default(),
             symbols,
+            series: None,
         }
     }
 
@@ -348,6 +357,14 @@ impl Capture {
         self
     }
 
+    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
+    /// Leaves out what the profiles of this series contain, and adds this profile to the series when
+    /// its file is complete. Only in the processed format.
+    pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
+        self.series = Some(Arc::clone(series));
+        self
+    }
+
     /// Takes the names of code from `symbols` instead of the debug information of the code's files.
     /// With [`NoSymbols`], code is shown as module and address. The Gecko format contains no names.
     pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
@@ -383,10 +400,15 @@ impl Capture {
             .unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
+        let continued = self.series.as_ref();
+        let mut series = continued.map_or_else(CaptureSeries::default, |series| {
+            lock_series(series).clone().continued()
+        });
         let (processes, left_out) = match self.format {
             Format::Processed => processed::run(
                 &self.sources,
                 &self.selection,
+                &mut series,
                 events,
                 &mut *self.symbols,
                 &mut file,
@@ -399,6 +421,9 @@ impl Capture {
             }
         };
         let bytes = file.commit()?;
+        if let Some(continued) = continued {
+            *lock_series(continued) = series;
+        }
         drop(turn);
         Ok(CaptureReport {
             path: path.to_owned(),
@@ -407,4 +432,8 @@ impl Capture {
             left_out,
         })
     }
+}
+
+fn lock_series(series: &Mutex<CaptureSeries>) -> MutexGuard<'_, CaptureSeries> {
+    series.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -59,6 +59,19 @@ impl Participant {
         }
     }
 
+    /// When the session learned of it, if it is known.
+    pub(super) const fn began(&self) -> Option<Timestamp> {
+        self.began
+    }
+
+    /// Its entries, if its data is gone.
+    pub(super) const fn final_counts(&self) -> Option<&EntryCounts> {
+        match &self.remains {
+            Remains::Expired(counts) => Some(counts),
+            Remains::Pool(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
+        }
+    }
+
     /// Why the profile has nothing of it. `why` is the reason if no other session records it.
     pub(super) fn why_missing(&self, why: Why) -> Why {
         self.elsewhere.clone().unwrap_or(why)
@@ -118,6 +131,7 @@ impl Participant {
                 began: self.began,
                 ended: None,
             },
+            series: None,
         }
     }
 }
@@ -201,6 +215,7 @@ fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
         verdict: Verdict::Missing { why },
         writing: Duration::ZERO,
         lived: Lifetime::default(),
+        series: None,
     }
 }
 

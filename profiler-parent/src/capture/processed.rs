@@ -5,6 +5,7 @@
 //! connect and for ending children to exit. Invariant: the report and the profile's log list the
 //! same processes with the same verdicts.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 use super::lifetime;
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
+use super::series::{CaptureSeries, ProcessInSeries};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
@@ -29,6 +31,8 @@ struct Settled<'a> {
     verdict: Verdict,
     /// Whether the profile contains data of it, and so a summary.
     is_there: bool,
+    /// What the profile says about a process of a series whose data is gone.
+    gone: Option<ProcessInSeries>,
 }
 
 impl Settled<'_> {
@@ -45,6 +49,7 @@ impl Settled<'_> {
 pub(super) fn run(
     sources: &CaptureSources,
     selection: &Selection,
+    series: &mut CaptureSeries,
     events: &Sender<CaptureEvent>,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
@@ -57,7 +62,11 @@ pub(super) fn run(
     } = selection;
     let table = &*sources.processes;
     let clock = sources.time.clock();
+    let unlisted = table.expired().counts;
     let mut all = participants::list(table);
+    let listed: HashSet<_> = all.iter().map(|participant| participant.key).collect();
+    series.keep(|process| listed.contains(&process), &unlisted);
+    all.retain(|participant| participant.is_parent || !series.is_over(participant.key));
     all.sort_by_key(|participant| !participant.is_parent);
     participants::await_news(table, all.iter().map(|participant| participant.key));
     let spec = participants::spec(sources, &all, *range);
@@ -82,7 +91,7 @@ pub(super) fn run(
         }
         report_participant(events, participant, number, all.len());
         let is_root = participant.is_parent || subject == Some(participant.key);
-        let one = settle(table, participant, is_root, &mut profile)?;
+        let one = settle(table, participant, is_root, series, &mut profile)?;
         if one.is_there {
             profile.show_slow_runs(slow_runs.of(participant.key));
         }
@@ -98,13 +107,14 @@ pub(super) fn run(
         settled.push(one);
     }
     participants::note_overdrawn(table, &mut log);
+    log.note_pushes(&sources.pushes);
     let incomplete = incomplete(table, &settled, spec.later.ticks);
     let mut processes = Vec::new();
     let mut remarks = Vec::new();
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
         left_out.iter().for_each(|remark| log.note(remark.as_str()));
         remarks = left_out;
-        processes = report(table, &settled, summaries);
+        processes = report(table, &settled, summaries, series);
         processes.extend(participants::expired(table));
         log.write(root.pid, &processes, json);
     };
@@ -151,26 +161,47 @@ fn settle<'a>(
     table: &ProcessTable,
     participant: &'a Participant,
     is_root: bool,
+    series: &mut CaptureSeries,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
+    let ended = participants::death_of(table, participant.key);
+    let began = participant.began();
     let Some(pool) = participant.pool() else {
         if participant.is_parent {
             return Err(CaptureError::SessionOver);
+        }
+        let key = (participant.key, participant.pid);
+        let gone = participant.final_counts();
+        let gone = gone.and_then(|counts| series.note_gone(key, began, counts));
+        if ended.is_some() {
+            series.note_end(participant.key);
         }
         return Ok(Settled {
             participant,
             verdict: participant.missing().verdict,
             is_there: false,
+            gone,
         });
     };
-    let ended = participants::death_of(table, participant.key);
     let Participant { pid, name, .. } = participant;
     let role = ProcessRole {
         pid: *pid,
         name: name.clone(),
         is_root,
     };
-    let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
+    let earlier = series.entries_of(participant.key, began);
+    let open = Box::new(move || Ok(Arc::clone(pool)));
+    let added = profile.add(role, ended, &earlier, open).map(|entries| {
+        let is_there = entries.is_some();
+        if let Some(entries) = entries {
+            series.note_entries(participant.key, entries);
+        }
+        // If a pool cannot be read, the next capture tries again.
+        if ended.is_some() {
+            series.note_end(participant.key);
+        }
+        is_there
+    });
     let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),
@@ -191,12 +222,14 @@ fn settle<'a>(
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
     };
     if is_there {
+        profile.life(series.life_of(participant.key, *pid));
         profile.name_generated_code(participant.files.clone(), participant.is_trusted);
     }
     Ok(Settled {
         participant,
         verdict,
         is_there,
+        gone: None,
     })
 }
 
@@ -215,21 +248,29 @@ fn incomplete(
         .collect()
 }
 
-/// All processes with their entry counts. `summaries` has the processes that are in the profile,
-/// in the same order.
+/// All processes with their entry counts, which `series` notes. `summaries` has the processes that
+/// are in the profile, in the same order.
 fn report(
     table: &ProcessTable,
     settled: &[Settled<'_>],
     summaries: &[ProcessSummary],
+    series: &mut CaptureSeries,
 ) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
-            Some(summary) => one.row(table, summary),
+            Some(summary) => {
+                let Participant { key, pid, .. } = one.participant;
+                CapturedProcess {
+                    series: series.note_counts(*key, *pid, &summary.counts),
+                    ..one.row(table, summary)
+                }
+            }
             // The final entry counts of a process without data are known, too.
             None => CapturedProcess {
                 counts: one.participant.missing().counts,
+                series: one.gone.clone(),
                 ..one.row(table, &ProcessSummary::default())
             },
         }

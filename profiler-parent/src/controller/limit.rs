@@ -1,8 +1,9 @@
-//! The memory limit in force, published for all threads of the session.
+//! The memory limit in force, and the bytes that are charged, published for all threads of the
+//! session.
 //!
 //! Written by the supervisor after each event that the controller handles. Read by the session, by
-//! spawning and by the live page. Invariant: the largest limit never changes, because every pool
-//! reserves its addresses for that limit when it is created.
+//! spawning, by the live page and by the metrics. Invariant: the largest limit never changes,
+//! because every pool reserves its addresses for that limit when it is created.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +14,8 @@ use profiler_core::ids::ByteLimit;
 pub(crate) struct MemoryLimit {
     now: AtomicU64,
     over: AtomicU64,
+    charged: AtomicU64,
+    peak: AtomicU64,
     most: ByteLimit,
 }
 
@@ -22,6 +25,8 @@ impl MemoryLimit {
         Self {
             now: AtomicU64::new(first.get()),
             over: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
             most: most.max(first),
         }
     }
@@ -41,9 +46,39 @@ impl MemoryLimit {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Publishes the limit and the bytes that are charged beyond it.
-    pub(crate) fn publish(&self, now: ByteLimit, over: u64) {
+    /// The bytes that are charged: the most that all processes may hold now.
+    pub(crate) fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Acquire)
+    }
+
+    /// The most bytes that were charged at any time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Acquire)
+    }
+
+    /// Publishes the limit and the charged bytes.
+    pub(crate) fn publish(&self, now: ByteLimit, charged: u64) {
         self.now.store(now.get(), Ordering::Release);
-        self.over.store(over, Ordering::Release);
+        self.over
+            .store(charged.saturating_sub(now.get()), Ordering::Release);
+        self.charged.store(charged, Ordering::Release);
+        self.peak.fetch_max(charged, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_the_most_that_was_charged() {
+        let limit = MemoryLimit::new(ByteLimit::new(100), ByteLimit::new(0));
+        for (now, charged, over, peak) in [(100, 60, 0, 60), (50, 60, 10, 60), (50, 20, 0, 60)] {
+            limit.publish(ByteLimit::new(now), charged);
+            assert_eq!(
+                (limit.charged(), limit.over(), limit.peak()),
+                (charged, over, peak)
+            );
+        }
     }
 }

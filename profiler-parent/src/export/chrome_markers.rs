@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use super::chrome_trace::{Events, Track};
+use super::nesting::{in_order, nesting};
 use super::payload::Payload;
 use super::recording::Thread;
 use super::slices::bounded_ns;
@@ -23,7 +24,7 @@ pub(super) fn write<W: Write>(
     survey: &Survey,
 ) {
     let all: Vec<RawMarker<'_>> = thread.markers.iter().collect();
-    let nests = nesting(&all);
+    let nests = nesting_markers(&all);
     let mut pairs = HashMap::new();
     for (marker, nests) in all.iter().zip(nests) {
         let name = as_index(marker.name)
@@ -101,33 +102,20 @@ impl Kind {
     }
 }
 
-/// For each span, whether it lies within the nested spans that are open at its start.
-fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
+/// For each marker, whether it is a span that nests.
+fn nesting_markers(markers: &[RawMarker<'_>]) -> Vec<bool> {
     let is_span = |marker: &RawMarker<'_>| marker.start.is_finite() && marker.end.is_finite();
-    let mut order: Vec<(f64, f64, usize)> = markers
-        .iter()
-        .enumerate()
-        .filter(|(_, marker)| is_span(marker))
-        .map(|(at, marker)| (marker.start, marker.end, at))
-        .collect();
-    // Among spans with the same start, the longest is the outermost.
-    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let mut nests = vec![false; markers.len()];
-    let mut open: Vec<f64> = Vec::new();
-    for (start, end, at) in order {
-        while open.last().is_some_and(|outer| *outer <= start) {
-            open.pop();
-        }
-        if open.last().is_none_or(|outer| end <= *outer) {
-            open.push(end);
-            nests
-                .iter_mut()
-                .skip(at)
-                .take(1)
-                .for_each(|nests| *nests = true);
+    let spans = markers.iter().enumerate();
+    let spans = spans.filter(|(_, marker)| is_span(marker));
+    let order =
+        in_order(spans.map(|(at, marker)| (bounded_ns(marker.start), bounded_ns(marker.end), at)));
+    let mut nested = vec![false; markers.len()];
+    for ((_, _, at), nests) in order.iter().zip(nesting(&order)) {
+        if let Some(nested) = nested.get_mut(*at) {
+            *nested = nests;
         }
     }
-    nests
+    nested
 }
 
 #[cfg(test)]
@@ -146,23 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn only_spans_that_lie_within_others_nest() {
-        let markers = [
-            span(0.0, 10.0),
-            span(2.0, 4.0),
-            span(3.0, 5.0),
-            span(4.0, 6.0),
-            span(8.0, 12.0),
-            span(0.0, 20.0),
-        ];
-        assert_eq!(nesting(&markers), [true, true, false, true, false, true]);
+    fn a_marker_without_an_end_is_an_instant_and_one_without_times_is_nothing() {
+        let spans = [span(0.0, 10.0), span(2.0, 4.0), span(3.0, 5.0)];
+        assert_eq!(nesting_markers(&spans), [true, true, false]);
         let point = RawMarker {
             phase: 0.0,
             end: f64::NAN,
             ..span(1.0, 1.0)
         };
         assert_eq!(
-            (nesting(&[point]), Kind::of(&point, false)),
+            (nesting_markers(&[point]), Kind::of(&point, false)),
             (vec![false], Kind::Instant)
         );
         let nothing = RawMarker {

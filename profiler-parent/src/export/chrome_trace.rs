@@ -12,13 +12,13 @@ use std::io::Write;
 use profiler_core::internal::profile::JsonWriter;
 
 use super::ExportError;
-use super::bounded::too_long;
 use super::call_frame::Scripts;
 use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::tree::{CallTree, ROOT, TreeId, line};
+use crate::output::too_long;
 use crate::reading::{Survey, TextField};
 
 /// Samples per event.

@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 
 use profiler_core::internal::profile::JsonWriter;
 
-use super::bounded::BoundedWriter;
 use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::tree::{CallTree, Ticks, TreeId};
 use super::{ExportError, TimeKind};
-use crate::output::{CommitBehind, ProfileFile};
+use crate::output::{BoundedWriter, CommitBehind, ProfileFile};
 use crate::reading::Survey;
 
 /// Name of the index.

@@ -59,7 +59,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::{RawMarkers, Tables};
+    use crate::reading::{PartId, RawMarkers, Tables};
 
     #[test]
     fn names_are_plain_and_unique() {
@@ -68,6 +68,7 @@ mod tests {
         let mut names = FileNames::default();
         let mut name = |process: &str, name: &str| {
             let thread = Thread {
+                part: PartId(0),
                 process,
                 pid: "12.1",
                 name,

@@ -110,7 +110,7 @@ fn plain_name<'n>(names: &'n mut ByRow<String>, tables: &Tables, func: FuncId) -
 }
 
 /// Adds a name, with other characters for those that separate frames and lines.
-fn push_plain(name: &str, to: &mut String) {
+pub(super) fn push_plain(name: &str, to: &mut String) {
     to.extend(name.chars().map(|c| {
         if c == ';' {
             ':'

@@ -1,6 +1,7 @@
 //! Converts `.cpuprofile` files to recordings: a profile in the processed form with one thread.
 //!
-//! Called by `profiler import`. A V8 sample lasts until the next one, the last sample until the
+//! Called by `profiler import`, and by [`super::stack_profile`], which makes a profile of stacks in
+//! the same way. A V8 sample lasts until the next one, the last sample until the
 //! end; this duration is its weight, in milliseconds, and its time is not changed. Invariant: the
 //! file is not trusted: nodes may refer to each other in cycles.
 
@@ -29,38 +30,70 @@ pub struct Imported {
     pub samples: u64,
 }
 
+/// A profile as V8 writes it. Times are microseconds.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Profile {
-    nodes: Vec<Node>,
-    start_time: f64,
-    end_time: f64,
+pub(super) struct Profile {
+    pub(super) nodes: Vec<Node>,
+    pub(super) start_time: f64,
+    pub(super) end_time: f64,
+    /// The node of each sample.
     #[serde(default)]
-    samples: Vec<u64>,
+    pub(super) samples: Vec<u64>,
+    /// The time of each sample since the previous one.
     #[serde(default)]
-    time_deltas: Vec<f64>,
+    pub(super) time_deltas: Vec<f64>,
 }
 
+/// A node of the call tree.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Node {
-    id: u64,
-    call_frame: CallFrame,
+pub(super) struct Node {
+    pub(super) id: u64,
+    pub(super) call_frame: CallFrame,
     #[serde(default)]
-    children: Vec<u64>,
-    parent: Option<u64>,
+    pub(super) children: Vec<u64>,
+    pub(super) parent: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct CallFrame {
-    function_name: String,
+pub(super) struct CallFrame {
+    pub(super) function_name: String,
     #[serde(default)]
-    url: String,
+    pub(super) url: String,
+    /// Counts from zero; -1 if unknown.
     #[serde(default = "unknown")]
-    line_number: i64,
+    pub(super) line_number: i64,
+    /// Counts from zero; -1 if unknown.
     #[serde(default = "unknown")]
-    column_number: i64,
+    pub(super) column_number: i64,
+}
+
+/// Where a profile comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The name of the format.
+    pub(super) name: &'static str,
+    /// Whether functions are those of scripts.
+    pub(super) is_script: bool,
+}
+
+const CPU_PROFILE: Origin = Origin {
+    name: "cpuprofile",
+    is_script: true,
+};
+
+impl Origin {
+    fn category(self, frame: &CallFrame) -> u64 {
+        match frame.function_name.as_str() {
+            "(idle)" => IDLE,
+            "(garbage collector)" => COLLECTOR,
+            "(root)" | "(program)" => OTHER,
+            _ if self.is_script => SCRIPT,
+            _ => OTHER,
+        }
+    }
 }
 
 /// Limit on times from the start, in microseconds (31 years).
@@ -116,12 +149,22 @@ pub fn import_cpuprofile_with(
             why: error.to_string(),
         })?;
     listener.send(WorkEvent::Writing);
-    let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(&mut file);
     let name = from
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let samples = Tables::of(&profile).write(&profile, &name, &mut out);
+    write(&profile, &name, CPU_PROFILE, to)
+}
+
+/// Writes a profile in the processed form.
+pub(super) fn write(
+    profile: &Profile,
+    name: &str,
+    origin: Origin,
+    to: &Path,
+) -> Result<Imported, ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let mut out = JsonWriter::new(&mut file);
+    let samples = Tables::of(profile, origin).write(profile, name, &mut out);
     out.finish()?;
     let bytes = file.commit()?;
     Ok(Imported {
@@ -139,8 +182,9 @@ struct Sources {
 }
 
 /// The tables of the processed form.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tables {
+    origin: Origin,
     texts: Vec<String>,
     known_texts: HashMap<String, usize>,
     funcs: Vec<CallFrame>,
@@ -150,8 +194,15 @@ struct Tables {
 }
 
 impl Tables {
-    fn of(profile: &Profile) -> Self {
-        let mut tables = Self::default();
+    fn of(profile: &Profile, origin: Origin) -> Self {
+        let mut tables = Self {
+            origin,
+            texts: Vec::new(),
+            known_texts: HashMap::new(),
+            funcs: Vec::new(),
+            stacks: Vec::new(),
+            by_id: HashMap::new(),
+        };
         let rows: HashMap<u64, usize> = (0..)
             .zip(&profile.nodes)
             .map(|(row, node)| (node.id, row))
@@ -223,7 +274,7 @@ impl Tables {
     /// Writes the profile. Returns the number of samples.
     fn write<W: Write>(mut self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
         out.begin_object();
-        write_meta(profile, name, out);
+        write_meta(profile, name, self.origin, out);
         for empty in ["libs", "counters", "profilerOverhead"] {
             out.key(empty);
             out.begin_array();
@@ -319,8 +370,8 @@ impl Tables {
                 number(caller.as_ref(), out)
             });
         });
-        write_frame_table(&funcs, out);
-        write_func_table(&funcs, &names, &of, out);
+        write_frame_table(&funcs, self.origin, out);
+        write_func_table(&funcs, &names, &of, self.origin, out);
         table(out, "resourceTable", 0, |out| {
             empty(&["lib", "name", "host", "type"], out)
         });
@@ -360,7 +411,7 @@ fn from_one(number: i64) -> Option<u64> {
 }
 
 /// Writes the table of frames: one frame for each function.
-fn write_frame_table<W: Write>(funcs: &[CallFrame], out: &mut JsonWriter<W>) {
+fn write_frame_table<W: Write>(funcs: &[CallFrame], origin: Origin, out: &mut JsonWriter<W>) {
     table(out, "frameTable", funcs.len(), |out| {
         for (key, value) in [
             ("address", "-1"),
@@ -370,7 +421,7 @@ fn write_frame_table<W: Write>(funcs: &[CallFrame], out: &mut JsonWriter<W>) {
             column(out, key, funcs, |_, out| out.raw(value));
         }
         column(out, "category", funcs, |frame, out| {
-            out.u64(category(frame))
+            out.u64(origin.category(frame))
         });
         column(out, "func", 0..funcs.len(), |func, out| {
             out.u64(func as u64)
@@ -393,13 +444,14 @@ fn write_func_table<W: Write>(
     funcs: &[CallFrame],
     names: &[usize],
     sources: &[Option<usize>],
+    origin: Origin,
     out: &mut JsonWriter<W>,
 ) {
     table(out, "funcTable", funcs.len(), |out| {
         column(out, "name", names, |name, out| out.u64(*name as u64));
         for key in ["isJS", "relevantForJS"] {
             column(out, key, funcs, |frame, out| {
-                out.bool(key == "isJS" && category(frame) == SCRIPT)
+                out.bool(key == "isJS" && origin.category(frame) == SCRIPT)
             });
         }
         column(out, "resource", funcs, |_, out| out.i64(-1));
@@ -427,15 +479,6 @@ const CATEGORIES: &str = r#"[{"name":"Other","color":"grey","subcategories":["Ot
 {"name":"JavaScript","color":"yellow","subcategories":["Other"]},
 {"name":"GC / CC","color":"orange","subcategories":["Other"]}]"#;
 
-fn category(frame: &CallFrame) -> u64 {
-    match frame.function_name.as_str() {
-        "(idle)" => IDLE,
-        "(garbage collector)" => COLLECTOR,
-        "(root)" | "(program)" => OTHER,
-        _ => SCRIPT,
-    }
-}
-
 /// The times of the samples, in microseconds from the start, never decreasing. Samples without a
 /// time are left out.
 fn times(profile: &Profile) -> Vec<f64> {
@@ -451,7 +494,7 @@ fn times(profile: &Profile) -> Vec<f64> {
         .collect()
 }
 
-fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) {
+fn write_meta<W: Write>(profile: &Profile, name: &str, origin: Origin, out: &mut JsonWriter<W>) {
     let count = profile.samples.len().max(1) as f64;
     let length_ms = profile.length_us() / 1e3;
     out.key("meta");
@@ -475,7 +518,7 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) 
     out.f64(profile.start_time.clamp(0.0, MOST_START_US) * 1e3);
     out.entry_u64("processType", 0);
     out.entry_str("product", name);
-    out.entry_str("importedFrom", "cpuprofile");
+    out.entry_str("importedFrom", origin.name);
     out.entry_u64("stackwalk", 1);
     out.entry_bool("debug", false);
     out.entry_bool("symbolicated", true);

@@ -11,39 +11,60 @@
 //! | [`Target::ChromeTrace`] | the call tree of one thread, its markers | one |
 //! | [`Target::Folded`] | the call tree of one thread | one |
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
+//! | [`Target::Perfetto`] | stacks, markers, counters and processes | one |
+//! | [`Target::OtlpTraces`] | numbers and parents of all spans, the markers of one thread | one |
+//! | [`Target::OtlpMetrics`] | one counter | one |
+//! | [`Target::OtlpProfiles`] | as traces; stacks, functions and texts of all threads | one |
+//! | [`Target::ClickHouse`] | stacks, samples, markers, counters, groups and processes | one per table |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time during which it was observed; a
 //! call tree has one node for each path; a file appears under its name only when it is complete;
 //! time, memory and output are bounded by the profile's length; times are limited to 36 years
 //! before and after the session's start.
 
-mod bounded;
+pub(crate) mod bodies;
 mod by_row;
 mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
+pub(crate) mod clickhouse;
 mod cpuprofile;
+mod depth;
+#[cfg_attr(
+    not(feature = "push"),
+    allow(dead_code, reason = "called by the pusher")
+)]
+pub(crate) mod encode;
 mod file_name;
 mod folded;
 mod import;
 mod index;
+mod labels;
+mod nesting;
+mod otlp;
 mod pauses;
 mod payload;
+mod perfetto;
 mod pprof;
+mod pprof_bodies;
 mod proto;
 mod recording;
 mod slices;
 mod speedscope;
+#[cfg(feature = "push")]
+pub(crate) mod stack_profile;
 mod tree;
 
 use std::path::{Path, PathBuf};
 
+pub use clickhouse::{Engine, FleetSchema, FleetTable, InvalidSchemaName};
 pub use import::{Imported, import_cpuprofile, import_cpuprofile_with};
+pub use labels::FleetLabels;
 
-use crate::output::{OutputError, ProfileFile, WriteBehind};
+use crate::output::{BoundedWriter, OutputError, ProfileFile, WriteBehind};
 use crate::reading::{Nameless, ReadError};
 use crate::work::WorkListener;
-use bounded::BoundedWriter;
+use otlp::Signal;
 use recording::{Recording, Totals};
 
 /// An export format.
@@ -59,9 +80,39 @@ pub enum Target {
     /// One line per stack, `process;thread;function;… microseconds`, as flame graph scripts read
     /// them.
     Folded,
+    /// A trace of Perfetto: processes, threads, samples with stacks, markers, flows, counters, and
+    /// how complete the data of each process is.
+    Perfetto,
     /// Google's pprof, compressed: samples, time and processor time, with processes and threads as
     /// labels.
     Pprof,
+    /// OTLP: the spans of all threads, with their parents, attributes and events, as one
+    /// `ExportTraceServiceRequest`. Files that are appended to each other are one request, too.
+    OtlpTraces,
+    /// OTLP: the counters of all processes, and their losses, as one
+    /// `ExportMetricsServiceRequest`. Files that are appended to each other are one request, too.
+    OtlpMetrics,
+    /// OTLP: processor time and all time of all stacks, with the spans that were open, as one
+    /// `ExportProfilesServiceRequest` of version 1.10.0 (`v1development`).
+    OtlpProfiles,
+    /// Rows for the tables of [`FleetSchema`] in ClickHouse: a directory with a file for each table.
+    ClickHouse,
+}
+
+impl Target {
+    /// Whether the format has the logs of processes and the memory of each.
+    const fn has_processes(self) -> bool {
+        matches!(self, Self::ClickHouse | Self::OtlpMetrics | Self::Perfetto)
+    }
+
+    /// The kind of time that the format is made from, if the caller wants this one. Rows have both
+    /// times of each sample.
+    const fn time(self, wanted: TimeKind) -> TimeKind {
+        match self {
+            Self::ClickHouse => TimeKind::Wall,
+            _ => wanted,
+        }
+    }
 }
 
 /// How to export the time during which a thread did not run.
@@ -83,7 +134,7 @@ pub enum TimeKind {
 pub struct ExportOptions {
     /// The format.
     pub target: Target,
-    /// How to export the time during which a thread did not run. pprof contains both times.
+    /// How to export the time during which a thread did not run. pprof and OTLP contain both times.
     pub time: TimeKind,
     /// Whether to look up names for unnamed addresses in files of this machine.
     pub names: bool,
@@ -169,6 +220,9 @@ pub enum ExportError {
     /// than a thousand times the bytes of the profile plus 256 MiB, which no real profile reaches.
     #[error("cannot write the export: {0}")]
     Write(#[from] std::io::Error),
+    /// The receiver of the output wants no more of it.
+    #[error("the receiver of the export has stopped")]
+    Stopped,
 }
 
 impl From<ReadError> for ExportError {
@@ -181,8 +235,8 @@ impl From<ReadError> for ExportError {
 }
 
 /// Exports the profile `from`, in either form, compressed or not, to `to`. `to` is a file, which is
-/// replaced. For [`Target::CpuProfile`] it is a directory, which is created if it is missing; files
-/// of the same names in it are replaced.
+/// replaced. For [`Target::CpuProfile`] and [`Target::ClickHouse`] it is a directory, which is
+/// created if it is missing; files of the same names in it are replaced.
 ///
 /// Takes about as long as reading the profile twice; see the [module](self) for the memory it
 /// needs.
@@ -203,8 +257,23 @@ pub fn export_with(
     options: &ExportOptions,
     listener: WorkListener,
 ) -> Result<Exported, ExportError> {
+    export_labelled(from, to, options, &FleetLabels::default(), listener)
+}
+
+/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`] and in the resources of
+/// OTLP. In other formats, the name of the service replaces that of the application.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_labelled(
+    from: &Path,
+    to: &Path,
+    options: &ExportOptions,
+    labels: &FleetLabels,
+    listener: WorkListener,
+) -> Result<Exported, ExportError> {
     not_onto_itself(from, to)?;
-    let recording = Recording::open(from, options, listener)?;
+    let recording = Recording::open(from, options, labels, listener)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
         Target::Speedscope => one_file(&recording, to, |recording, out| {
@@ -216,7 +285,20 @@ pub fn export_with(
         Target::Folded => one_file(&recording, to, |recording, out| {
             folded::write(recording, out)
         })?,
+        Target::Perfetto => one_file(&recording, to, |recording, out| {
+            perfetto::write(recording, out)
+        })?,
         Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
+        Target::OtlpTraces => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Traces, out)
+        })?,
+        Target::OtlpMetrics => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Metrics, out)
+        })?,
+        Target::OtlpProfiles => one_file(&recording, to, |recording, out| {
+            otlp::write(recording, Signal::Profiles, out)
+        })?,
+        Target::ClickHouse => clickhouse::write(&recording, labels, to)?,
     };
     let nameless = recording.into_survey().into_nameless();
     Ok(Exported {

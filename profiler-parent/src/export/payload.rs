@@ -1,6 +1,6 @@
-//! The payload of a marker in a trace event.
+//! The payload of a marker, for a trace event.
 //!
-//! Used by [`super::chrome_markers`]. The members of the payload are written in the order of their
+//! Used by the formats with markers. The members of the payload are written in the order of their
 //! keys, with their texts written out. Invariant: members are slices of the profile's text; only
 //! values that may be written in another way than their text are parsed.
 
@@ -11,18 +11,28 @@ use std::io::Write;
 
 use profiler_core::internal::profile::JsonWriter;
 use profiler_core::internal::profile::json::position_of_escape;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::reading::{Flow, TextField};
+use crate::reading::{Flow, NodeId, TextField};
 
 /// The payload of a marker.
 #[derive(Debug, Default)]
 pub(super) struct Payload<'m> {
     /// Sorted by key, with values as JSON; `None` without a payload.
     members: Option<Vec<(Cow<'m, str>, Cow<'m, str>)>>,
-    flow: Option<(&'m str, Flow)>,
+    /// The flows that it belongs to, in the order of the schema.
+    flows: Vec<(&'m str, Flow)>,
+    /// JSON of the stack at which the marker was recorded.
+    cause: Option<&'m str>,
+}
+
+/// The stack of a payload in the processed format.
+#[derive(Deserialize)]
+struct Cause {
+    stack: Option<u32>,
 }
 
 impl<'m> Payload<'m> {
@@ -43,7 +53,9 @@ impl<'m> Payload<'m> {
         fields: &HashMap<String, Vec<TextField>>,
         texts: &'m [String],
     ) -> Option<Self> {
-        // Stacks refer to tables that are not in the file.
+        let cause = members.iter().find(|(key, _)| key == "cause");
+        let cause = cause.map(|(_, value)| value.get());
+        // Stacks refer to tables of the profile.
         let members = members
             .into_iter()
             .filter(|(key, _)| key != "cause" && key != "stack");
@@ -51,7 +63,8 @@ impl<'m> Payload<'m> {
         let members: Option<Vec<(Cow<'m, str>, Cow<'m, str>)>> = members.collect();
         let mut payload = Self {
             members: Some(members?),
-            flow: None,
+            flows: Vec::new(),
+            cause,
         };
         let kind = payload.kind();
         for field in fields.get(kind.as_ref()).into_iter().flatten() {
@@ -71,7 +84,25 @@ impl<'m> Payload<'m> {
             return;
         };
         *value = Cow::Owned(Value::from(text.as_str()).to_string());
-        self.flow = self.flow.or(field.flow.map(|flow| (text.as_str(), flow)));
+        self.flows
+            .extend(field.flow.map(|flow| (text.as_str(), flow)));
+    }
+
+    /// The members in the order of their keys, with their values as JSON. Stacks are left out.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &str)> {
+        let members = self.members.iter().flatten();
+        members.map(|(key, value)| (key.as_ref(), value.as_ref()))
+    }
+
+    /// The flows that the marker belongs to.
+    pub(super) fn flows(&self) -> &[(&'m str, Flow)] {
+        &self.flows
+    }
+
+    /// The stack at which the marker was recorded, if it is one of the tables that threads share.
+    pub(super) fn stack(&self) -> Option<NodeId> {
+        let cause: Cause = serde_json::from_str(self.cause?).ok()?;
+        cause.stack.map(NodeId)
     }
 
     fn get(&self, key: &str) -> Option<&Cow<'m, str>> {
@@ -82,7 +113,7 @@ impl<'m> Payload<'m> {
     }
 
     /// The payload's type; empty if it has none.
-    fn kind(&self) -> Cow<'m, str> {
+    pub(super) fn kind(&self) -> Cow<'m, str> {
         let quoted = match self.get("type") {
             // A value that is written as its text has no escapes.
             Some(Cow::Borrowed(text)) => text.strip_prefix('"'),
@@ -97,10 +128,10 @@ impl<'m> Payload<'m> {
 
     /// Writes the payload and ends the event.
     pub(super) fn end<W: Write>(self, out: &mut JsonWriter<W>) {
-        if let Some((id, flow)) = self.flow {
+        if let Some((id, flow)) = self.flows.first() {
             out.entry_str("bind_id", &format!("0x{id}"));
             out.entry_bool("flow_in", true);
-            out.entry_bool("flow_out", flow == Flow::Goes);
+            out.entry_bool("flow_out", *flow == Flow::Goes);
         }
         out.key("args");
         out.begin_object();

@@ -1,14 +1,17 @@
-//! The part of the protocol buffers' wire format that pprof needs: numbers, texts, nested messages.
+//! The part of the protocol buffers' wire format that pprof, Perfetto and OTLP need: numbers, texts,
+//! nested messages.
 //!
-//! Used by [`super::pprof`]. A message is built in memory, so it must be small; a whole profile is
-//! a sequence of messages.
+//! Used by [`super::pprof`], [`super::perfetto`] and [`super::otlp`]. A message is built in memory, so
+//! it must be small; a whole profile or trace is a sequence of messages.
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 const VARINT: u64 = 0;
+const FIXED: u64 = 1;
 const BYTES: u64 = 2;
+const FIXED_SHORT: u64 = 5;
 
 impl Message {
     /// Adds a number. 0 is the default and is not written.
@@ -17,6 +20,34 @@ impl Message {
             self.varint(field << 3 | VARINT);
             self.varint(value);
         }
+    }
+
+    /// Adds a number, also 0: for a field whose presence matters, and for one of a choice.
+    pub(super) fn any_number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3 | VARINT);
+        self.varint(value);
+    }
+
+    /// Adds a number with a sign (`int64`), also 0.
+    pub(super) fn signed(&mut self, field: u64, value: i64) {
+        self.any_number(field, value.cast_unsigned());
+    }
+
+    /// Adds a number of eight bytes (`fixed64`), also 0.
+    pub(super) fn fixed(&mut self, field: u64, value: u64) {
+        self.varint(field << 3 | FIXED);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Adds a number of four bytes (`fixed32`), also 0.
+    pub(super) fn fixed_short(&mut self, field: u64, value: u32) {
+        self.varint(field << 3 | FIXED_SHORT);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Adds a number with a fraction (`double`), also 0.
+    pub(super) fn double(&mut self, field: u64, value: f64) {
+        self.fixed(field, value.to_bits());
     }
 
     /// Adds text or bytes, also empty ones.
@@ -46,6 +77,11 @@ impl Message {
     /// The bytes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Whether it has no fields.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Removes all fields; the memory is reused.
@@ -92,6 +128,16 @@ mod tests {
         message.clear();
         message.number(1, u64::MAX);
         assert_eq!(message.as_bytes().len(), 11, "ten bytes of seven bits");
+        message.clear();
+        message.any_number(2, 0);
+        message.signed(1, -1);
+        message.double(3, 1.0);
+        message.fixed_short(4, 7);
+        let mut expected = vec![0x10, 0, 0x08];
+        expected.extend([0xff; 9]);
+        expected.extend([1, 0x19, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+        expected.extend([0x25, 7, 0, 0, 0]);
+        assert_eq!(message.as_bytes(), expected);
         for value in [0, 1, 127, 128, 16_383, 16_384, u64::MAX] {
             message.clear();
             message.varint(value);

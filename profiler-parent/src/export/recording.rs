@@ -7,13 +7,17 @@ use std::path::Path;
 
 use super::pauses::Pauses;
 use super::slices::{Cut, Debts, Slice, bounded_ns};
-use super::{ExportError, ExportOptions, TimeKind};
-use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
+use super::{ExportError, ExportOptions, FleetLabels, Target, TimeKind};
+use crate::reading::{
+    self, CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
+};
 use crate::work::WorkListener;
 
 /// The input of a format: one thread.
 #[derive(Debug)]
 pub(super) struct Thread<'t> {
+    /// The object that contains it.
+    pub(super) part: PartId,
     pub(super) process: &'t str,
     /// As in the profile: a number, or a number with a suffix such as `12.1`.
     pub(super) pid: &'t str,
@@ -35,42 +39,57 @@ pub(super) struct Thread<'t> {
 pub(super) trait Sink {
     /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
+    /// Whether it needs the values of counters over time.
+    const WITH_COUNTERS: bool = false;
     /// Writes a thread.
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError>;
+    /// Writes a counter, before or after the threads of its process. `shift_ns` are the nanoseconds
+    /// to add to its times.
+    fn counter(
+        &mut self,
+        _counter: &CounterSeries,
+        _shift_ns: i64,
+        _survey: &Survey,
+    ) -> Result<(), ExportError> {
+        Ok(())
+    }
 }
 
 /// A profile that was read once, and whose threads can be read.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
 }
 
 /// The numbers of threads and samples that were read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) threads: u64,
-    pub(super) samples: u64,
+pub(crate) struct Totals {
+    pub(crate) threads: u64,
+    pub(crate) samples: u64,
 }
 
 impl Recording {
-    pub(super) fn open(
+    pub(crate) fn open(
         path: &Path,
         options: &ExportOptions,
+        labels: &FleetLabels,
         listener: WorkListener,
     ) -> Result<Self, ExportError> {
         let wanted = Wanted {
             names: options.names,
-            ..Wanted::default()
+            logs: options.target.has_processes(),
+            counters: options.target == Target::ClickHouse,
         };
-        let reader = ProfileReader::open_with(path, wanted, listener)?;
+        let mut reader = ProfileReader::open_with(path, wanted, listener)?;
+        labels.apply(reader.meta_mut());
         Ok(Self {
             reader,
-            time: options.time,
+            time: options.target.time(options.time),
         })
     }
 
-    pub(super) const fn survey(&self) -> &Survey {
+    pub(crate) const fn survey(&self) -> &Survey {
         self.reader.survey()
     }
 
@@ -78,9 +97,9 @@ impl Recording {
         self.reader.into_survey()
     }
 
-    /// The limit on the size of an export; see [`super::bounded`].
+    /// The limit on the size of an export; see [`crate::output`].
     pub(super) const fn most_bytes(&self) -> u64 {
-        super::bounded::most_bytes(self.reader.length())
+        crate::output::most_bytes(self.reader.length())
     }
 
     /// Passes all threads to `sink`.
@@ -108,6 +127,7 @@ struct Cutter<'s, S> {
 impl<S: Sink> ThreadSink for Cutter<'_, S> {
     type Error = ExportError;
     const WITH_MARKERS: bool = S::WITH_MARKERS;
+    const WITH_COUNTERS: bool = S::WITH_COUNTERS;
 
     fn thread(&mut self, read: &reading::Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
         let cut = Cut {
@@ -121,6 +141,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
         self.totals.threads += 1;
         self.totals.samples += slices.iter().filter(|slice| slice.is_sample).count() as u64;
         let thread = Thread {
+            part: read.part,
             process: read.process,
             pid: &read.raw.pid,
             name: read.name,
@@ -134,6 +155,11 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             shift_ns: cut.shift_ns,
         };
         self.sink.thread(&thread, survey)
+    }
+
+    fn counter(&mut self, counter: &CounterSeries, survey: &Survey) -> Result<(), ExportError> {
+        let shift_ns = bounded_ns(survey.shift_ms(counter.part));
+        self.sink.counter(counter, shift_ns, survey)
     }
 }
 

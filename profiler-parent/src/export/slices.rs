@@ -3,8 +3,10 @@
 //!
 //! Used by [`super::recording`]. A sample and its processor time represent the time since the
 //! previous sample, so a period in which no sample was possible remains one slice of its whole
-//! length. The first sample of a thread represents one interval. Invariant: the slices of a thread
-//! are consecutive, and their sum is the time from the start of the first slice to the last sample.
+//! length. The first sample of a thread represents one interval. If it has the weight 0 and no
+//! stack, as in a batch that continues a series, it represents no time, and the second sample
+//! represents the time since then. Invariant: the slices of a thread are consecutive, and their sum
+//! is the time from the start of the first slice to the last sample.
 //!
 //! Samples with their own durations (weights in milliseconds, as in an import) last from their time
 //! onwards.
@@ -26,6 +28,8 @@ pub(super) struct Slice {
     pub(super) start: i64,
     /// The start of the next slice.
     pub(super) end: i64,
+    /// When the sample was taken.
+    pub(super) at: i64,
     /// `None` if unknown.
     pub(super) stack: Option<NodeId>,
     /// Not running on a processor, or not sampled at all.
@@ -78,10 +82,14 @@ impl Cut {
         }
         let mut slices = Vec::with_capacity(nodes.len());
         debts.begin(tables);
-        let mut before = times.peek().map_or(0, |first| {
-            first.saturating_sub(self.interval_ns.min(FARTHEST))
-        });
-        for (row, at) in times.enumerate() {
+        let is_border = begins_at_border(thread, nodes);
+        let length = if is_border {
+            0
+        } else {
+            self.interval_ns.min(FARTHEST)
+        };
+        let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
+        for (row, at) in times.enumerate().skip(usize::from(is_border)) {
             let at = at.max(before);
             let paused = self.paused.between(before, at);
             if paused > 0 {
@@ -100,6 +108,7 @@ impl Cut {
             slices.push(Slice {
                 start,
                 end: at,
+                at,
                 stack,
                 is_idle,
                 cpu,
@@ -121,6 +130,11 @@ impl Cut {
     }
 }
 
+/// Whether the first sample only says since when the second one lasts.
+fn begins_at_border(thread: &RawThread, nodes: &[Option<NodeId>]) -> bool {
+    thread.samples.number(4, 0) == 0.0 && nodes.first().is_some_and(Option::is_none)
+}
+
 /// Slices whose lengths are their weights.
 fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
     let mut start = times.first().copied().unwrap_or(0);
@@ -135,6 +149,7 @@ fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Sli
         let slice = Slice {
             start,
             end,
+            at: start,
             stack,
             is_idle: false,
             cpu: 0,
@@ -151,6 +166,7 @@ impl Slice {
         Self {
             start,
             end,
+            at: end,
             stack: None,
             is_idle: true,
             cpu: 0,
@@ -299,6 +315,30 @@ mod tests {
             assert!((busy as f64 - used).abs() <= 5e5, "{share}: {busy}");
             assert_eq!(slices.len(), times.len(), "no slice is added");
         }
+    }
+
+    #[test]
+    fn a_first_sample_of_weight_0_only_begins_the_time() {
+        let mut thread = RawThread::default();
+        let columns = [
+            vec![f64::NAN, 0.0],
+            vec![5.0, 9.0],
+            vec![],
+            vec![0.0, 300.0],
+        ];
+        let [stacks, times, deltas, cpu] = columns;
+        thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 1.0]]);
+        let cut = Cut {
+            time: TimeKind::Wall,
+            interval_ns: MS,
+            cpu_unit_ns: Some(1.0),
+            shift_ns: 0,
+            paused: Pauses::default(),
+        };
+        let nodes = [None, Some(NodeId(0))];
+        let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
+        assert_eq!(lengths(&slices), [(4000, false)]);
+        assert_eq!(slices[0].cpu, 300, "its start is known");
     }
 
     #[test]

@@ -278,6 +278,7 @@ mod tests {
         Slice {
             start: 0,
             end: 1,
+            at: 1,
             stack: Some(NodeId(stack)),
             is_idle: false,
             cpu: 0,

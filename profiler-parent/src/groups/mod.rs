@@ -1,10 +1,11 @@
 //! The groups of all processes, read from their pools. They show which groups are slow now.
 //!
 //! Applications call [`Session::groups`](crate::Session::groups) and
-//! [`Session::monitor`](crate::Session::monitor); alerts and the live page use the same reader. No
-//! child is asked, so no child can delay a snapshot. A stopped process is read and reported as
-//! frozen, a dead process keeps its final totals, and a process whose pool cannot be read is listed
-//! as missing. [`profiler_core::groups`] defines groups and their totals.
+//! [`Session::monitor`](crate::Session::monitor); alerts, the live page and the metrics for
+//! Prometheus use the same reader. No child is asked, so no child can delay a snapshot. A stopped
+//! process is read and reported as frozen, a dead process keeps its final totals, and a process
+//! whose pool cannot be read is listed as missing. [`profiler_core::groups`] defines groups and
+//! their totals.
 
 mod delta;
 mod merged;
@@ -22,4 +23,8 @@ pub use profiler_core::internal::reader::groups::{GroupTotals, Histogram, Peak};
 pub use snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
-pub(crate) use snapshot_reader::{SnapshotReader, final_groups};
+pub(crate) use snapshot_reader::{SnapshotReader, largest_groups, read_groups};
+
+/// The probes that are on while a page or a scraper shows groups.
+#[cfg(any(feature = "live", feature = "prometheus"))]
+pub(crate) const SHOWN_PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);

@@ -116,6 +116,9 @@ impl ProcessGroups {
 /// A process whose groups could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingProcess {
+    /// The identity of the process. Shown as text.
+    #[serde(serialize_with = "as_hex")]
+    pub pool: PoolId,
     /// System number.
     pub pid: ProcessId,
     /// Shown name.

@@ -189,8 +189,14 @@ impl SnapshotReader {
                     .processes
                     .push(shown(&candidate, &groups, &is_stopped)),
                 Err(why) => {
-                    let Candidate { pid, name, .. } = candidate;
-                    snapshot.missing.push(MissingProcess { pid, name, why });
+                    let Candidate { key, pid, name, .. } = candidate;
+                    let pool = key;
+                    snapshot.missing.push(MissingProcess {
+                        pool,
+                        pid,
+                        name,
+                        why,
+                    });
                 }
             }
         }
@@ -289,11 +295,15 @@ fn shown(
     }
 }
 
-/// The final totals of a process whose pool is about to be closed.
-pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
-    let mut found = GroupReader::open(Arc::clone(pool))
+/// The totals of a process whose pool is about to be closed.
+pub(crate) fn read_groups(pool: &Arc<OwnFile>) -> Option<PoolGroups> {
+    GroupReader::open(Arc::clone(pool))
         .and_then(|mut reader| reader.read())
-        .ok()?;
+        .ok()
+}
+
+/// The totals that are kept of such a process: those with the most time.
+pub(crate) fn largest_groups(mut found: PoolGroups) -> Arc<PoolGroups> {
     found.groups.retain(|group| !group.totals.is_idle());
     if found.groups.len() > MOST_FINAL {
         found
@@ -306,5 +316,5 @@ pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
         found.groups.sort_by_key(|group| group.index);
     }
     found.groups.shrink_to_fit();
-    Some(Arc::new(found))
+    Arc::new(found)
 }

@@ -13,6 +13,7 @@ use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
+#[cfg(any(feature = "live", feature = "view"))]
 use super::RequestHead;
 use crate::sys;
 
@@ -23,6 +24,7 @@ const BLOCK: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) enum Answer {
     Text(Option<Bytes>),
+    #[cfg_attr(not(any(feature = "live", feature = "view")), allow(dead_code))]
     File(FileBody),
 }
 
@@ -129,6 +131,7 @@ pub(crate) fn json(value: &(impl serde::Serialize + ?Sized)) -> Response<Answer>
 }
 
 /// A whole file; `None` if its length is unknown.
+#[cfg(any(feature = "live", feature = "view"))]
 pub(crate) fn of_file(file: Arc<File>, media_type: &'static str) -> Option<Response<Answer>> {
     let end = file.metadata().ok()?.len();
     Some(with_type(
@@ -143,6 +146,7 @@ pub(crate) fn of_file(file: Arc<File>, media_type: &'static str) -> Option<Respo
 
 /// The answer to a CORS preflight request, which a browser sends before a request to another
 /// origin.
+#[cfg(any(feature = "live", feature = "view"))]
 pub(crate) fn preflight(request: &RequestHead, methods: &'static str) -> Response<Answer> {
     let mut response = status(StatusCode::NO_CONTENT);
     let headers = [
@@ -164,6 +168,7 @@ pub(crate) fn preflight(request: &RequestHead, methods: &'static str) -> Respons
 }
 
 /// Allows the pages of all origins to read the answer: the secret in its path protects it.
+#[cfg(any(feature = "live", feature = "view"))]
 pub(crate) fn for_any_origin(mut response: Response<Answer>) -> Response<Answer> {
     let headers = [
         ("access-control-allow-origin", "*"),

@@ -1,6 +1,7 @@
 //! The HTTP server of this crate: hyper on one thread, for clients on this machine.
 //!
-//! Used by the live page and by the server of `profiler view`, which are [`HttpService`]s. The
+//! Used by the live page, by the metrics for Prometheus and by the server of `profiler view`, which
+//! are [`HttpService`]s. The
 //! server itself defines no paths. Invariants:
 //!
 //! - A client without the token of the service never takes the place of a client with the token
@@ -22,6 +23,8 @@ mod admission;
 mod answer;
 mod connections;
 mod hosts;
+#[cfg(any(feature = "live", feature = "prometheus"))]
+mod listen;
 mod server;
 mod token;
 mod workers;
@@ -33,9 +36,14 @@ pub(crate) use answer::for_origin;
 #[cfg(feature = "live")]
 pub(crate) use answer::json;
 pub(crate) use answer::{Answer, method_not_allowed, not_found, put, status, with_type};
+#[cfg(any(feature = "live", feature = "view"))]
 pub(crate) use answer::{for_any_origin, of_file, preflight};
 pub(crate) use hosts::Hosts;
+#[cfg(any(feature = "live", feature = "prometheus"))]
+pub(crate) use listen::{NoListener, listen_on_loopback};
 pub(crate) use server::{HttpServer, ServerOptions};
+#[cfg(any(feature = "live", feature = "prometheus"))]
+pub(crate) use token::bearer;
 pub(crate) use token::is_same;
 
 /// A request without its body.
@@ -60,8 +68,8 @@ pub(crate) struct Answered {
 /// The reply to a client.
 pub(crate) enum Reply {
     Now(Response<Answer>),
-    /// The answer takes long. Used by the live page only.
-    #[cfg_attr(not(feature = "live"), allow(dead_code))]
+    /// The answer takes long. Not used by the viewer's server.
+    #[cfg_attr(not(any(feature = "live", feature = "prometheus")), allow(dead_code))]
     Work(Work),
     /// The answer needs the body of the request. Used by the viewer's server only.
     #[cfg_attr(not(feature = "view"), allow(dead_code))]

@@ -42,6 +42,7 @@
 //! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
 //! | `GET profiles.json` | profiles captured from the page |
 //! | `GET profiles/NAME` | the file of such a profile |
+//! | `GET metrics` | the metrics for Prometheus, as text |
 //! | `POST capture` | starts a capture; answers with the number of the profile in the list |
 //!
 //! Parameters; `live.json` accepts those of its parts:
@@ -65,6 +66,9 @@
 //! - `capture`: `from=` and `to=` for a range; `alert=` for the time of an alert; without these,
 //!   everything is captured; `what=` a description of the content, for the list.
 //!
+//! A scraper may send the token in the header `Authorization: Bearer TOKEN` instead, with the path
+//! `/metrics`, because it may show the paths that it scrapes.
+//!
 //! The `link` of a profile is a second path of the same file, on this server but not below the
 //! token, which pages of other sites may read.
 
@@ -85,24 +89,21 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use ipc_protocol::environment::{EnvironmentError, Token};
-use profiler_core::groups::Probes;
 
 use crate::alerts::{AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::CaptureSources;
 use crate::controller::MemoryLimit;
 use crate::groups::{Monitor, SnapshotReader};
-use crate::http::{Hosts, HttpServer, ServerOptions};
+use crate::http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
+use crate::prometheus::MetricsReader;
 use alerts::AlertLog;
 use flame::{FlameGraph, FlameSources};
 use markers::Markers;
 use profiles::Profiles;
 use routes::Routes;
 use snapshot_cache::SnapshotCache;
-
-/// The probes that are on while the page is served.
-pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
 
 /// The reason why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +193,7 @@ pub(crate) struct LiveSources {
     pub(crate) groups: Arc<SnapshotReader>,
     pub(crate) captures: Arc<CaptureSources>,
     pub(crate) observers: ObserverRegistry,
+    pub(crate) metrics: Arc<MetricsReader>,
     /// Disconnected when the session ends.
     pub(crate) session_end: Receiver<()>,
 }
@@ -224,12 +226,11 @@ impl LiveServer {
         alerts: Option<Alerts>,
         monitor: Monitor,
     ) -> Result<Self, LiveError> {
-        if !address.ip().is_loopback() {
-            return Err(LiveError::NotLoopback(address));
-        }
-        let listen = |source| LiveError::Listen { address, source };
-        let listener = std::net::TcpListener::bind(address).map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let listening = listen_on_loopback(address).map_err(|error| match error {
+            NoListener::NotLoopback => LiveError::NotLoopback(address),
+            NoListener::Refused(source) => LiveError::Listen { address, source },
+        });
+        let (listener, address) = listening?;
         let token = Token::generate()?.to_hex();
         let LiveSources {
             processes,
@@ -237,6 +238,7 @@ impl LiveServer {
             groups,
             captures,
             observers,
+            metrics,
             session_end,
         } = sources;
         let flame = Arc::new(FlameGraph::new(FlameSources {
@@ -251,6 +253,7 @@ impl LiveServer {
             flame,
             alerts: alert_log,
             markers: Markers::new(observers),
+            metrics,
             profiles: Profiles::new(captures)?,
         };
         let options = ServerOptions {

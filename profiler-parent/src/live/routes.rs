@@ -1,10 +1,10 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. The flame graph is computed on a worker thread,
-//! because it takes long; everything else is answered at once. Invariants: a client without the
-//! token gets the same empty answer for every path; a request whose `Host` header contains a
-//! foreign host name is refused; pages of other sites can read only profiles, each by a path with
-//! its own secret, which reveals nothing about the token.
+//! Called by the server's thread for each request. The flame graph and the metrics for Prometheus
+//! are computed on a worker thread, because they take long; everything else is answered at once.
+//! Invariants: a client without the token gets the same empty answer for every path; a request
+//! whose `Host` header contains a foreign host name is refused; pages of other sites can read only
+//! profiles, each by a path with its own secret, which reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
 use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
-use crate::http::{is_same, json, method_not_allowed, not_found, put, status, with_type};
+use crate::http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
+use crate::prometheus::{self, METRICS, MetricsReader};
 use crate::session_time::SessionNs;
 
 const PAGE: &str = include_str!("page/index.html");
@@ -55,6 +56,7 @@ pub(super) struct Routes {
     pub(super) flame: Arc<FlameGraph>,
     pub(super) alerts: Arc<AlertLog>,
     pub(super) markers: Markers,
+    pub(super) metrics: Arc<MetricsReader>,
     pub(super) profiles: Profiles,
 }
 
@@ -79,18 +81,23 @@ impl HttpService for Routes {
     fn tidy(&self) {
         self.snapshots.tidy();
         self.markers.tidy(self.snapshots.now());
+        self.metrics.tidy();
         self.flame.tidy(self.snapshots.now());
     }
 
     fn answer(&self, request: &RequestHead) -> Answered {
         let place = self.place(request);
         let has_token = place.is_ok();
+        let work = |work| Answered {
+            reply: Reply::Work(work),
+            has_token,
+        };
         let mut response = match place {
             Ok(LiveResource::Page(FLAME)) if is_reading(request.method()) => {
-                return Answered {
-                    reply: Reply::Work(self.flame(request)),
-                    has_token,
-                };
+                return work(self.flame(request));
+            }
+            Ok(LiveResource::Page(METRICS)) if is_reading(request.method()) => {
+                return work(prometheus::answer(&self.metrics, request, &HEADERS));
             }
             Ok(LiveResource::Page(place)) => self.serve(place, request),
             Ok(LiveResource::Profile(file)) => for_any_page(file, request),
@@ -109,11 +116,12 @@ impl Routes {
         if !self.hosts.accept(request) {
             return Err(StatusCode::FORBIDDEN);
         }
-        let below = request
-            .uri()
-            .path()
-            .strip_prefix('/')
-            .and_then(|path| path.split_once('/'));
+        let path = request.uri().path().strip_prefix('/');
+        if path == Some(METRICS) && bearer(request).is_some_and(|token| is_same(token, &self.token))
+        {
+            return Ok(LiveResource::Page(METRICS));
+        }
+        let below = path.and_then(|path| path.split_once('/'));
         let (secret, place) = below.ok_or(StatusCode::NOT_FOUND)?;
         if is_same(secret, &self.token) {
             return Ok(LiveResource::Page(place));

@@ -52,7 +52,9 @@ impl ProcessTable {
         };
         let (pid, start, is_over) = (process.pid, process.start, process.is_over());
         if !is_over && !has_room(all.values(), pid, start, most) {
-            all.remove(&key);
+            if let Some(process) = all.remove(&key) {
+                self.end_life(key, &process);
+            }
             return true;
         }
         drop(all);

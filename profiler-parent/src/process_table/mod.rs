@@ -9,9 +9,11 @@ mod elsewhere;
 mod expired;
 mod joined;
 mod lives;
+mod observed;
 pub(crate) mod pool_list;
 mod process;
 mod report;
+pub(crate) mod session_sums;
 mod summary;
 mod unprofiled;
 
@@ -32,8 +34,10 @@ pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
+pub(crate) use observed::{ObservedProcess, PoolMemory, PresentCounts, ProcessActivity};
 pub(crate) use process::{Process, Remains};
 pub use report::{ProcessReport, ProcessState};
+use session_sums::{ClosedPool, DeferredSums, LastNumbers, ProcessName, ProcessSum};
 pub use summary::SessionSummary;
 pub use unprofiled::UnprofiledProcess;
 
@@ -43,6 +47,7 @@ pub(crate) struct ProcessTable {
     all: Mutex<BTreeMap<PoolId, Process>>,
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
+    sums: DeferredSums,
     changed: Condvar,
     arrivals: Mutex<Option<Arrivals>>,
 }
@@ -75,6 +80,7 @@ impl ProcessTable {
             return expired.keep(oldest, is_brief);
         }
         if let Some(process) = all.remove(&oldest) {
+            self.end_life(oldest, &process);
             match process.remains {
                 Remains::Brief(life) if !life.runs_on => {
                     expired.forget_brief(&process.name, life);
@@ -83,6 +89,31 @@ impl ProcessTable {
                 remains => expired.forget(remains.counts()),
             }
         }
+    }
+
+    /// Closes the pool of a dead process with `close`, which returns what the process has done.
+    /// Adds its groups and its entry counts to the sums of the session.
+    pub(crate) fn close_pool(
+        &self,
+        key: PoolId,
+        close: impl FnOnce(&mut Process) -> Option<ClosedPool>,
+    ) {
+        let mut all = self.lock();
+        let closed = all.get_mut(&key).and_then(|process| {
+            let closed = close(process)?;
+            let name = ProcessName::new(&process.name);
+            Some(LastNumbers::Pool { key, name, closed })
+        });
+        drop(all);
+        closed.into_iter().for_each(|last| self.sums.add(last));
+        self.changed.notify_all();
+    }
+
+    /// Adds a process that is no longer listed to the sums of the session.
+    fn end_life(&self, key: PoolId, process: &Process) {
+        let name = ProcessName::new(&process.name);
+        let life = ProcessSum::of_life(process);
+        self.sums.add(LastNumbers::Life { key, name, life });
     }
 
     /// Number of entries that all processes have recorded, according to their pools.

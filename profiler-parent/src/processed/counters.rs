@@ -65,6 +65,8 @@ fn for_each_point(
     let from_ns = process.model.limits().from_ns;
     let start_ns = process.model.recording_start_ns();
     let start_ns = from_ns.map_or(start_ns, |from| from.max(start_ns));
+    let earlier_ns = process.sorted.earlier.end().map(|at| process.model.ns(at));
+    let start_ns = earlier_ns.map_or(start_ns, |end| end.max(start_ns));
     let mut points = CounterPoints::new(&process.model, &counter.definition, start_ns);
     if let Some(first) = first_value(process, cell, start_ns) {
         points.value(first, &mut *show);

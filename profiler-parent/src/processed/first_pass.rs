@@ -24,14 +24,18 @@ use profiler_core::internal::entry::sample::{
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::profile::CategoryRow;
-use profiler_core::internal::profile::model::{Delivery, Place, ThreadOwners};
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::profile::model::{Place, ThreadOwners};
+use profiler_core::internal::reader::{
+    ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot, ThreadInfo,
+};
 use profiler_core::time::Timestamp;
 
+use super::borders::{BorderThread, Borders, MOST_WAIT_FRAMES, WaitStack};
+use super::earlier::{CountersAtEnd, EarlierEntries, LeftOutThreads, key_of};
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
-use super::reassigned_markers::ReassignedMarkers;
 use super::rows::Rows;
+use super::sorted_thread::{OpenWait, SortedThread, plus_one};
 use super::stacks::{NodeId, Paths, StackKind, Stacks};
 use super::store::RowStore;
 use super::strings::ProfileStrings;
@@ -47,6 +51,8 @@ pub(super) struct ProfileTables {
     pub(super) stacks: Stacks,
     pub(super) rows: RowStore,
     pub(super) thread_cap: ThreadCap,
+    /// The number of frames of open waits that are remembered.
+    wait_frames: usize,
 }
 
 impl ProfileTables {
@@ -59,6 +65,7 @@ impl ProfileTables {
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
             thread_cap: ThreadCap::new(processes),
+            wait_frames: 0,
         }
     }
 
@@ -79,70 +86,13 @@ impl ProfileTables {
     }
 }
 
-/// The entries of one thread.
-#[derive(Debug, Default)]
-pub(super) struct SortedThread {
-    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and number
-    /// of ticks that the sample stands for.
-    pub(super) samples: Rows<4>,
-    /// Rows of time, bytes, address, and node plus one.
-    pub(super) allocations: Rows<4>,
-    /// Indices of the thread's chunks that contain its own markers.
-    pub(super) marker_chunks: Vec<usize>,
-    /// Markers that other threads recorded for this thread.
-    pub(super) reassigned_markers: ReassignedMarkers,
-    pub(super) markers: u32,
-    /// Nanoseconds of processor time in all samples but the first.
-    pub(super) cpu_ns: u64,
-    /// Whether some samples stand for more than one tick.
-    pub(super) has_rests: bool,
-    /// The wait that the last sample shows, if the thread has waited since.
-    open_wait: OpenWait,
-    /// Number of samples with a stack, without those in which no processor time was used.
-    pub(super) busy_samples: u32,
-    /// The entries that the thread recorded, by whether they are in the profile; without its own
-    /// markers that are.
-    pub(super) delivery: Delivery,
-}
-
-impl SortedThread {
-    /// Whether the thread has recorded entries for other threads only, and has no rows itself.
-    pub(super) const fn is_servant(&self) -> bool {
-        self.delivery.delivered > 0
-            && self.samples.is_empty()
-            && self.allocations.is_empty()
-            && self.markers == 0
-    }
-}
-
-/// A wait without an end: the thread has no later sample.
-#[derive(Clone, Copy, Debug, Default)]
-struct OpenWait {
-    since: Timestamp,
-    /// Node plus one, as in the rows of samples.
-    node: u32,
-    is_open: bool,
-    /// Whether processor time is measured.
-    has_cpu: bool,
-}
-
-impl OpenWait {
-    /// The wait that a sample begins, if it does.
-    fn of(sample: &SampleEntry<'_>, node: Option<NodeId>) -> Self {
-        Self {
-            since: sample.at,
-            node: u32::try_from(plus_one(node)).unwrap_or(0),
-            is_open: sample.waits,
-            has_cpu: sample.cpu_ns.is_some(),
-        }
-    }
-}
-
 /// The entries of one process, sorted by thread.
 #[derive(Debug)]
 pub(super) struct SortedProcess {
     pub(super) member: MemberNumber,
     pub(super) snapshot: Snapshot,
+    /// The entries that are not in this profile, because earlier ones of its series have them.
+    pub(super) earlier: EarlierEntries,
     pub(super) owners: ThreadOwners,
     /// Indexed by the places that `owners` returns.
     pub(super) threads: Vec<SortedThread>,
@@ -158,6 +108,84 @@ pub(super) struct SortedProcess {
     /// Rows of time, and the durations of locking, counters, threads, and the whole tick.
     /// Time, waiting for locks, counters, threads, all, handlers, interval.
     pub(super) overhead: Rows<7>,
+    /// The threads that found no room.
+    pub(super) left_out: LeftOutThreads,
+    counters_at_end: CountersAtEnd,
+}
+
+impl SortedProcess {
+    /// A process without entries that ends at `end`. Removes the threads that find no room.
+    fn new(
+        snapshot: Snapshot,
+        earlier: EarlierEntries,
+        end: Timestamp,
+        shared: &mut ProfileTables,
+    ) -> Self {
+        let counters_at_end = CountersAtEnd::of(&snapshot, end, Timestamp::now());
+        let mut snapshot = snapshot;
+        only_one_main_thread(&mut snapshot);
+        let mut left_out = LeftOutThreads::default();
+        let leave_out = |thread: &ThreadInfo| left_out.add(thread, &earlier);
+        shared.thread_cap.keep(&mut snapshot, leave_out);
+        let counters = snapshot
+            .counters
+            .iter()
+            .map(|counter| (counter.definition.cell, Rows::default()));
+        Self {
+            member: shared.frames.member(),
+            counters: counters.collect(),
+            owners: ThreadOwners::new(&snapshot),
+            threads: snapshot
+                .threads
+                .iter()
+                .map(|thread| SortedThread::after(earlier.border(key_of(thread))))
+                .collect(),
+            has_all_counters: true,
+            counters_before: earlier.first_values(&snapshot),
+            snapshot,
+            earlier,
+            overhead: Rows::default(),
+            left_out,
+            counters_at_end,
+        }
+    }
+
+    /// What the series contains with this profile.
+    pub(super) fn and_earlier(&self) -> EarlierEntries {
+        let counters = self.counters_at_end.clone();
+        self.earlier
+            .and(&self.snapshot, self.borders(), &self.left_out, counters)
+    }
+
+    /// The last rows of all threads, for the next profile of the series.
+    fn borders(&self) -> Borders {
+        let mut borders = Borders::default();
+        let rows = self.snapshot.threads.iter().map(key_of);
+        let sampled = self.owners.sampled_only();
+        let sampled = sampled.map(|(_, tid)| BorderThread::Sampled(tid));
+        for (key, thread) in rows.chain(sampled).zip(&self.threads) {
+            if let Some(border) = thread.next_border() {
+                borders.set(key, border);
+            }
+        }
+        borders
+    }
+
+    /// Adds the thread that `owner` is the place of, if it is new: a thread without a row.
+    fn add_sampled_only(&mut self, owner: Place, sample: &SampleEntry<'_>) {
+        if owner == self.threads.len() {
+            let key = sample.foreign.map(BorderThread::Sampled);
+            let border = key.and_then(|key| self.earlier.border(key));
+            self.threads.push(SortedThread::after(border));
+        }
+    }
+
+    /// Counts entries of a thread that are not in the profile.
+    fn count_outside(&mut self, place: Place, entries: u64) {
+        if let Some(thread) = self.threads.get_mut(place) {
+            thread.delivery.outside = thread.delivery.outside.saturating_add(entries);
+        }
+    }
 }
 
 /// The parameters of the first pass. Only the tick differs between processes.
@@ -175,38 +203,35 @@ pub(super) struct FirstPassTerms<'a> {
 pub(super) fn sort_process<S: ByteSource>(
     reader: &PoolReader<S>,
     snapshot: Snapshot,
+    earlier: EarlierEntries,
     terms: FirstPassTerms<'_>,
     shared: &mut ProfileTables,
 ) -> io::Result<SortedProcess> {
-    let mut snapshot = snapshot;
-    only_one_main_thread(&mut snapshot);
-    shared.thread_cap.keep(&mut snapshot);
-    let counters = snapshot
-        .counters
-        .iter()
-        .map(|counter| (counter.definition.cell, Rows::default()));
-    let mut sorted = SortedProcess {
-        member: shared.frames.member(),
-        counters: counters.collect(),
-        owners: ThreadOwners::new(&snapshot),
-        threads: snapshot
-            .threads
-            .iter()
-            .map(|_| SortedThread::default())
-            .collect(),
-        has_all_counters: true,
-        counters_before: BTreeMap::new(),
-        snapshot,
-        overhead: Rows::default(),
-    };
+    let mut sorted = SortedProcess::new(snapshot, earlier, terms.end, shared);
     // Moved out, because `sorted` is borrowed mutably while entries are sorted.
     let threads = std::mem::take(&mut sorted.snapshot.threads);
     let mut buffer = ChunkBuffer::default();
     let mut frames = SharedFrames::default();
     let mut known = KnownDefinitions::default();
     let mut paths = Paths::default();
+    let mut pass = Pass {
+        sorted: &mut sorted,
+        shared,
+        terms,
+        at: (0, 0),
+        bytes: &[],
+        known: &mut known,
+        paths: &mut paths,
+    };
+    (0..threads.len()).for_each(|place| pass.go_on_waiting(place));
     for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
+            let mut skipped = sorted.earlier.of(thread, chunk);
+            sorted.has_all_counters &= skipped == 0;
+            if skipped > 0 && skipped == chunk.entries {
+                sorted.count_outside(place, skipped);
+                continue;
+            }
             let read = reader
                 .read_chunk(chunk, &mut buffer)
                 .map_err(io::Error::other)?;
@@ -232,7 +257,12 @@ pub(super) fn sort_process<S: ByteSource>(
                     known,
                     paths,
                 };
-                pass.take(&entry, &mut frames)?;
+                if skipped > 0 {
+                    skipped -= 1;
+                    pass.skip(&entry, &mut frames);
+                } else {
+                    pass.take(&entry, &mut frames)?;
+                }
             }
         }
     }
@@ -253,18 +283,19 @@ fn end_open_waits(
         .until
         .map_or(terms.end, |until| until.min(terms.end));
     for thread in &mut sorted.threads {
-        let wait = std::mem::take(&mut thread.open_wait);
-        if !wait.is_open {
+        let wait = thread.open_wait;
+        if !wait.is_open() {
             continue;
         }
         let waited = end.raw().saturating_sub(wait.since.raw());
-        let ticks = waited.checked_div(terms.tick).unwrap_or(0);
+        let all = waited.checked_div(terms.tick).unwrap_or(0);
+        let ticks = all.saturating_sub(wait.ticks.into());
         if ticks > 0 {
             let (at, ticks) = terms.window.clip(end, ticks, terms.tick);
-            thread.has_rests |= ticks > 1;
-            let cpu = u64::from(wait.has_cpu);
+            let cpu = u64::from(thread.has_cpu);
             let row = [at.raw(), cpu, u64::from(wait.node), ticks];
-            thread.samples.push(&mut shared.rows, row)?;
+            thread.push_sample(row, terms.window, &mut shared.rows)?;
+            thread.open_wait.ticks = u32::try_from(all).unwrap_or(u32::MAX);
         }
     }
     Ok(())
@@ -309,6 +340,7 @@ impl Pass<'_, '_> {
             Entry::Marker(marker) => self.marker(marker)?,
             Entry::Sample(sample) => self.sample(sample, stack)?,
             Entry::Allocation(allocation) => self.allocation(allocation)?,
+            Entry::Counters(counters) if self.sorted.earlier.has_counters_of(counters.at) => true,
             Entry::Counters(counters) => {
                 for value in counters.values() {
                     let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
@@ -349,12 +381,18 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
+    /// Passes over an entry that an earlier profile has. Later samples may share its frames.
+    fn skip(&mut self, entry: &Entry<'_>, frames: &mut SharedFrames) {
+        if let Entry::Sample(sample) = entry {
+            let _ = frames.of(sample);
+        }
+        self.sorted.count_outside(self.at.0, 1);
+    }
+
     /// Counts an entry outside of the range. Notes the state that it leaves, if it is before the
     /// range.
     fn outside(&mut self, entry: &Entry<'_>, stack: &[Frame]) {
-        if let Some(thread) = self.sorted.threads.get_mut(self.at.0) {
-            thread.delivery.outside += 1;
-        }
+        self.sorted.count_outside(self.at.0, 1);
         let since = self.terms.window.since.unwrap_or_default();
         match entry {
             Entry::Sample(sample) if sample.at < since => self.wait_before_window(sample, stack),
@@ -410,30 +448,65 @@ impl Pass<'_, '_> {
             .owners
             .note_sample(self.at.0, sample, || cap.one_more());
         let Some(owner) = owner else { return Ok(false) };
-        if owner == self.sorted.threads.len() {
-            self.sorted.threads.push(SortedThread::default());
-        }
+        self.sorted.add_sampled_only(owner, sample);
         let kind = StackKind::of_sample(sample);
         let node = self.node(owner, stack.iter().copied(), kind);
         let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
+        let window = self.terms.window;
+        let (at, ticks) = window.clip(sample.at, sample.ticks, self.terms.tick);
         let Some(thread) = self.sorted.threads.get_mut(owner) else {
             return Ok(false);
         };
-        if !thread.samples.is_empty() {
-            thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
-        }
-        let (at, ticks) = self
-            .terms
-            .window
-            .clip(sample.at, sample.ticks, self.terms.tick);
-        thread.has_rests |= ticks > 1;
+        let ticks = thread.open_wait.new_ticks(sample, ticks);
         thread.busy_samples += u32::from(node.is_some() && !sample.is_idle());
-        thread.samples.push(
-            &mut self.shared.rows,
-            [at.raw(), cpu, plus_one(node), ticks],
-        )?;
-        thread.open_wait = OpenWait::of(sample, node);
+        let row = [at.raw(), cpu, plus_one(node), ticks];
+        thread.push_sample(row, window, &mut self.shared.rows)?;
+        self.note_wait(owner, sample, node, stack);
         Ok(true)
+    }
+
+    /// Notes the wait that a sample begins, or that there is none.
+    fn note_wait(
+        &mut self,
+        owner: Place,
+        sample: &SampleEntry<'_>,
+        node: Option<NodeId>,
+        stack: &[Frame],
+    ) {
+        let Some(thread) = self.sorted.threads.get_mut(owner) else {
+            return;
+        };
+        let room = &mut self.shared.wait_frames;
+        thread.open_wait = OpenWait {
+            ticks: thread.open_wait.ticks_after(sample),
+            ..OpenWait::of(sample, node)
+        };
+        thread.has_cpu = sample.cpu_ns.is_some();
+        let before = thread.wait_stack.take();
+        *room = room.saturating_sub(before.map_or(0, |before| before.frames.len()));
+        let after = room.saturating_add(stack.len());
+        if sample.waits && after <= MOST_WAIT_FRAMES {
+            *room = after;
+            let kind = StackKind::of_sample(sample);
+            let frames = stack.into();
+            thread.wait_stack = Some(Box::new(WaitStack { frames, kind }));
+        }
+    }
+
+    /// Begins a thread that has waited since an earlier profile of the series.
+    fn go_on_waiting(&mut self, place: Place) {
+        let thread = self.sorted.threads.get(place);
+        let wait = thread.and_then(|thread| thread.border.as_deref()?.wait.as_ref());
+        let Some(stack) = wait.and_then(|wait| wait.stack.clone()) else {
+            return;
+        };
+        let node = self.node(place, stack.frames.iter().copied(), stack.kind);
+        if let Some(thread) = self.sorted.threads.get_mut(place) {
+            thread.open_wait.node = u32::try_from(plus_one(node)).unwrap_or(0);
+            let room = &mut self.shared.wait_frames;
+            *room = room.saturating_add(stack.frames.len());
+            thread.wait_stack = Some(Box::new(stack));
+        }
     }
 
     /// Notes a wait that may reach into the range.
@@ -447,18 +520,14 @@ impl Pass<'_, '_> {
             self.sorted.owners.of_sample(self.at.0, sample)
         };
         let Some(owner) = owner else { return };
-        if owner == self.sorted.threads.len() {
-            self.sorted.threads.push(SortedThread::default());
-        }
+        self.sorted.add_sampled_only(owner, sample);
         let kind = StackKind::of_sample(sample);
         let node = if sample.waits {
             self.node(owner, stack.iter().copied(), kind)
         } else {
             None
         };
-        if let Some(thread) = self.sorted.threads.get_mut(owner) {
-            thread.open_wait = OpenWait::of(sample, node);
-        }
+        self.note_wait(owner, sample, node, stack);
     }
 
     fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {
@@ -507,9 +576,4 @@ impl Pass<'_, '_> {
         self.paths
             .node(owner, stack, kind, &mut translation, frames, stacks)
     }
-}
-
-/// Encodes a node for a row: 0 means no node.
-fn plus_one(node: Option<NodeId>) -> u64 {
-    node.map_or(0, |node| u64::from(node.0) + 1)
 }

@@ -4,7 +4,8 @@
 use std::io::Write;
 
 use profiler_core::internal::profile::model::{
-    GECKO_VERSION, ProcessModel, SchemaFormat, write_session, write_shown_range, write_start,
+    GECKO_VERSION, ProcessModel, SchemaFormat, write_host, write_session, write_shown_range,
+    write_start,
 };
 use profiler_core::internal::profile::{JsonWriter, ProfileSpec, ShownRange};
 use profiler_core::internal::reader::Definitions;
@@ -54,6 +55,9 @@ impl Meta<'_> {
         out.entry_u64("preprocessedProfileVersion", u64::from(PROCESSED_VERSION));
         out.entry_millis_ns("interval", i64::try_from(params.interval_ns).ok());
         write_start(&self.clock, out);
+        if let Some(root) = &self.root {
+            write_host(root, out);
+        }
         write_shown_range(self.shown, capture_ns, limits, out);
         out.entry_u64("processType", 0);
         out.entry_str(

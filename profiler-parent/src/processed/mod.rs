@@ -23,7 +23,9 @@
 //! the same entries, except those that are evicted in between, which are counted as evicted;
 //! nothing in a pool is trusted, so any bytes give a profile that can be opened.
 
+mod borders;
 mod counters;
+mod earlier;
 mod first_pass;
 mod frames;
 mod generated;
@@ -40,6 +42,7 @@ mod rows;
 mod samples;
 mod slow_runs;
 mod sort;
+mod sorted_thread;
 mod spill;
 mod stacks;
 mod store;
@@ -53,11 +56,14 @@ mod thread_cap;
 mod visible;
 mod window;
 
+pub(crate) use earlier::EarlierEntries;
 pub(crate) use profile::ProcessedProfile;
+pub(crate) use spill::{Spilled, spilled, write_spilled, write_spilled_members};
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
-/// included: the memory for reading debug information and perf maps, and for the definitions of each
-/// process.
+/// included: the memory for reading debug information and perf maps, for the definitions of each
+/// process, and for the stacks of threads that wait and the ends of earlier profiles of a series (up
+/// to 5 MB).
 #[cfg(test)]
 const MOST_MEMORY: usize = 64 << 20;
 

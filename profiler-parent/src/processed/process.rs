@@ -14,11 +14,12 @@ use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::time::Timestamp;
 
-use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
+use super::first_pass::{ProfileTables, SortedProcess};
 use super::frames::{KnownDefinitions, Translation};
 use super::markers::MarkerColumns;
 use super::samples::Ledger;
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::stacks::{NodeId, PathCache, StackKind};
 use super::symbolicated::Numbers;
 use super::thread;
@@ -259,7 +260,9 @@ impl<S: ByteSource> Fill<'_, S> {
             let ChunkRead::Entries(entries) = read else {
                 continue;
             };
-            for entry in entries {
+            let earlier = info.map_or(0, |info| sorted.earlier.of(info, chunk));
+            let new = entries.skip(usize::try_from(earlier).unwrap_or(usize::MAX));
+            for entry in new {
                 let Entry::Marker(marker) = entry else {
                     continue;
                 };

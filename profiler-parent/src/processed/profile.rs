@@ -15,12 +15,14 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp, UnixNs};
 
-use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
+use super::earlier::EarlierEntries;
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
 use super::generated::{GeneratedNames, GeneratingProcess};
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Process, Written};
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
@@ -52,6 +54,8 @@ struct Member<'a> {
     sorted: SortedProcess,
     open: OpenPool<'a>,
     pid: String,
+    /// The number of earlier processes with its process id; `None`: of those in this profile.
+    life: Option<u32>,
     sorting_ns: u64,
     slow_runs: PlacedRuns,
     generated: Option<GeneratedCode>,
@@ -98,9 +102,9 @@ impl<'a> ProcessedProfile<'a> {
         self.members.is_empty()
     }
 
-    /// Adds a process; the root must be the first. `ended` is the time of its end, if known.
-    /// Returns false, and adds nothing, if no process ever attached the pool, or if the process is
-    /// dead and recorded nothing.
+    /// Adds a process; the root must be the first. `ended` is the time of its end, if known. Leaves
+    /// the entries in `earlier` out. Returns these and the added ones, or `None` and adds nothing if
+    /// no process ever attached the pool, or if the process is dead and recorded nothing.
     ///
     /// # Errors
     /// The reason why the pool cannot be read, in words. The process is not in the profile then.
@@ -108,18 +112,19 @@ impl<'a> ProcessedProfile<'a> {
         &mut self,
         role: ProcessRole,
         ended: Option<Timestamp>,
+        earlier: &EarlierEntries,
         open: OpenPool<'a>,
-    ) -> Result<bool, String> {
+    ) -> Result<Option<EarlierEntries>, String> {
         let began = Timestamp::now();
         self.shared.begin_process(role.is_root);
         let file = open().map_err(|error| error.to_string())?;
         let reader = PoolReader::open(&*file).map_err(|error| error.to_string())?;
         if reader.header().life == Life::Created && !role.is_root {
-            return Ok(false);
+            return Ok(None);
         }
         let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
         if ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         let interval_ns = snapshot
             .header
@@ -133,8 +138,9 @@ impl<'a> ProcessedProfile<'a> {
             tick,
             end: ended.unwrap_or(self.spec.later.ticks),
         };
-        let sorted = sort_process(&reader, snapshot, terms, &mut self.shared)
+        let sorted = sort_process(&reader, snapshot, earlier.clone(), terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
+        let and_these = sorted.and_earlier();
         let sorting_ns = self.since(began);
         self.members.push(Member {
             role,
@@ -142,11 +148,20 @@ impl<'a> ProcessedProfile<'a> {
             sorted,
             open,
             pid: String::new(),
+            life: None,
             sorting_ns,
             slow_runs: PlacedRuns::default(),
             generated: None,
         });
-        Ok(true)
+        Ok(Some(and_these))
+    }
+
+    /// The process that was added last has this number of predecessors with its process id. The
+    /// numbers of the profiles of a series are those of the series.
+    pub(crate) fn life(&mut self, life: u32) {
+        if let Some(member) = self.members.last_mut() {
+            member.life = Some(life);
+        }
     }
 
     /// Adds a marker for each of these runs to the threads of the process that was added last.
@@ -470,12 +485,13 @@ fn assign_ids(members: &mut [Member<'_>]) {
     let mut lives: HashMap<u32, u32> = HashMap::new();
     for member in members {
         let pid = member.role.pid.get();
-        let life = lives.entry(pid).or_insert(0);
-        member.pid = if *life == 0 {
+        let next = lives.entry(pid).or_insert(0);
+        let life = member.life.unwrap_or(*next);
+        member.pid = if life == 0 {
             pid.to_string()
         } else {
             format!("{pid}.{life}")
         };
-        *life += 1;
+        *next = next.saturating_add(1);
     }
 }

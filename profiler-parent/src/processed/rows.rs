@@ -31,6 +31,11 @@ impl<const N: usize> Rows<N> {
         self.count == 0
     }
 
+    /// The latest time of a row; 0 if there is none.
+    pub(super) const fn last_time(&self) -> u64 {
+        self.last
+    }
+
     /// Adds a row.
     pub(super) fn push(&mut self, store: &mut RowStore, row: [u64; N]) -> io::Result<()> {
         let time = row.first().copied().unwrap_or(0);

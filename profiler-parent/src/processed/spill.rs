@@ -1,7 +1,8 @@
 //! JSON columns that are filled at the same time, row by row, and written to the profile in turn.
 //!
 //! A [`Column`] is text in memory while it is short, and in an unlinked file when it is longer: a
-//! thread with millions of markers takes no more memory than a thread with thousands.
+//! thread with millions of markers takes no more memory than a thread with thousands. The merge of
+//! profiles keeps lists and objects in the same way.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -21,13 +22,21 @@ pub(super) fn temporary() -> io::Result<File> {
 }
 
 /// A column to which values are added: an open JSON array.
-pub(super) type Column = JsonWriter<SpooledTempFile>;
+pub(super) type Column = Spilled;
+
+/// JSON that is kept until it is written to the profile.
+pub(crate) type Spilled = JsonWriter<SpooledTempFile>;
 
 /// Begins a column. Its file, if it needs one, is in `directory`.
 pub(super) fn column(directory: &Path) -> Column {
-    let mut column = JsonWriter::new(SpooledTempFile::new_in(IN_MEMORY, directory));
+    let mut column = spilled(directory);
     column.begin_array();
     column
+}
+
+/// Begins any value. Its file, if it needs one, is in `directory`.
+pub(crate) fn spilled(directory: &Path) -> Spilled {
+    JsonWriter::new(SpooledTempFile::new_in(IN_MEMORY, directory))
 }
 
 /// Ends a column, and writes it under its name.
@@ -37,7 +46,31 @@ pub(super) fn end<W: Write>(
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
     column.end_array();
+    write_spilled(column, name, out)
+}
+
+/// Writes a value that is complete under its name.
+pub(crate) fn write_spilled<W: Write>(
+    column: Spilled,
+    name: &str,
+    out: &mut JsonWriter<W>,
+) -> io::Result<()> {
     out.key(name);
+    append(column, out)
+}
+
+/// Writes members, which are complete without the braces of their object.
+pub(crate) fn write_spilled_members<W: Write>(
+    members: Spilled,
+    out: &mut JsonWriter<W>,
+) -> io::Result<()> {
+    match members.bytes_written() {
+        0 => Ok(()),
+        _ => append(members, out),
+    }
+}
+
+fn append<W: Write>(column: Spilled, out: &mut JsonWriter<W>) -> io::Result<()> {
     out.raw("");
     match column.finish()?.into_inner() {
         SpooledData::InMemory(bytes) => out.raw_more(bytes.get_ref()),

@@ -110,7 +110,7 @@ fn hash(key: u64, caller: u32, frame: FrameId) -> u64 {
 }
 
 /// What the addresses of a stack mean.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StackKind {
     /// The kind of the innermost address; all others are return addresses.
     pub(super) innermost: AddressKind,

@@ -20,19 +20,23 @@ use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
 
-use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
 use super::names::NoSymbols;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use super::names::{CodeNames, Symbols};
 use super::process::Process;
 use super::slow_runs::PlacedRuns;
+use super::sorted_thread::SortedThread;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
 use super::{
-    MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap,
+    EarlierEntries, MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
+    symbolicated, thread_cap,
 };
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use crate::generated_code::ProcessFiles;
+
+mod series;
 
 const MARKER: u64 = 1 << 28;
 const SAMPLE: u64 = 3 << 28;
@@ -128,6 +132,7 @@ impl Forged {
         sort_process(
             &reader,
             snapshot,
+            EarlierEntries::default(),
             FirstPassTerms {
                 window: Window::default(),
                 categories: &[],
@@ -142,10 +147,15 @@ impl Forged {
     fn profile(&self) -> Value {
         let spec = self.spec();
         let mut profile = ProcessedProfile::new(self.clock, &spec, 1);
-        assert_eq!(
-            profile.add(role(), None, Box::new(|| Ok(Arc::clone(&self.file)))),
-            Ok(true)
-        );
+        assert!(matches!(
+            profile.add(
+                role(),
+                None,
+                &EarlierEntries::default(),
+                Box::new(|| Ok(Arc::clone(&self.file)))
+            ),
+            Ok(Some(_))
+        ));
         let mut out = Vec::new();
         profile
             .write(&mut NoSymbols, &[], |_, _, _| {}, &mut out)
@@ -223,7 +233,14 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         tick: 0,
         end: profiler_core::time::Timestamp::ZERO,
     };
-    let sorted = sort_process(&reader, snapshot, terms, &mut shared).unwrap();
+    let sorted = sort_process(
+        &reader,
+        snapshot,
+        EarlierEntries::default(),
+        terms,
+        &mut shared,
+    )
+    .unwrap();
     let spec = forged.spec();
     let role = role();
     let model = ProcessModel::new(&sorted.snapshot, &spec, &role, forged.clock, None);
@@ -341,8 +358,13 @@ fn generated_code_has_the_names_of_its_own_process_only() {
     let mut profile = ProcessedProfile::new(forged[0].clock, &spec, 2);
     for (forged, pid) in forged.iter().zip(pids) {
         let role = ProcessRole { pid, ..role() };
-        let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
-        assert_eq!(added, Ok(true));
+        let added = profile.add(
+            role,
+            None,
+            &EarlierEntries::default(),
+            Box::new(|| Ok(Arc::clone(&forged.file))),
+        );
+        assert!(matches!(added, Ok(Some(_))));
         profile.name_generated_code(ProcessFiles::note(pid, true), true);
     }
     let mut out = Vec::new();
@@ -377,8 +399,13 @@ fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
     let spec = forged.spec();
     let mut profile = ProcessedProfile::new(forged.clock, &spec, 1);
     let role = ProcessRole { pid, ..role() };
-    let added = profile.add(role, None, Box::new(|| Ok(Arc::clone(&forged.file))));
-    assert_eq!(added, Ok(true));
+    let added = profile.add(
+        role,
+        None,
+        &EarlierEntries::default(),
+        Box::new(|| Ok(Arc::clone(&forged.file))),
+    );
+    assert!(matches!(added, Ok(Some(_))));
     profile.name_generated_code(None, true);
     let mut out = Vec::new();
     let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use profiler_core::internal::profile::model::{ThreadHead, write_pauses};
 use profiler_core::internal::profile::{JsonWriter, ShownRange};
 
-use super::first_pass::SortedThread;
 use super::markers::MarkerColumns;
 use super::process::Process;
 use super::samples::Ledger;
+use super::sorted_thread::SortedThread;
 
 fn write_head<W: Write>(process: &Process<'_>, head: &ThreadHead<'_>, out: &mut JsonWriter<W>) {
     let model = &process.model;

@@ -5,7 +5,7 @@
 //! entries of other threads count as evicted.
 
 use profiler_core::internal::profile::model::{Delivery, entry_counts};
-use profiler_core::internal::reader::Snapshot;
+use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 
 use super::quota::Quota;
 
@@ -34,8 +34,8 @@ impl ThreadCap {
         self.quota.begin(self.kept, is_root);
     }
 
-    /// Removes the threads that do not fit, first those without chunks.
-    pub(super) fn keep(&mut self, snapshot: &mut Snapshot) {
+    /// Removes the threads that do not fit, first those without chunks. Calls `removed` with each.
+    pub(super) fn keep(&mut self, snapshot: &mut Snapshot, mut removed: impl FnMut(&ThreadInfo)) {
         let room = self.quota.limit().saturating_sub(self.kept);
         if snapshot.threads.len() > room {
             snapshot
@@ -43,6 +43,7 @@ impl ThreadCap {
                 .sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
             for thread in snapshot.threads.drain(room..) {
                 snapshot.gone += entry_counts(&thread, Delivery::default());
+                removed(&thread);
                 self.left_out += 1;
             }
             snapshot.threads.shrink_to_fit();

@@ -12,7 +12,7 @@ use super::table::Number;
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Lib {
     /// Display name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The path of its file.
     pub(crate) path: String,
     /// The name by which symbols are requested.

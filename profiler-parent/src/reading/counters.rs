@@ -1,20 +1,102 @@
-//! The counters of a profile, each reduced to its highest and its last value.
+//! The counters of a profile: their values over time, and each reduced to its highest and its last
+//! value.
 //!
-//! Used by [`super::survey`] if counters are wanted. A file has the changes of a counter's value
-//! over time, in the rows of `samples`; the values are the sums of the changes.
+//! Used by [`super::survey`] if counters are wanted, and by [`super::reader`] for sinks that take
+//! counters. A file has the changes of a counter's value over time, in the rows of `samples`; the
+//! values are the sums of the changes. One counter at a time is held.
 
+use serde::Deserialize;
 use serde::de::{MapAccess, SeqAccess};
 use serde_json::Value;
 
 use super::json::{Items, Members, Object, skip};
-use super::table::Columns;
+use super::table::{Columns, Table, times_ms};
 use super::thread::plain;
 use super::walk::PartId;
 
-/// The place of `count` in a row of a file without a schema.
-const COUNT: usize = 1;
+/// The columns of `samples`, with their places in a row of a file without a schema.
+const COLUMNS: [(&str, usize); 4] = [
+    ("time", 0),
+    ("timeDeltas", usize::MAX),
+    ("count", 1),
+    ("number", 2),
+];
 
-/// A counter of a process.
+/// A counter of a process, over time.
+#[derive(Debug, Default)]
+pub struct CounterSeries {
+    /// The object that contains it.
+    pub part: PartId,
+    /// Its process's number, if the file has it: always in the processed format.
+    pub pid: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its category; `Memory` if its values are bytes of memory.
+    pub category: String,
+    /// Its description; empty if it has none.
+    pub description: String,
+    /// The unit in which viewers show it, if the file has it.
+    pub unit: Option<String>,
+    /// `time`, `timeDeltas`, `count`, `number`.
+    samples: Table<4>,
+}
+
+/// A point of a [`CounterSeries`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CounterValue {
+    /// Milliseconds since the start of the process's session.
+    pub at_ms: f64,
+    /// The value: the sum of the changes so far.
+    pub value: f64,
+    /// How often the value had changed so far.
+    pub number: f64,
+}
+
+/// How a counter is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Display {
+    unit: Option<String>,
+}
+
+impl Members for CounterSeries {
+    const NAME: &'static str = "a counter";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let text = |map: &mut A| Ok(map.next_value::<Option<String>>()?.unwrap_or_default());
+        match key {
+            "name" => self.name = text(map)?,
+            "category" => self.category = text(map)?,
+            "description" => self.description = text(map)?,
+            "pid" => self.pid = Some(plain(&map.next_value::<Value>()?)),
+            "display" => self.unit = map.next_value::<Option<Display>>()?.and_then(|it| it.unit),
+            "samples" => self.samples = map.next_value_seed(Columns(COLUMNS))?,
+            _ => skip(map)?,
+        }
+        Ok(())
+    }
+}
+
+impl CounterSeries {
+    /// The values, in the order of the file. A change that is not a number is none.
+    pub fn values(&self) -> impl Iterator<Item = CounterValue> {
+        let [times, deltas, counts, numbers] = &self.samples.0;
+        let (mut value, mut number) = (0.0, 0.0);
+        let rows = times_ms(times, deltas, counts.len()).enumerate();
+        rows.map(move |(row, at_ms)| {
+            let change = |column: &[f64]| column.get(row).copied().filter(|it| it.is_finite());
+            value += change(counts).unwrap_or(0.0);
+            number += change(numbers).unwrap_or(0.0);
+            CounterValue {
+                at_ms,
+                value,
+                number,
+            }
+        })
+    }
+}
+
+/// A counter of a process, reduced to two values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterLevels {
     /// The object that contains it.
@@ -31,52 +113,46 @@ pub struct CounterLevels {
     pub last: f64,
 }
 
-impl Members for CounterLevels {
-    const NAME: &'static str = "a counter";
-
-    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
-        match key {
-            "name" => self.name = map.next_value::<Option<String>>()?.unwrap_or_default(),
-            "category" => self.category = map.next_value::<Option<String>>()?.unwrap_or_default(),
-            "pid" => self.pid = Some(plain(&map.next_value::<Value>()?)),
-            "samples" => {
-                let [changes] = map.next_value_seed(Columns([("count", COUNT)]))?.0;
-                self.add(&changes);
-            }
-            _ => skip(map)?,
+impl From<CounterSeries> for CounterLevels {
+    fn from(series: CounterSeries) -> Self {
+        let (mut highest, mut last) = (0.0_f64, 0.0);
+        for point in series.values() {
+            (highest, last) = (highest.max(point.value), point.value);
         }
-        Ok(())
-    }
-}
-
-impl CounterLevels {
-    fn add(&mut self, changes: &[f64]) {
-        for change in changes.iter().filter(|change| change.is_finite()) {
-            self.last += change;
-            self.highest = self.highest.max(self.last);
+        Self {
+            part: series.part,
+            pid: series.pid,
+            name: series.name,
+            category: series.category,
+            highest,
+            last,
         }
     }
 }
 
-/// Reads the counters of a process's object.
-pub(super) struct ReadCounters<'c> {
+/// Reads the counters of a process's object, one after the other.
+pub(super) struct ReadCounters<F> {
     pub(super) part: PartId,
-    pub(super) counters: &'c mut Vec<CounterLevels>,
+    /// Takes a counter, and returns whether to read on.
+    pub(super) take: F,
 }
 
-impl Items for ReadCounters<'_> {
+impl<F: FnMut(CounterSeries) -> bool> Items for ReadCounters<F> {
     const NAME: &'static str = "counters";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let mut counter = CounterLevels {
+        let mut series = CounterSeries {
             part: self.part,
-            ..CounterLevels::default()
+            ..CounterSeries::default()
         };
-        let found = items.next_element_seed(Object(&mut counter))?.is_some();
-        if found {
-            self.counters.push(counter);
+        if items.next_element_seed(Object(&mut series))?.is_none() {
+            return Ok(false);
         }
-        Ok(found)
+        if (self.take)(series) {
+            Ok(true)
+        } else {
+            Err(serde::de::Error::custom("the output failed"))
+        }
     }
 }
 
@@ -91,7 +167,10 @@ mod tests {
         let mut counters = Vec::new();
         let mut read = ReadCounters {
             part: PartId(3),
-            counters: &mut counters,
+            take: |series: CounterSeries| {
+                counters.push(series.into());
+                true
+            },
         };
         let mut from = serde_json::Deserializer::from_str(text);
         OptionalList(&mut read).deserialize(&mut from).unwrap();
@@ -114,5 +193,22 @@ mod tests {
             assert_eq!(counters(text), [expected]);
         }
         assert!(counters("null").is_empty());
+    }
+
+    #[test]
+    fn the_values_over_time_are_sums_of_the_changes() {
+        let text = r#"{"name":"g","display":{"unit":"ms"},"samples":{"timeDeltas":[1,0.5,2],"count":[5,-7,null],"number":[1,2]}}"#;
+        let mut series = CounterSeries::default();
+        let mut from = serde_json::Deserializer::from_str(text);
+        Object(&mut series).deserialize(&mut from).unwrap();
+        let values: Vec<_> = series
+            .values()
+            .map(|it| (it.at_ms, it.value, it.number))
+            .collect();
+        assert_eq!(
+            values,
+            [(1.0, 5.0, 1.0), (1.5, -2.0, 3.0), (3.5, -2.0, 3.0)]
+        );
+        assert_eq!(series.unit.as_deref(), Some("ms"));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A receiver of the members of an object.
-pub(super) trait Members {
+pub(crate) trait Members {
     /// The object's name in error messages.
     const NAME: &'static str;
 
@@ -17,7 +17,7 @@ pub(super) trait Members {
 }
 
 /// Reads an object into a receiver of its members.
-pub(super) struct Object<'t, T>(pub(super) &'t mut T);
+pub(crate) struct Object<'t, T>(pub(crate) &'t mut T);
 
 /// A receiver of the items of a list.
 pub(crate) trait Items {
@@ -32,7 +32,7 @@ pub(crate) trait Items {
 pub(crate) struct List<'t, T>(pub(crate) &'t mut T);
 
 /// Reads a list into a receiver of its items. Null is an empty list.
-pub(super) struct OptionalList<'t, T>(pub(super) &'t mut T);
+pub(crate) struct OptionalList<'t, T>(pub(crate) &'t mut T);
 
 /// Passes over the value of a member.
 pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {

@@ -182,7 +182,12 @@ impl Located {
                 Some(address),
             )
         };
-        found.iter().rev().map(frame).collect()
+        let frames: Vec<FrameId> = found.iter().rev().map(frame).collect();
+        frames
+            .iter()
+            .skip(1)
+            .for_each(|frame| self.mark_inlined(*frame));
+        frames
     }
 
     fn text(&mut self, text: &str) -> TextId {
@@ -213,6 +218,17 @@ impl Located {
                 self.tables.frames.push(*frame);
                 next
             })
+    }
+
+    fn mark_inlined(&mut self, frame: FrameId) {
+        let inlined = &mut self.tables.inlined;
+        let row = frame.0 as usize;
+        inlined.resize(inlined.len().max(row + 1), false);
+        inlined
+            .iter_mut()
+            .skip(row)
+            .take(1)
+            .for_each(|inlined| *inlined = true);
     }
 
     fn intern_node(&mut self, caller: Option<NodeId>, frame: FrameId) -> NodeId {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The logs of one process's object. In the processed format they contain all processes.
@@ -43,13 +43,19 @@ pub struct EntryTotals {
 impl EntryTotals {
     /// Dropped entries by reason.
     pub fn into_dropped(self) -> BTreeMap<String, u64> {
+        let dropped = self.dropped();
+        dropped
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
+    }
+
+    /// Dropped entries by reason.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = (&str, u64)> {
         let reasons = self
             .drop_counts
-            .into_iter()
-            .filter(|(name, _)| name != "dropped");
-        reasons
-            .filter_map(|(name, count)| Some((name, count.as_u64()?)))
-            .collect()
+            .iter()
+            .filter(|(name, _)| *name != "dropped");
+        reasons.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?)))
     }
 }
 
@@ -59,15 +65,51 @@ pub struct GatheringLog {
     /// Every process of the session.
     #[serde(default)]
     pub processes: Vec<GatheredProcess>,
+    /// What pushers have sent before the capture, by destination.
+    #[serde(default)]
+    pub pushed: Vec<PushedLog>,
+}
+
+/// What a destination of a pusher has got.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all(deserialize = "camelCase"), default)]
+pub struct PushedLog {
+    /// Its address.
+    pub address: String,
+    /// Batches that it has accepted.
+    pub sent: PushedBatches,
+    /// Batches that were lost, because the spool was full.
+    pub lost: PushedBatches,
+    /// Batches of which it has refused a part.
+    pub rejected: PushedBatches,
+    /// Batches that waited.
+    pub waiting_batches: u64,
+    /// Entries that were evicted before a batch contained them.
+    pub missed_entries: u64,
+    /// Captures of batches that failed.
+    pub failed_captures: u64,
+}
+
+/// A number of batches, and of the entries in them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct PushedBatches {
+    /// Batches.
+    pub batches: u64,
+    /// Entries.
+    pub entries: u64,
 }
 
 /// One process in a capture.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub struct GatheredProcess {
     /// Display name.
     pub name: String,
     /// Process id in the system.
     pub pid: u64,
+    /// The host in a merged profile of several hosts.
+    #[serde(default)]
+    pub host: Option<String>,
     /// The process that started it.
     #[serde(rename = "parentPid", default)]
     pub parent: Option<u64>,
@@ -80,6 +122,9 @@ pub struct GatheredProcess {
     /// When it ended, in milliseconds since the session's start.
     #[serde(rename = "ended_TSms", default)]
     pub ended_ms: Option<f64>,
+    /// Whether its data is in the profile.
+    #[serde(default)]
+    pub present: bool,
     /// How complete its data is, in words.
     pub verdict: String,
     /// Threads in the profile.
@@ -97,4 +142,62 @@ pub struct GatheredProcess {
     pub unfinished: u64,
     /// Dropped entries by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// What earlier profiles of the same series contain; `None` for a profile of its own.
+    #[serde(default)]
+    pub(crate) series: Option<SeriesLog>,
+}
+
+/// The entries of a process in a series of profiles that share them, as a pusher makes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SeriesLog {
+    /// The number of the process in the threads of all profiles of the series, such as `12.1`.
+    pub(crate) number: String,
+    /// Entries in earlier profiles.
+    pub(crate) earlier: u64,
+    /// Entries that no profile up to this one contains, because they were evicted before.
+    pub(crate) missed: u64,
+    /// The missed entries since the profile before this one.
+    #[serde(rename = "newlyMissed")]
+    pub(crate) newly_missed: u64,
+}
+
+impl GatheredProcess {
+    /// The number of entries that were recorded and are not in this profile, nor in an earlier one of
+    /// its series: of a series, since the profile before this one.
+    pub(crate) fn newly_evicted(&self) -> u64 {
+        self.series
+            .as_ref()
+            .map_or(self.evicted, |series| series.newly_missed)
+    }
+
+    /// The number of entries outside of the profile's range, without those in earlier profiles of
+    /// its series.
+    pub(crate) fn outside_of_range(&self) -> u64 {
+        let earlier = self.series.as_ref().map_or(0, |series| series.earlier);
+        self.outside.saturating_sub(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_profiles_of_a_series_contain_is_neither_lost_nor_outside() {
+        let process = |series: &str| {
+            let text = format!(
+                r#"{{"name": "", "pid": 1, "verdict": "", "threads": 1, "recorded": 100,
+                "delivered": 10, "outside": 40, "evicted": 50, "unfinished": 0,
+                "dropped": {{}}{series}}}"#
+            );
+            serde_json::from_str::<GatheredProcess>(&text).unwrap()
+        };
+        let alone = process("");
+        assert_eq!((alone.newly_evicted(), alone.outside_of_range()), (50, 40));
+        let series = r#", "series": {"number": "1", "earlier": 38, "missed": 7, "newlyMissed": 2}"#;
+        let continued = process(series);
+        assert_eq!(continued.newly_evicted(), 2);
+        assert_eq!(continued.outside_of_range(), 2);
+    }
 }

@@ -14,12 +14,26 @@ use super::table::as_index;
 pub struct Meta {
     /// Name of the application, or of one of its processes.
     pub product: Option<String>,
+    /// The version of the service, which a caller of an export states.
+    #[serde(skip)]
+    pub(crate) service_version: Option<String>,
+    /// The command line of the outermost process, if it is shown.
+    pub(crate) arguments: Option<String>,
     /// Milliseconds between two samples.
     pub interval: Option<f64>,
     /// Where the samples come from, see [`SampleSource`](profiler_core::session::SampleSource).
     pub sample_source: Option<String>,
     /// Milliseconds since 1970.
     pub(crate) start_time: Option<f64>,
+    /// The same in nanoseconds, exactly.
+    #[serde(rename = "startUnixNs")]
+    pub(crate) start_unix_ns: Option<u64>,
+    /// The machines that recorded it.
+    pub(crate) hosts: Vec<Host>,
+    /// The system of the machine, such as `linux`.
+    pub(crate) platform: Option<String>,
+    /// The architecture of the machine.
+    pub(crate) abi: Option<String>,
     #[serde(rename = "startTimeAsClockMonotonicNanosecondsSinceBoot")]
     pub(crate) start_monotonic_ns: Option<f64>,
     /// Milliseconds since the session's start.
@@ -30,6 +44,14 @@ pub struct Meta {
     preprocessed_profile_version: Option<IgnoredAny>,
     marker_schema: Vec<Schema>,
     categories: Vec<Category>,
+}
+
+/// A machine that recorded a profile, or a part of a merged profile.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Host {
+    /// Its name.
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -59,6 +81,7 @@ struct Schema {
 #[serde(default)]
 struct SchemaField {
     key: String,
+    label: Option<String>,
     format: Value,
 }
 
@@ -77,6 +100,14 @@ pub(crate) enum Flow {
 }
 
 impl Meta {
+    /// Names the machine. A profile of several machines keeps their names.
+    pub(crate) fn set_host(&mut self, name: &str) {
+        if self.hosts.len() <= 1 {
+            let name = name.to_owned();
+            self.hosts = vec![Host { name }];
+        }
+    }
+
     /// Whether the profile is in the processed format.
     pub fn is_processed(&self) -> bool {
         self.preprocessed_profile_version.is_some()
@@ -100,6 +131,21 @@ impl Meta {
             * 1e6) as i64
     }
 
+    /// The name of the machine, if the profile has it and is of one machine.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.hosts.as_slice() {
+            [host] => Some(&host.name),
+            _ => None,
+        }
+    }
+
+    /// The names of the categories, in the order of their numbers.
+    pub(crate) fn category_names(&self) -> impl Iterator<Item = &str> {
+        self.categories
+            .iter()
+            .map(|category| category.name.as_str())
+    }
+
     pub(crate) fn category(&self, index: f64) -> &str {
         let category = as_index(index).and_then(|index| self.categories.get(index));
         category.map_or("Other", |category| &category.name)
@@ -121,6 +167,35 @@ impl Meta {
             .filter(|(_, fields)| !fields.is_empty())
             .collect()
     }
+
+    /// The full names of fields whose keys are a plain form of them, such as `http.method` for the
+    /// key `http_method`, by type and key.
+    pub(crate) fn field_names(&self) -> HashMap<String, HashMap<String, String>> {
+        let of = |schema: &Schema| {
+            let fields = schema.data.iter().chain(&schema.fields);
+            let names = fields.filter_map(|field| {
+                let label = field.label.as_ref()?;
+                is_plain_form(&field.key, label).then(|| (field.key.clone(), label.clone()))
+            });
+            (schema.name.clone(), names.collect::<HashMap<_, _>>())
+        };
+        let all = self.marker_schema.iter().map(of);
+        all.filter(|(_, names)| !names.is_empty()).collect()
+    }
+}
+
+/// Whether a key is a name with underscores for other characters than letters and digits, and
+/// differs from it.
+fn is_plain_form(key: &str, name: &str) -> bool {
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    key != name && name.chars().all(is_name) && key.chars().eq(name.chars().map(plain))
 }
 
 fn text_field(field: &SchemaField) -> Option<TextField> {

@@ -8,12 +8,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _};
+use serde::Deserialize as _;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny};
 
 use super::addresses::AddressMap;
-use super::json::Object;
+use super::counters::{CounterSeries, ReadCounters};
+use super::json::{Object, OptionalList};
 use super::located::{Located, Names};
 use super::markers::NamedMarker;
+use super::meta::Meta;
 use super::parser::Extents;
 use super::stacks::{NodeId, Tables};
 use super::survey::{Survey, Wanted};
@@ -82,12 +85,22 @@ pub trait ThreadSink {
     type Error: From<ReadError>;
     /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
+    /// Whether it needs the values of counters over time.
+    const WITH_COUNTERS: bool = false;
 
     /// Takes a thread.
     ///
     /// # Errors
     /// Ends the reading.
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), Self::Error>;
+
+    /// Takes a counter, before or after the threads of its process.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn counter(&mut self, _: &CounterSeries, _: &Survey) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }
 
 /// Reads a profile twice: on opening, and for its threads.
@@ -150,6 +163,11 @@ impl ProfileReader {
         })
     }
 
+    /// The description of the profile, for a caller that knows more about it.
+    pub(crate) const fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.survey.meta
+    }
+
     /// All data except the threads.
     pub const fn survey(&self) -> &Survey {
         &self.survey
@@ -186,6 +204,16 @@ impl ProfileReader {
             None => Ok(done.map(drop)?),
         }
     }
+}
+
+/// Walks through the text of a file once. Returns the length of the text.
+pub(crate) fn walk_file<V: Visit>(
+    path: &Path,
+    file: &File,
+    pass: Pass,
+    visit: &mut V,
+) -> Result<u64, ReadError> {
+    read(path, file, pass, &Extents::default(), visit).map(|(length, _)| length)
 }
 
 /// Walks through the text of a file, and jumps over the known long values. Returns the length of
@@ -225,6 +253,25 @@ impl<S: ThreadSink> Visit for Give<'_, S> {
             self.failed = Some(error);
             D::Error::custom("the output failed")
         })
+    }
+
+    fn value<'de, D: Deserializer<'de>>(
+        &mut self,
+        part: PartId,
+        key: &str,
+        from: D,
+    ) -> Result<(), D::Error> {
+        if key != "counters" || !S::WITH_COUNTERS {
+            return IgnoredAny::deserialize(from).map(drop);
+        }
+        let mut read = ReadCounters {
+            part,
+            take: |series: CounterSeries| {
+                self.failed = self.sink.counter(&series, self.survey).err();
+                self.failed.is_none()
+            },
+        };
+        OptionalList(&mut read).deserialize(from)
     }
 }
 

@@ -18,8 +18,8 @@ const HAS_RESOURCE: usize = 4;
 pub(super) struct SharedTables {
     /// `frame`, `prefix`, `prefixOffset`.
     stacks: Table<3>,
-    /// `func`, `line`, `address`.
-    frames: Table<3>,
+    /// `func`, `line`, `address`, `inlineDepth`.
+    frames: Table<4>,
     /// `name`, `resource`, `flags`, `source`, `fileName`, `lineNumber`, `columnNumber`.
     funcs: Table<7>,
     /// `name`.
@@ -41,7 +41,10 @@ impl SharedTables {
         let [names, ..] = &self.funcs.0;
         let mut funcs: Vec<Func> = (0..names.len()).map(|row| self.func(row)).collect();
         self.give_labels_their_lines(&mut funcs);
-        Tables::new(nodes, frames, funcs, texts)
+        let mut tables = Tables::new(nodes, frames, funcs, texts);
+        let [.., depths] = &self.frames.0;
+        tables.inlined = depths.iter().map(|depth| *depth > 0.0).collect();
+        tables
     }
 
     /// Replaces the viewer's forms of source paths by plain paths.
@@ -137,7 +140,8 @@ impl Members for SharedTables {
                 self.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?
             }
             "frameTable" => {
-                self.frames = map.next_value_seed(named(["func", "line", "address"]))?
+                self.frames =
+                    map.next_value_seed(named(["func", "line", "address", "inlineDepth"]))?
             }
             "funcTable" => {
                 let names = [

@@ -74,6 +74,8 @@ pub struct Tables {
     pub(crate) frames: Vec<Frame>,
     pub(crate) funcs: Vec<Func>,
     pub(crate) texts: Vec<String>,
+    /// By frame, see [`Self::is_inlined`]; a missing entry is false.
+    pub(super) inlined: Vec<bool>,
     /// By node, see [`Self::find_named`].
     named: Vec<Option<NodeId>>,
 }
@@ -91,6 +93,7 @@ impl Tables {
             frames,
             funcs,
             texts,
+            inlined: Vec::new(),
             named: Vec::new(),
         };
         tables.find_named();
@@ -132,6 +135,12 @@ impl Tables {
 
     pub(crate) fn frame(&self, id: FrameId) -> Option<Frame> {
         self.frames.get(id.0 as usize).copied()
+    }
+
+    /// Whether the frame is a part of its caller's: its function is inlined there, at the same
+    /// address.
+    pub(crate) fn is_inlined(&self, id: FrameId) -> bool {
+        self.inlined.get(id.0 as usize).copied().unwrap_or(false)
     }
 
     pub(crate) fn text(&self, id: TextId) -> Option<&str> {

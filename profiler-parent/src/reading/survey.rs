@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use super::addresses::{AddressMap, Lib, code_of};
-use super::counters::{CounterLevels, ReadCounters};
+use super::counters::{CounterLevels, CounterSeries, ReadCounters};
 use super::json::{Members, Object, OptionalList, skip};
 use super::logs::Logs;
 use super::meta::Meta;
@@ -43,7 +43,7 @@ pub struct Part {
     /// Empty unless logs are wanted.
     pub logs: Logs,
     pub(super) start_time: Option<f64>,
-    pub(super) libs: Vec<Lib>,
+    pub(crate) libs: Vec<Lib>,
     pub(crate) paused: Vec<PausedRange>,
     /// Location texts that may be addresses: whether they occur as a caller's, and as the
     /// innermost.
@@ -99,6 +99,16 @@ impl Survey {
         self.namer.into_nameless()
     }
 
+    /// The names and build ids of the libraries of a process. Names may occur several times.
+    pub(crate) fn build_ids(&self, part: PartId) -> impl Iterator<Item = (&str, &str)> {
+        let libs = self
+            .parts
+            .get(part.0)
+            .into_iter()
+            .flat_map(|part| &part.libs);
+        libs.filter_map(|lib| Some((lib.name.as_str(), lib.code_id.as_deref()?)))
+    }
+
     /// How much later than the outermost process's this process's time origin is, in milliseconds.
     pub(crate) fn shift_ms(&self, part: PartId) -> f64 {
         let start = self.parts.get(part.0).and_then(|part| part.start_time);
@@ -136,9 +146,13 @@ impl Visit for Survey {
             "profilingLog" if logs => part.logs.profiling = Deserialize::deserialize(from)?,
             "profileGatheringLog" if logs => part.logs.gathering = Deserialize::deserialize(from)?,
             "counters" if counters => {
+                let counters = &mut self.counters;
                 let mut read = ReadCounters {
                     part: at,
-                    counters: &mut self.counters,
+                    take: |series: CounterSeries| {
+                        counters.push(series.into());
+                        true
+                    },
                 };
                 OptionalList(&mut read).deserialize(from)?;
             }

@@ -1,8 +1,8 @@
 //! A table of a profile, in either form: rows with a schema (Gecko), or a column per key
 //! (processed).
 //!
-//! Used by every reader of this module. Only the named columns are kept, as numbers; null and
-//! values of other types become NaN.
+//! Used by every reader of this module. Only the named columns are kept, as numbers; false is 0,
+//! true is 1, and null and values of other types become NaN.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -62,6 +62,22 @@ impl<const N: usize> Table<N> {
 /// A number as an index; `None` for -1 and NaN.
 pub(crate) fn as_index(number: f64) -> Option<usize> {
     (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
+}
+
+/// The limit on the times of rows, in milliseconds (36 years), so that sums of times stay exact
+/// enough.
+const MOST_MS: f64 = (1_i64 << 60) as f64 / 1e6;
+
+/// The times of this number of rows: the sums of `timeDeltas`, or `time`. A row without a time has
+/// the time of the previous one.
+pub(super) fn times_ms(times: &[f64], deltas: &[f64], rows: usize) -> impl Iterator<Item = f64> {
+    let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
+    let mut ms = 0.0;
+    (0..rows).map(move |row| {
+        let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
+        ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
+        ms
+    })
 }
 
 /// The columns to read, with their places in rows that have no schema before them.
@@ -173,8 +189,8 @@ impl<const N: usize> Items for Row<N> {
     }
 }
 
-/// Reads a column; null is an empty column.
-pub(super) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
+/// Reads a column as numbers; null is an empty column, false is 0 and true is 1.
+pub(crate) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
     let numbers = map.next_value::<Option<Vec<Number>>>()?.unwrap_or_default();
     Ok(numbers.into_iter().map(|number| number.0).collect())
 }
@@ -217,8 +233,8 @@ impl<'de> Visitor<'de> for AnyNumber {
         Ok(Number(f64::NAN))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
-        Ok(Number(f64::NAN))
+    fn visit_bool<E>(self, is_true: bool) -> Result<Number, E> {
+        Ok(Number(f64::from(u8::from(is_true))))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Number, E> {

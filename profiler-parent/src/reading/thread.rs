@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::json::{Members, object, skip};
 use super::markers::{RawMarkers, ReadMarkers};
-use super::table::{Columns, Number, Table, as_index};
+use super::table::{Columns, Number, Table, as_index, times_ms};
 
 /// `stack`, `time`, `timeDeltas`, `threadCPUDelta`, `weight`.
 const SAMPLES: [(&str, usize); 5] = [
@@ -23,10 +23,6 @@ const SAMPLES: [(&str, usize); 5] = [
 const STACKS: [(&str, usize); 2] = [("prefix", 0), ("frame", 1)];
 /// `location`, `line`.
 const FRAMES: [(&str, usize); 2] = [("location", 0), ("line", 4)];
-
-/// The limit on the times of samples, in milliseconds (36 years), so that sums of times stay exact
-/// enough.
-const MOST_MS: f64 = (1_i64 << 60) as f64 / 1e6;
 
 /// A thread as the file has it, without names for its addresses.
 #[derive(Debug, Default)]
@@ -103,13 +99,7 @@ impl RawThread {
     /// without a time has the time of the previous one.
     pub fn sample_times_ms(&self) -> impl Iterator<Item = f64> {
         let [stacks, times, deltas, ..] = &self.samples.0;
-        let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
-        let mut ms = 0.0;
-        (0..stacks.len()).map(move |row| {
-            let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
-            ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
-            ms
-        })
+        times_ms(times, deltas, stacks.len())
     }
 
     /// The stacks of the samples, as rows of the table of stacks.
@@ -133,7 +123,7 @@ impl PausedRange {
 pub(super) const MAIN_THREAD: &str = "GeckoMain";
 
 /// A number or a text, as text.
-pub(super) fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -303,5 +303,6 @@ pub(super) fn settled(
         verdict,
         writing: Duration::from_nanos(summary.writing_ns),
         lived: Lifetime::default(),
+        series: None,
     }
 }

@@ -20,7 +20,7 @@ use crate::capture::processed::send_writing;
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
-use crate::processed::ProcessedProfile;
+use crate::processed::{EarlierEntries, ProcessedProfile};
 use crate::symbols::SymbolStore;
 
 /// A process whose summary is not known yet.
@@ -114,7 +114,12 @@ fn add_root(
         is_root: true,
     };
     profile
-        .add(role, died, Box::new(move || Ok(Arc::clone(&pool))))
+        .add(
+            role,
+            died,
+            &EarlierEntries::default(),
+            Box::new(move || Ok(Arc::clone(&pool))),
+        )
         .map_err(RecoverError::Root)?;
     Ok((
         pid,
@@ -137,9 +142,10 @@ fn add_child<'a>(
         is_root: false,
     };
     let open = || find::open(&child.path).map(|pool| Arc::new(pool.into()));
-    let (verdict, is_there) = match profile.add(role, child.died(), Box::new(open)) {
-        Ok(true) => (child.verdict(), true),
-        Ok(false) => (missing(child), false),
+    let all = EarlierEntries::default();
+    let (verdict, is_there) = match profile.add(role, child.died(), &all, Box::new(open)) {
+        Ok(Some(_)) => (child.verdict(), true),
+        Ok(None) => (missing(child), false),
         Err(message) => (
             Verdict::Missing {
                 why: Why::Unreadable { message },

@@ -12,6 +12,7 @@ mod confirmation;
 mod end_signal;
 mod error;
 mod limit;
+mod metrics;
 mod own_process;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
+use crate::prometheus::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
@@ -62,6 +64,7 @@ pub struct Session {
     limit: Arc<MemoryLimit>,
     pools: Option<Arc<PoolDirectory>>,
     groups: Arc<SnapshotReader>,
+    metrics: Arc<MetricsReader>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
     observers: ObserverRegistry,
@@ -291,12 +294,35 @@ impl Session {
             groups: Arc::clone(&self.groups),
             captures: Arc::clone(&self.captures),
             observers: self.observers.clone(),
+            metrics: Arc::clone(&self.metrics),
             session_end: self.end.receiver(),
         };
         let (alert_log, alerts) =
             options.start_alerts(|rules, evidence| self.alerts(rules, evidence))?;
-        let monitor = self.monitor(crate::live::PROBES);
+        let monitor = self.monitor(crate::groups::SHOWN_PROBES);
         LiveServer::start(address, sources, alert_log, alerts, monitor)
+    }
+
+    /// Pushes what all processes record to engines outside of this process, until the pusher is
+    /// dropped or finished ([`Pusher::finish`](crate::push::Pusher::finish)), which is to be done
+    /// before the session ends.
+    ///
+    /// # Errors
+    /// [`PushError`](crate::push::PushError); nothing is pushed then.
+    #[cfg(feature = "push")]
+    pub fn push_to(
+        &self,
+        options: &crate::push::PushOptions,
+    ) -> Result<crate::push::Pusher, crate::push::PushError> {
+        crate::push::Pusher::start(self.push_sources(), options)
+    }
+
+    #[cfg(feature = "push")]
+    pub(crate) fn push_sources(&self) -> crate::push::PushSources {
+        crate::push::PushSources {
+            captures: Arc::clone(&self.captures),
+            session_end: self.end.receiver(),
+        }
     }
 
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
@@ -403,8 +429,15 @@ impl Session {
             window_ns,
             patience,
             symbols: SymbolStore::default(),
+            pushes: Arc::default(),
             turn: Mutex::default(),
         });
+        let metrics = Arc::new(MetricsReader::new(MetricsSources {
+            processes: Arc::clone(&processes),
+            limit: Arc::clone(&limit),
+            groups: Arc::clone(&groups),
+            pushers: Arc::clone(&captures.pushes),
+        }));
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
         let end = EndSignal::default();
         Ok(Self {
@@ -412,6 +445,7 @@ impl Session {
             limit,
             pools,
             groups,
+            metrics,
             probes,
             captures,
             observers,

@@ -490,9 +490,9 @@ impl ControlLoop {
 
     /// Publishes the limit and the figures that have changed.
     fn publish(&mut self) {
-        let over = self.controller.over();
-        self.context.limit.publish(self.controller.limit(), over);
-        if over == 0 {
+        let charged = self.controller.charged();
+        self.context.limit.publish(self.controller.limit(), charged);
+        if self.controller.over() == 0 {
             for obeyed in self.shrinking.drain(..) {
                 let _ = obeyed.try_send(());
             }

@@ -19,6 +19,8 @@ use crate::controller::{DeadPoolMemory, Event};
 use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
+use crate::groups::{largest_groups, read_groups};
+use crate::process_table::session_sums::{ClosedPool, sums_in_pool};
 use crate::process_table::{Process, ProcessState, Remains};
 
 impl ControlLoop {
@@ -145,7 +147,7 @@ impl ControlLoop {
 
     /// Closes the empty pool of a dead process.
     pub(super) fn drop_dead(&self, key: PoolId) {
-        self.context.processes.change(key, drop_pool);
+        self.context.processes.close_pool(key, drop_pool);
         self.context.groups.forget_reader(key);
         self.context.forget_pool(key);
         self.context.processes.note_empty(key);
@@ -191,19 +193,26 @@ fn bury(process: &mut Process, state: ProcessState, died: Timestamp) -> Option<D
     })
 }
 
-/// Keeps the entry counts of a dead process and closes its pool.
-fn drop_pool(process: &mut Process) {
+/// Keeps the entry counts of a dead process and closes its pool. Returns what the process has done.
+fn drop_pool(process: &mut Process) -> Option<ClosedPool> {
     process.dead_pool = None;
     process.files = None;
-    if let Remains::Pool(file) = &process.remains {
-        process.groups = crate::groups::final_groups(file);
-        let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
-        if let Err(error) = &snapshot {
-            process.damage.get_or_insert_with(|| error.to_string());
-        }
-        let counts = snapshot
-            .map(|snapshot| snapshot.counts())
-            .unwrap_or_default();
-        process.remains = Remains::Expired(counts);
+    let Remains::Pool(file) = &process.remains else {
+        return None;
+    };
+    let all_groups = read_groups(file);
+    let groups = all_groups
+        .as_ref()
+        .map(|groups| sums_in_pool(&process.name, groups))
+        .unwrap_or_default();
+    process.groups = all_groups.map(largest_groups);
+    let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
+    if let Err(error) = &snapshot {
+        process.damage.get_or_insert_with(|| error.to_string());
     }
+    let counts = snapshot
+        .map(|snapshot| snapshot.counts())
+        .unwrap_or_default();
+    process.remains = Remains::Expired(counts);
+    Some(ClosedPool { counts, groups })
 }

@@ -5,13 +5,12 @@
 //! results is at most about the limit, and the least recently used modules are evicted first.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::locate;
 use super::place::Place;
 use super::report::ModuleReport;
+use crate::sys::FileStamp;
 
 /// Approximate bytes per address, not counting its place.
 const BYTES_PER_ADDRESS: u64 = 32;
@@ -36,24 +35,10 @@ impl Identity {
             return Self::BuildId(build_id.to_owned());
         }
         match std::fs::metadata(locate::on_disk(path)) {
-            Ok(stamp) => Self::File(FileStamp {
-                device: stamp.dev(),
-                number: stamp.ino(),
-                len: stamp.len(),
-                changed: stamp.modified().ok(),
-            }),
+            Ok(file) => Self::File(FileStamp::of(&file)),
             Err(_) => Self::Path(path.to_owned()),
         }
     }
-}
-
-/// A stamp of a file: equal for all its names, and different after a change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileStamp {
-    device: u64,
-    number: u64,
-    len: u64,
-    changed: Option<SystemTime>,
 }
 
 /// The results of one module.

@@ -10,15 +10,22 @@ use std::path::Path;
 use profiler_parent::export::{ExportError, ExportOptions, Exported, Target, TimeKind, export};
 use serde_json::Value;
 
+use super::otlp;
+use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 10] = [
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,
     Target::Folded,
     Target::Pprof,
+    Target::Perfetto,
+    Target::OtlpTraces,
+    Target::OtlpMetrics,
+    Target::OtlpProfiles,
+    Target::ClickHouse,
 ];
 
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
@@ -57,7 +64,7 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
                     "{target:?}: {error}"
                 );
                 assert!(
-                    target == Target::CpuProfile || !to.exists(),
+                    is_directory(target) || !to.exists(),
                     "{target:?} leaves a file"
                 );
                 all.push(None);
@@ -75,15 +82,24 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
     all.into_iter().next().flatten().map(|done| done.samples)
 }
 
-/// Checks that all formats have the same samples and threads. Only the trace format contains
-/// markers, so only its export may fail because of a damaged marker.
+/// Whether the output is a directory, which remains after an error.
+fn is_directory(target: Target) -> bool {
+    matches!(target, Target::CpuProfile | Target::ClickHouse)
+}
+
+/// Checks that all formats have the same samples and threads. Some formats contain markers, counters
+/// or logs, so only their exports may fail because of a damaged one.
 fn check_agreement(all: &[Option<Exported>]) {
     let counts: Vec<Option<(u64, u64)>> = all
         .iter()
         .map(|done| done.as_ref().map(|done| (done.samples, done.threads)))
         .collect();
     for (target, count) in TARGETS.iter().zip(&counts) {
-        let may_differ = *target == Target::ChromeTrace && count.is_none();
+        let has_samples_only = matches!(
+            target,
+            Target::CpuProfile | Target::Speedscope | Target::Folded
+        );
+        let may_differ = !has_samples_only && count.is_none();
         assert!(may_differ || *count == counts[0], "{target:?}: {counts:?}");
     }
 }
@@ -108,6 +124,10 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
         Target::Speedscope => check_speedscope(&json(to)),
         Target::ChromeTrace => check_trace(&json(to), done),
         Target::Folded => check_folded(to),
+        Target::Perfetto => {
+            let trace = std::fs::read(to).expect("the file");
+            assert_eq!(perfetto::check(&trace), done.samples, "samples");
+        }
         Target::Pprof => {
             let mut plain = Vec::new();
             let file = std::fs::File::open(to).expect("the file");
@@ -116,7 +136,30 @@ fn check_files(target: Target, done: &Exported, to: &Path) {
                 .expect("whole");
             assert_eq!(pprof::check(&plain), done.samples, "samples");
         }
+        Target::OtlpTraces | Target::OtlpMetrics | Target::OtlpProfiles => {
+            otlp::check(target, &std::fs::read(to).expect("the file"));
+        }
+        Target::ClickHouse => check_rows(done),
     }
+}
+
+/// Every line is a row, and the arrays of a row of samples are equally long.
+fn check_rows(done: &Exported) {
+    let mut samples = 0;
+    for path in &done.files {
+        let file = std::fs::File::open(path).expect("the file");
+        let mut text = String::new();
+        let mut plain = flate2::read::GzDecoder::new(file);
+        plain.read_to_string(&mut text).expect("whole");
+        for line in text.lines() {
+            let row: Value = serde_json::from_str(line).expect("a row");
+            let length = |key: &str| row.get(key).map_or(0, |value| array(value).len());
+            let lengths = ["stack", "wall_us", "cpu_us"].map(|of| length(&format!("sample.{of}")));
+            assert!(lengths.iter().all(|length| *length == lengths[0]), "{line}");
+            samples += lengths[0] as u64;
+        }
+    }
+    assert_eq!(samples, done.samples, "samples");
 }
 
 fn json(path: &Path) -> Value {

@@ -2,7 +2,7 @@
 //! in the processed format that is well-formed. Its columns have equal lengths, its references are
 //! valid, its length is bounded by that of the file, and every export reads it.
 //!
-//! Used by `foreign_files` and the fuzz target `cpuprofile_import`.
+//! Used by `foreign_files`, `merged` and the fuzz target `cpuprofile_import`.
 
 use profiler_parent::export::{ExportError, import_cpuprofile};
 use serde_json::Value;
@@ -46,14 +46,14 @@ pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
     }
 }
 
-fn column<'p>(table: &'p Value, key: &str) -> &'p [Value] {
+pub(crate) fn column<'p>(table: &'p Value, key: &str) -> &'p [Value] {
     table[key]
         .as_array()
         .unwrap_or_else(|| panic!("no column {key}"))
 }
 
 /// Checks that all columns of a table have its length. Returns the length.
-fn length(table: &Value) -> usize {
+pub(crate) fn length(table: &Value) -> usize {
     let length = table["length"].as_u64().expect("a length") as usize;
     for (key, value) in table.as_object().expect("a table") {
         assert!(
@@ -64,28 +64,17 @@ fn length(table: &Value) -> usize {
     length
 }
 
-fn check_refers(column: &[Value], length: usize) {
+pub(crate) fn check_refers(column: &[Value], length: usize) {
     let is_there =
         |value: &Value| value.is_null() || value.as_u64().is_some_and(|at| (at as usize) < length);
     assert!(column.iter().all(is_there), "an invalid reference");
 }
 
 fn check_tables(profile: &Value, samples: u64) {
-    let shared = &profile["shared"];
+    let stacks = check_shared(&profile["shared"]);
     let thread = &profile["threads"][0];
-    let [stacks, frames, funcs, sources] =
-        ["stackTable", "frameTable", "funcTable", "sources"].map(|table| length(&shared[table]));
-    let texts = column(shared, "stringArray").len();
     assert_eq!(length(&thread["samples"]) as u64, samples);
     check_refers(column(&thread["samples"], "stack"), stacks);
-    check_refers(column(&shared["stackTable"], "frame"), frames);
-    check_refers(column(&shared["frameTable"], "func"), funcs);
-    check_refers(column(&shared["funcTable"], "name"), texts);
-    check_refers(column(&shared["funcTable"], "source"), sources);
-    check_refers(column(&shared["sources"], "filename"), texts);
-    for (row, caller) in column(&shared["stackTable"], "prefix").iter().enumerate() {
-        check_refers(std::slice::from_ref(caller), row);
-    }
     let times = |key: &str| {
         column(&thread["samples"], key)
             .iter()
@@ -97,4 +86,20 @@ fn check_tables(profile: &Value, samples: u64) {
             .skip(1)
             .all(|ms| ms.is_some_and(|ms| ms >= 0.0))
     );
+}
+
+/// Checks the tables that threads share. Returns the number of stacks.
+pub(crate) fn check_shared(shared: &Value) -> usize {
+    let [stacks, frames, funcs, sources] =
+        ["stackTable", "frameTable", "funcTable", "sources"].map(|table| length(&shared[table]));
+    let texts = column(shared, "stringArray").len();
+    check_refers(column(&shared["stackTable"], "frame"), frames);
+    check_refers(column(&shared["frameTable"], "func"), funcs);
+    check_refers(column(&shared["funcTable"], "name"), texts);
+    check_refers(column(&shared["funcTable"], "source"), sources);
+    check_refers(column(&shared["sources"], "filename"), texts);
+    for (row, caller) in column(&shared["stackTable"], "prefix").iter().enumerate() {
+        check_refers(std::slice::from_ref(caller), row);
+    }
+    stacks
 }

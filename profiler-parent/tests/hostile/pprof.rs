@@ -5,51 +5,7 @@
 
 use std::collections::HashSet;
 
-/// A field: its number, and a number or bytes.
-enum Field<'b> {
-    Number(u64, u64),
-    Bytes(u64, &'b [u8]),
-}
-
-/// The fields of a message.
-fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        let key = varint(&mut bytes);
-        let value = varint(&mut bytes);
-        all.push(match key & 7 {
-            0 => Field::Number(key >> 3, value),
-            2 => {
-                let (inner, rest) = bytes.split_at(usize::try_from(value).expect("a length"));
-                bytes = rest;
-                Field::Bytes(key >> 3, inner)
-            }
-            other => panic!("wire type {other}"),
-        });
-    }
-    all
-}
-
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().expect("a whole number");
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return value;
-        }
-    }
-    panic!("a number of more than 64 bits");
-}
-
-fn packed(mut bytes: &[u8]) -> Vec<u64> {
-    let mut values = Vec::new();
-    while !bytes.is_empty() {
-        values.push(varint(&mut bytes));
-    }
-    values
-}
+use super::protobuf::{Field, fields, packed};
 
 fn number(message: &[u8], field: u64) -> u64 {
     let has_number =

@@ -1,5 +1,6 @@
 //! Group `export`: how fast a profile is written as another tool's file, and how fast `profiler
-//! info` reads it, in megabytes of the profile's text per second (1 MB = 1,000,000 bytes).
+//! info` reads it, in megabytes of the profile's text per second (1 MB = 1,000,000 bytes); and the
+//! growth of memory during an export.
 //!
 //! The profile is in the processed format, not compressed: it has samples of eight threads that
 //! share a tree of calls, with files, lines and processor times, and markers. It contains
@@ -15,10 +16,10 @@ use anyhow::{Result, ensure};
 use profiler_parent::export::{ExportOptions, Target, export};
 
 use integration_tests::figure::{Figure, Report};
-use integration_tests::measure::median;
+use integration_tests::measure::{PeakMemory, median};
 
-const THREADS: u64 = 8;
-const SAMPLES: u64 = 100_000;
+pub(crate) const THREADS: u64 = 8;
+pub(crate) const SAMPLES: u64 = 100_000;
 const MARKERS: u64 = 10_000;
 const STACKS: u64 = 50_000;
 const FUNCTIONS: u64 = 5_000;
@@ -36,17 +37,23 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         ("pprof", Target::Pprof),
         ("speedscope", Target::Speedscope),
         ("folded", Target::Folded),
+        ("perfetto", Target::Perfetto),
     ];
     for (name, target) in targets {
         let mut seconds = Vec::new();
+        let mut peak = 0.0_f64;
         for _ in 0..RUNS {
+            let memory = PeakMemory::begin()?;
             seconds.push(timed(&from, &directory.path().join(name), target)?);
+            peak = peak.max(memory.growth_mib()?);
         }
         report.put(Figure::new(
             format!("export.{name}.mb_s"),
             megabytes / median(&seconds),
             "MB/s",
         ));
+        let name = format!("export.{name}.peak_mib");
+        report.put(Figure::new(name, peak, "MiB"));
     }
     let mut seconds = Vec::new();
     for _ in 0..RUNS {
@@ -102,7 +109,7 @@ pub(crate) fn write_profile(path: &Path) -> Result<()> {
     )?;
     write!(
         out,
-        r#""markerSchema":[],"categories":[],"sampleUnits":{{"threadCPUDelta":"ns"}}}},"libs":[],"threads":["#
+        r#""markerSchema":[],"categories":[{{"name":"Other","color":"grey"}}],"sampleUnits":{{"threadCPUDelta":"ns"}}}},"libs":[],"threads":["#
     )?;
     for thread in 0..THREADS {
         let comma = if thread > 0 { "," } else { "" };

@@ -14,6 +14,7 @@ mod always_on;
 mod diff;
 mod export;
 mod faults;
+mod fleet;
 mod flood;
 mod gather;
 mod groups;
@@ -23,8 +24,11 @@ mod json;
 mod limit;
 mod live;
 mod live_flame;
+mod merge;
 mod observe;
 mod open;
+mod prometheus;
+mod push;
 mod record;
 mod recording;
 mod recover;
@@ -59,8 +63,12 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("fleet", fleet::measure),
     ("diff", diff::measure),
+    ("merge", merge::measure),
     ("live", live::measure),
+    ("prometheus", prometheus::measure),
+    ("push", push::measure),
     ("host", host::measure),
     ("join", join::measure),
     ("agent", agent::measure),

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use integration_tests::kills::wild;
 
-use crate::{always_on, faults, host, sample};
+use crate::{always_on, faults, host, push, sample};
 
 /// The argument that makes this program a role. The role's name follows it.
 const ROLE: &str = "--role";
@@ -26,6 +26,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
         .chain(host::ROLES)
         .chain(sample::ROLES)
         .chain(always_on::ROLES)
+        .chain(push::ROLES)
         .find(|(name, _)| name == role)?;
     Some(match play(words) {
         Ok(()) => ExitCode::SUCCESS,

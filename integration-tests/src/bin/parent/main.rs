@@ -18,6 +18,8 @@
 //! unrecorded                              why the session does not record this process: ok REASON
 //! pause                                   pauses the session
 //! capture FILE                            saves a profile
+//! push ADDRESS SPOOL                      pushes what is recorded, four times a second
+//! pushed                                  ok FAILED MISSED LOST: captures, entries, batches
 //! end                                     ends the session in order
 //! exit                                    ends this process in order
 //! ```
@@ -25,6 +27,7 @@
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::{acks, patience};
@@ -32,9 +35,12 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::marker::category;
 use profiler_core::text_marker;
 use profiler_parent::core::session::Features;
+use profiler_parent::push::{PushDestination, PushOptions, Pusher};
 use profiler_parent::{ProcessState, ProfiledChild, Session};
 
 struct Parent {
+    /// Ends before the session.
+    pusher: Option<Pusher>,
     session: Option<Session>,
     children: Vec<ProfiledChild>,
 }
@@ -63,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         .map_or("-".to_owned(), |path| path.display().to_string());
     say(&format!("ok {directory}"))?;
     let mut parent = Parent {
+        pusher: None,
         session: Some(session),
         children: Vec::new(),
     };
@@ -98,6 +105,17 @@ impl Parent {
                     .format(profiler_parent::Format::Gecko)
                     .save(file)?,
             ),
+            ["push", address, spool] => {
+                let options = PushOptions::to(PushDestination::parse(address)?);
+                let options = options.period(Duration::from_millis(250)).spool(spool);
+                self.pusher = Some(self.session()?.push_to(&options)?);
+            }
+            ["pushed"] => {
+                let report = self.pusher.as_ref().context("it does not push")?.report();
+                let lost: u64 = report.destinations.iter().map(|to| to.lost.batches).sum();
+                let (failed, missed) = (report.failed_captures, report.missed_entries);
+                return Ok(format!("ok {failed} {missed} {lost}"));
+            }
             ["end"] => self.session = None,
             ["exit"] => {
                 self.session = None;

@@ -20,16 +20,18 @@ use crate::{FLOW_HEADER, TENANTS, WORKER, load, runtime};
 
 const WORKERS: usize = 4;
 
-/// A worker process. It ends when its standard input is closed, so when this is dropped.
+/// A worker process. A worker that the front end has started ends
+/// when its standard input is closed, so when this is dropped.
 struct Worker {
     address: SocketAddr,
     /// Connections that no request uses.
     idle: Mutex<Vec<Connection>>,
-    _process: Child,
+    _process: Option<Child>,
 }
 
-/// Runs the server until the clients have sent `requests` requests, and saves a profile.
-pub(crate) fn main(requests: u32, out: &Path) -> Result<()> {
+/// Runs the server until the clients have sent `requests` requests, and saves a profile. Without
+/// the addresses of workers, it starts workers.
+pub(crate) fn main(requests: u32, workers: &[SocketAddr], out: &Path) -> Result<()> {
     tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
     let session = Session::builder().name("front end").start()?;
     let _measured = session.monitor(Probes::ALL);
@@ -37,7 +39,7 @@ pub(crate) fn main(requests: u32, out: &Path) -> Result<()> {
     alerts.add(AlertTarget::All, "the terminal", |alerts| {
         alerts.iter().for_each(show_alert)
     })?;
-    let answered = runtime("front end")?.block_on(answer_clients(&session, requests))?;
+    let answered = runtime("front end")?.block_on(answer_clients(&session, workers, requests))?;
     println!("{answered} requests answered\n");
     show_tenants(&session);
     let saved = session.capture().save(out);
@@ -49,15 +51,17 @@ pub(crate) fn main(requests: u32, out: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn answer_clients(session: &Session, requests: u32) -> Result<u32> {
-    let mut workers = Vec::new();
-    for number in 1..=WORKERS {
-        workers.push(Worker::start(session, number).await?);
+async fn answer_clients(session: &Session, others: &[SocketAddr], requests: u32) -> Result<u32> {
+    let mut workers: Vec<Worker> = others.iter().copied().map(Worker::at).collect();
+    if workers.is_empty() {
+        for number in 1..=WORKERS {
+            workers.push(Worker::start(session, number).await?);
+        }
     }
     let workers = Arc::new(workers);
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    info!(%address, workers = WORKERS, "up");
+    info!(%address, workers = workers.len(), "up");
     tokio::spawn(http::serve(listener, move |request| {
         forward(request, Arc::clone(&workers))
     }));
@@ -71,13 +75,23 @@ async fn forward(request: Received, workers: Arc<Vec<Worker>>) -> Result<String>
     let tenant = TENANTS
         .iter()
         .position(|tenant| path.trim_matches('/') == *tenant);
-    let worker = workers.get(tenant.context("an unknown tenant")?);
+    let tenant = tenant.context("an unknown tenant")?;
+    let worker = workers.get(tenant % workers.len().max(1));
     let answer = worker.context("no worker")?.ask(path).await?;
     info!(bytes = answer.len(), "answered");
     Ok(answer)
 }
 
 impl Worker {
+    /// A worker that runs already.
+    fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            idle: Mutex::default(),
+            _process: None,
+        }
+    }
+
     async fn start(session: &Session, number: usize) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([WORKER, &format!("worker {number}")]);
@@ -87,13 +101,10 @@ impl Worker {
         let output = process.stdout.take().context("the output is a pipe")?;
         let mut address = String::new();
         BufReader::new(output).read_line(&mut address).await?;
+        let address = address.trim().parse();
         Ok(Self {
-            address: address
-                .trim()
-                .parse()
-                .context("the worker has no address")?,
-            idle: Mutex::default(),
-            _process: process,
+            _process: Some(process),
+            ..Self::at(address.context("the worker has no address")?)
         })
     }
 

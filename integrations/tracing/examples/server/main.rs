@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p profiler-tracing --example server -- [REQUESTS] [--out PROFILE]
+//!     [--workers ADDRESS,…]
 //! ```
 //!
 //! ```text
@@ -10,7 +11,9 @@
 //!                   └─ session ◀──────── join ───────────┘
 //! ```
 //!
-//! The front end starts its workers with `tokio::process::Command`, and they join its session. Each
+//! The front end starts its workers with `tokio::process::Command`, and they join its session. With
+//! `--workers` it uses workers of this machine that run already, each in its own session:
+//! `server --worker NAME` prints its address and runs until its standard input is closed. Each
 //! request belongs to a tenant. The requests of one tenant are much more expensive than the others:
 //! the profiler reports it by an alert, and the profile shows which span its time was spent in.
 
@@ -18,6 +21,8 @@ mod front_end;
 mod http;
 mod load;
 mod worker;
+
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Runtime};
@@ -41,7 +46,13 @@ fn main() -> Result<()> {
             .context("usage: server [REQUESTS] [--out PROFILE]")?,
         None => 2000,
     };
-    front_end::main(requests, out.as_ref())
+    let workers = option(&arguments, "--workers").unwrap_or_default();
+    let workers = workers.split(',').filter(|address| !address.is_empty());
+    let workers: Vec<SocketAddr> = workers
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .context("--workers: expected addresses, such as 127.0.0.1:7001")?;
+    front_end::main(requests, &workers, out.as_ref())
 }
 
 /// The argument after `name`.

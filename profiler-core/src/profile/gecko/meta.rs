@@ -9,7 +9,7 @@ use super::GECKO_VERSION;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
 use crate::profile::model::{
-    ProcessModel, SchemaFormat, write_session, write_shown_range, write_start,
+    ProcessModel, SchemaFormat, write_host, write_session, write_shown_range, write_start,
 };
 use crate::profile::spec::{ProfileSubject, ShownRange};
 
@@ -33,6 +33,7 @@ pub(super) fn write<W: Write>(
     write_start(&process.clock, out);
     out.entry_millis_ns("shutdownTime", process.ended.map(|at| process.ns(at)));
     if process.role.is_root {
+        write_host(process, out);
         write_shown_range(shown, process.capture_ns(), process.limits(), out);
     }
     out.entry_u64("processType", u64::from(!process.role.is_root));

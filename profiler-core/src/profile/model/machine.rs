@@ -1,7 +1,7 @@
 //! The properties of the machine, and the memory of a process.
 //!
 //! Read once per capture, on a thread of the profiler. Nothing here is private: no argument, no
-//! environment, no user name. Unknown properties are left out.
+//! environment, no user name; `host` has the name of the machine. Unknown properties are left out.
 
 use std::io::Write;
 use std::panic::catch_unwind;

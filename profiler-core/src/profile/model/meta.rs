@@ -25,6 +25,9 @@ pub fn write_start<W: Write>(clock: &SessionClock, out: &mut JsonWriter<W>) {
         "startTimeAsClockMonotonicNanosecondsSinceBoot",
         clock.start.monotonic.0,
     );
+    // A viewer keeps `startTime` as a floating-point number, which is exact to a quarter of a
+    // microsecond.
+    out.entry_u64("startUnixNs", clock.start_unix.0);
 }
 
 /// Writes the range of time that viewers show: the profile's range, as far as it is limited, and

@@ -11,6 +11,7 @@
 mod categories;
 mod counter_steps;
 mod counters;
+mod host;
 mod incomplete;
 mod level;
 mod losses;
@@ -30,6 +31,7 @@ pub use categories::{find_category, label_category, merge_categories};
 pub use counters::{
     CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };
+pub use host::write_host;
 pub use incomplete::IncompleteProcess;
 pub use level::LevelUnit;
 pub use losses::{Delivery, LostEntries, OwnMarker, entry_counts, write_log};

@@ -21,7 +21,7 @@ pub(super) fn cpu(sample: usize) -> u64 {
 pub(super) const NAMES: [&str; 5] = ["app::main", "new", "new", "new", "wait"];
 
 /// The processed form, version 66.
-pub(super) fn processed() -> Value {
+pub(in crate::export) fn processed() -> Value {
     let column = |of: fn(usize) -> Value| (0..SAMPLES).map(of).collect::<Vec<Value>>();
     let main = json!({
         "name": "GeckoMain", "isMainThread": true, "processName": "app", "pid": "12", "tid": 12, "pausedRanges": [],
@@ -66,7 +66,7 @@ pub(super) fn processed() -> Value {
 
 /// The Gecko form of the same samples. It has no files, so the functions have different names, `new
 /// a` and `new b`.
-pub(super) fn gecko() -> Value {
+pub(in crate::export) fn gecko() -> Value {
     let samples: Vec<Value> = (0..SAMPLES)
         .map(|n| json!([stack(n), n + 1, 0, cpu(n)]))
         .collect();

@@ -86,7 +86,13 @@ fn a_full_disk_is_reported_as_such() {
     let from = directory.path().join("profile.json");
     std::fs::write(&from, profile.to_string()).unwrap();
     let options = ExportOptions::to(Target::ChromeTrace);
-    let recording = Recording::open(&from, &options, WorkListener::default()).unwrap();
+    let recording = Recording::open(
+        &from,
+        &options,
+        &FleetLabels::default(),
+        WorkListener::default(),
+    )
+    .unwrap();
     let error = chrome_trace::write(&recording, FullDisk).unwrap_err();
     let is_storage_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
     assert!(
@@ -248,7 +254,7 @@ fn folded_stacks_have_the_times_of_both_forms() {
 }
 
 /// Parses the fields of a message: number, and varint or bytes.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
+pub(super) fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
         for shift in (0..).step_by(7) {

@@ -1,8 +1,12 @@
 //! Exports a small recording, in both forms, to every format.
 
-mod fixture;
+pub(super) mod fixture;
 mod formats;
 mod imports;
+mod otlp;
+mod perfetto;
+mod perfetto_text;
+mod pprof_bodies;
 mod v8;
 
 use std::path::Path;
@@ -47,6 +51,7 @@ fn exporting_a_file_that_is_no_profile_leaves_no_file() {
             Target::ChromeTrace,
             Target::Folded,
             Target::Pprof,
+            Target::Perfetto,
         ] {
             let error = export(&from, &to, &ExportOptions::to(target)).unwrap_err();
             assert!(
@@ -81,6 +86,7 @@ fn tables_with_invalid_references_are_exported() {
         Target::ChromeTrace,
         Target::Folded,
         Target::Pprof,
+        Target::Perfetto,
     ] {
         let (_directory, done) = exported(&text, target, TimeKind::Cpu);
         assert!(done.files.iter().all(|file| file.exists()), "{target:?}");

@@ -407,7 +407,7 @@ impl<'de, R: Source> MapAccess<'de> for Within<'_, '_, R> {
 
 /// Passes the text of a value to `visit_str` of a visitor. Only [`Parser`] provides it. A list is
 /// not text: it is passed to `visit_seq`.
-pub(super) fn list_or_text<'de, D: Deserializer<'de>, V: Visitor<'de>>(
+pub(crate) fn list_or_text<'de, D: Deserializer<'de>, V: Visitor<'de>>(
     from: D,
     visitor: V,
 ) -> Result<V::Value, D::Error> {

@@ -33,7 +33,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 }
 
 /// Returns the length of a long figure: the number in an environment variable, or else `full`.
-fn at_length(variable: &str, full: u64) -> u64 {
+pub(crate) fn at_length(variable: &str, full: u64) -> u64 {
     std::env::var(variable)
         .ok()
         .and_then(|value| value.parse().ok())

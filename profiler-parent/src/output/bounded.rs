@@ -1,10 +1,11 @@
-//! Limits the size of an export.
+//! Limits the size of what is made from a profile.
 //!
 //! Formats repeat data that a profile stores once: speedscope and folded stacks write the whole
-//! stack of each sample, V8's format the names of a function at each of its nodes. A crafted file
-//! of one megabyte could thus become a hundred gigabytes; the export of a real profile is a few
-//! times its size. Called by every format. Invariant: at most the limit passes through a
-//! [`BoundedWriter`]; a write beyond it fails.
+//! stack of each sample, V8's format the names of a function at each of its nodes, and a merge the
+//! name of a host in each process. A crafted file of one megabyte could thus become a hundred
+//! gigabytes; the export of a real profile is a few times its size. Called by every format of an
+//! export, and by the merge. Invariant: at most the limit passes through a [`BoundedWriter`]; a
+//! write beyond it fails.
 
 use std::io::{self, Write};
 
@@ -13,30 +14,30 @@ const ALWAYS: u64 = 256 << 20;
 /// Additional bytes per byte of the profile's text.
 const TIMES: u64 = 1000;
 
-/// The limit on the export of a profile with a text of `length` bytes.
-pub(super) const fn most_bytes(length: u64) -> u64 {
+/// The limit on the output for a profile with a text of `length` bytes.
+pub(crate) const fn most_bytes(length: u64) -> u64 {
     length.saturating_mul(TIMES).saturating_add(ALWAYS)
 }
 
 /// A writer that fails beyond a number of bytes.
 #[derive(Debug)]
-pub(super) struct BoundedWriter<W> {
+pub(crate) struct BoundedWriter<W> {
     out: W,
     left: u64,
 }
 
 impl<W: Write> BoundedWriter<W> {
-    pub(super) const fn new(out: W, most: u64) -> Self {
+    pub(crate) const fn new(out: W, most: u64) -> Self {
         Self { out, left: most }
     }
 
     /// Returns the inner writer.
-    pub(super) fn into_inner(self) -> W {
+    pub(crate) fn into_inner(self) -> W {
         self.out
     }
 
     /// The remaining bytes.
-    pub(super) const fn left(&self) -> u64 {
+    pub(crate) const fn left(&self) -> u64 {
         self.left
     }
 }
@@ -56,8 +57,8 @@ impl<W: Write> Write for BoundedWriter<W> {
     }
 }
 
-/// The error for an export beyond the limit.
-pub(super) fn too_long() -> io::Error {
+/// The error for an output beyond the limit.
+pub(crate) fn too_long() -> io::Error {
     io::Error::new(
         io::ErrorKind::FileTooLarge,
         "it would be more than a thousand times as long as the profile",

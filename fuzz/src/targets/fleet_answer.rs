@@ -1,0 +1,11 @@
+//! Fuzzes the reader of a store's answers: it reads whole rows or fails, and never takes a message for
+//! the end.
+//!
+//! The checks are shared with `profiler-parent/tests/foreign_answers.rs`.
+
+use crate::hostile::answered;
+
+/// Checks one input.
+pub(crate) fn check_input(data: &[u8]) {
+    answered::check(data);
+}

@@ -1,0 +1,94 @@
+//! Group `push`: what a pusher costs the parent, whether entries are lost or doubled on their way,
+//! and the memory for a long backlog.
+//!
+//! The session has 200 processes and 1,000 groups, which are measured, and pushes every ten seconds
+//! to an endpoint in another process that accepts everything. The processor time is that of the
+//! whole parent, with the captures, less that of the same session without a pusher. The figures
+//! about two shards are in the group `fleet`. `FIGURES_PUSH_S` sets the seconds of each half.
+
+mod backlog;
+mod once;
+mod sink;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::measure::PeakMemory;
+use profiler_core::ids::ByteLimit;
+use profiler_parent::Session;
+use profiler_parent::core::session::Features;
+use profiler_parent::groups::Probes;
+use profiler_parent::push::{PushDestination, PushOptions};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::faults::at_length;
+use crate::workers::{self, Worker};
+pub(crate) use sink::ROLES;
+use sink::Sink;
+
+const PROCESSES: u64 = 200;
+/// Between two looks at the processor time and the groups of a process.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Seconds with and without a pusher, each: six periods.
+const SECONDS: u64 = 60;
+/// How long the rest may take at the end.
+const FAREWELL: Duration = Duration::from_secs(60);
+
+/// All figures of the group.
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
+    for (name, part) in [
+        ("cost", cost as fn(&mut Report) -> Result<()>),
+        ("once", once::measure),
+        ("backlog", backlog::measure),
+    ] {
+        part(report).with_context(|| format!("push: {name}"))?;
+    }
+    Ok(())
+}
+
+/// The processor time of this process in the next seconds.
+fn cpu_s(seconds: u64) -> f64 {
+    let used = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let before = used();
+    std::thread::sleep(Duration::from_secs(seconds));
+    used() - before
+}
+
+fn cost(report: &mut Report) -> Result<()> {
+    let session = Session::builder()
+        .features(Features::CPU)
+        .interval(INTERVAL)
+        .memory_limit(ByteLimit::new(256 << 20))
+        .start()?;
+    let _measured = session.monitor(Probes::JANK);
+    let start =
+        |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
+    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let sink = Sink::start()?;
+    let address = format!("clickhouse+http://{}/fleet", sink.address);
+    let options = PushOptions::to(PushDestination::parse(&address)?);
+    let seconds = at_length("FIGURES_PUSH_S", SECONDS);
+    let without = cpu_s(seconds);
+    let memory = PeakMemory::begin()?;
+    let pusher = session.push_to(&options)?;
+    let with = cpu_s(seconds);
+    let growth = memory.growth_mib()?;
+    let pushed = pusher.finish(FAREWELL);
+    let to = pushed.destinations.first().context("no destination")?;
+    let left_out = to.lost.batches + to.rejected.batches + to.waiting_batches;
+    ensure!(to.sent.batches > 0 && left_out == 0, "{pushed:?}");
+    let percent = (with - without) / seconds as f64 * 100.0;
+    let cpu = Figure::new("push.cpu_pct", percent, "% of a CPU");
+    report.put(cpu.promised(Promise::AtMost(1.0)));
+    report.put(Figure::new("push.rss_mib", growth, "MiB"));
+    let kib = to.sent_bytes as f64 / 1024.0 / to.sent.batches as f64;
+    report.put(Figure::new("push.batch_kib", kib, "KiB"));
+    for worker in &mut workers {
+        worker.child.kill().context("cannot end a child")?;
+    }
+    Ok(())
+}

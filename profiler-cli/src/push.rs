@@ -1,0 +1,272 @@
+//! `profiler push FILE… --to ADDRESS`, and the options of `profiler record` about pushing.
+//!
+//! Secrets come from files or environment variables, because the arguments of a command are
+//! readable for all users of a machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use profiler_parent::ByteLimit;
+use profiler_parent::push::{
+    DestinationReport, PushDestination, PushOptions, PushReport, Secret, push_files,
+};
+
+use crate::plain::plain;
+use crate::record::units;
+use crate::report::{say, tell};
+
+/// The longest time for which `profiler record` sends waiting batches after the program has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
+/// ClickHouse
+///
+/// Each profile is divided into requests, which are compressed and repeated until the engine
+/// accepts or refuses them. A request has the same Idempotency-Key whenever the same profile is
+/// pushed. Exit code 1 if a part was refused or not sent in time.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// The profiles, in either format, compressed or not
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The engines: otlp+http://HOST:PORT, pyroscope+http://…, parca+http://…, or
+    /// clickhouse+http://HOST:PORT/DATABASE; may be repeated
+    #[arg(long, required = true, value_name = "ADDRESS")]
+    to: Vec<String>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// The longest time for sending all files, in seconds
+    #[arg(long, value_name = "S", default_value = "60", value_parser = units::seconds)]
+    timeout: Duration,
+}
+
+/// The identity of the data, and the credentials of requests.
+#[derive(Debug, Args)]
+pub(crate) struct IdentityArgs {
+    /// The name of the service that the data belongs to [default: the name of the program]
+    #[arg(long, value_name = "NAME")]
+    push_service: Option<String>,
+    /// The version of the program, by which releases can be compared
+    #[arg(long, value_name = "VERSION")]
+    push_version: Option<String>,
+    /// The name of the host [default: the name of the machine that recorded]
+    #[arg(long, value_name = "NAME")]
+    push_host: Option<String>,
+    /// Sends the token in this file with each request
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["push_token_env", "push_user"])]
+    push_token_file: Option<PathBuf>,
+    /// Sends the token in this environment variable with each request
+    #[arg(long, value_name = "VARIABLE", conflicts_with = "push_user")]
+    push_token_env: Option<String>,
+    /// Sends this user, and the password in a file or an environment variable, with each request
+    #[arg(long, value_name = "NAME")]
+    push_user: Option<String>,
+    /// The file with the password
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "push_user",
+        conflicts_with = "push_password_env"
+    )]
+    push_password_file: Option<PathBuf>,
+    /// The environment variable with the password
+    #[arg(long, value_name = "VARIABLE", requires = "push_user")]
+    push_password_env: Option<String>,
+}
+
+/// The options of `profiler record` about pushing.
+#[derive(Debug, Args)]
+pub(crate) struct RecordPushArgs {
+    /// Sends what is recorded to this engine during the recording, as `profiler push` does; may be
+    /// repeated
+    #[arg(long, value_name = "ADDRESS")]
+    push: Vec<String>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// Seconds between two batches
+    #[arg(long, value_name = "S", default_value = "10", value_parser = units::seconds)]
+    push_period: Duration,
+    /// Keeps batches that are not sent in this directory; the next recording with it sends them
+    #[arg(long, value_name = "DIR")]
+    push_spool: Option<PathBuf>,
+    /// The limit on the size of waiting batches, such as 64M; beyond it, the oldest batch is lost
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
+    push_spool_limit: u64,
+}
+
+impl IdentityArgs {
+    /// The options for these destinations.
+    fn options(&self, addresses: &[String]) -> Result<Option<PushOptions>> {
+        let mut options: Option<PushOptions> = None;
+        for address in addresses {
+            let destination = self.authorised(PushDestination::parse(address)?)?;
+            options = Some(match options {
+                None => PushOptions::to(destination),
+                Some(options) => options.and_to(destination),
+            });
+        }
+        Ok(options.map(|mut options| {
+            if let Some(service) = &self.push_service {
+                options = options.service(service);
+            }
+            if let Some(version) = &self.push_version {
+                options = options.version(version);
+            }
+            if let Some(host) = &self.push_host {
+                options = options.host(host);
+            }
+            options
+        }))
+    }
+
+    fn authorised(&self, destination: PushDestination) -> Result<PushDestination> {
+        if let Some(user) = &self.push_user {
+            let password = secret(&self.push_password_file, &self.push_password_env)?;
+            let Some(password) = password else {
+                bail!("--push-user needs --push-password-file or --push-password-env");
+            };
+            return Ok(destination.user(user, password));
+        }
+        Ok(match secret(&self.push_token_file, &self.push_token_env)? {
+            Some(token) => destination.token(token),
+            None => destination,
+        })
+    }
+}
+
+fn secret(file: &Option<PathBuf>, variable: &Option<String>) -> Result<Option<Secret>> {
+    let from_file = file.as_ref().map(Secret::from_file);
+    let from_environment = || variable.as_deref().map(Secret::from_environment);
+    Ok(from_file.or_else(from_environment).transpose()?)
+}
+
+impl RecordPushArgs {
+    /// How to push what the program of this name records, if anything is to be pushed.
+    pub(crate) fn options(&self, program: &str) -> Result<Option<PushOptions>> {
+        let options = self.identity.options(&self.push)?;
+        let service = self.identity.push_service.as_deref().unwrap_or(program);
+        Ok(options.map(|options| {
+            let options = options
+                .service(service)
+                .period(self.push_period)
+                .spool_limit(ByteLimit::new(self.push_spool_limit));
+            match &self.push_spool {
+                Some(directory) => options.spool(directory),
+                None => options,
+            }
+        }))
+    }
+
+    /// The longest time for sending waiting batches at the end.
+    pub(crate) const fn drain_timeout() -> Duration {
+        DRAIN_TIMEOUT
+    }
+}
+
+/// Pushes files. Returns whether everything was accepted.
+pub(crate) fn run(options: &PushArgs) -> Result<bool> {
+    let Some(push) = options.identity.options(&options.to)? else {
+        bail!("no address");
+    };
+    let report = push_files(&options.files, &push, options.timeout)?;
+    for destination in &report.destinations {
+        say(&sentence(destination));
+    }
+    Ok(is_complete(&report))
+}
+
+/// Says on standard error what a recording has pushed.
+pub(crate) fn tell_report(report: &PushReport) {
+    for destination in &report.destinations {
+        tell(&format!("profiler: {}", sentence(destination)));
+    }
+    if report.missed_entries > 0 {
+        let missed = report.missed_entries;
+        tell(&format!(
+            "profiler: {missed} entries were evicted before they could be pushed"
+        ));
+    }
+    if let Some(error) = &report.capture_error {
+        let failed = report.failed_captures;
+        tell(&format!(
+            "profiler: {failed} batches could not be written: {}",
+            plain(error)
+        ));
+    }
+}
+
+fn is_complete(report: &PushReport) -> bool {
+    report.destinations.iter().all(|destination| {
+        let left_out = destination.lost.batches + destination.rejected.batches;
+        left_out + destination.waiting_batches == 0
+    })
+}
+
+/// What a destination has got, in a sentence.
+fn sentence(destination: &DestinationReport) -> String {
+    let DestinationReport {
+        address,
+        sent,
+        lost,
+        rejected,
+        waiting_batches,
+        requests,
+        sent_bytes,
+        error,
+        without_profiles,
+        ..
+    } = destination;
+    let batches = match sent.batches {
+        1 => "1 batch".to_owned(),
+        more => format!("{more} batches"),
+    };
+    let mut parts = vec![format!(
+        "pushed {batches} in {requests} requests ({sent_bytes} bytes) to {address}"
+    )];
+    let counts = [
+        (rejected.batches, "refused"),
+        (lost.batches, "lost: the spool was full"),
+        (*waiting_batches, "not sent"),
+    ];
+    for (batches, what) in counts {
+        if batches > 0 {
+            parts.push(format!("{batches} {what}"));
+        }
+    }
+    if let (Some(error), true) = (error, parts.len() > 1) {
+        parts.push(plain(error));
+    }
+    if let Some(why) = without_profiles {
+        parts.push(format!("it does not take profiles ({})", plain(why)));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        push: RecordPushArgs,
+    }
+
+    #[test]
+    fn the_service_of_a_recording_is_its_program_unless_it_is_given() {
+        let service = |arguments: &[&str]| {
+            let first = ["record", "--push", "otlp+http://host"];
+            let line = Line::parse_from([&first[..], arguments].concat());
+            let options = line.push.options("shop").unwrap().unwrap();
+            let shown = format!("{options:?}");
+            let (_, service) = shown.split_once("service: Some(").unwrap();
+            service.split_once(')').unwrap().0.to_owned()
+        };
+        assert_eq!(service(&[]), "\"shop\"");
+        assert_eq!(service(&["--push-service", "store"]), "\"store\"");
+    }
+}

@@ -1,0 +1,150 @@
+//! The processes of a batch: when each began and ended, what it lost, and its memory.
+//!
+//! The rows come from the log of the profile. A process that is only in the threads of the profile,
+//! as in a profile of another tool, has a row without a verdict. Invariant: these are the last rows
+//! of a batch, so a batch with processes has all its rows.
+
+use std::collections::BTreeMap;
+
+use super::FleetTable;
+use super::rows::{Row, Rows, instant};
+use crate::export::ExportError;
+use crate::export::recording::Thread;
+use crate::export::slices::bounded_ns;
+use crate::reading::{GatheredProcess, Survey};
+
+/// The counter of a process's memory.
+const RESIDENT: &str = "Resident memory";
+
+/// The processes of the threads, by number.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeMap<String, SeenProcess>);
+
+#[derive(Debug, Default)]
+struct SeenProcess {
+    name: String,
+    threads: u64,
+}
+
+impl Seen {
+    /// Notes the process of a thread.
+    pub(super) fn thread(&mut self, thread: &Thread<'_>) {
+        let seen = self.0.entry(thread.pid.to_owned()).or_default();
+        seen.threads += 1;
+        if seen.name.is_empty() {
+            seen.name = thread.process.to_owned();
+        }
+    }
+}
+
+/// Writes the processes.
+pub(super) fn write(
+    survey: &Survey,
+    mut seen: Seen,
+    rows: &mut Rows<'_>,
+) -> Result<(), ExportError> {
+    let at = |ms: f64| bounded_ns(ms);
+    let captured = rows
+        .identity
+        .unix_ns(survey.meta.profiling_end_time.map_or(0, at));
+    let logs = survey
+        .parts
+        .iter()
+        .flat_map(|part| part.logs.gathering.values());
+    for process in logs.flat_map(|log| &log.processes) {
+        // A later program of the process has a number such as `12.1` in the threads.
+        let pid = process.pid.to_string();
+        let of_process = |known: &String| known.split('.').next() == Some(pid.as_str());
+        seen.0.retain(|known, _| !of_process(known));
+        let times = Lifetime {
+            captured,
+            began: process.began_ms.map(|ms| rows.identity.unix_ns(at(ms))),
+            ended: process.ended_ms.map(|ms| rows.identity.unix_ns(at(ms))),
+        };
+        rows.add(FleetTable::Processes, captured, |row| {
+            write_process(process, &pid, times, survey, row);
+        })?;
+    }
+    for (pid, process) in seen.0 {
+        rows.add(FleetTable::Processes, captured, |row| {
+            let process = GatheredProcess {
+                name: process.name,
+                threads: process.threads,
+                ..GatheredProcess::default()
+            };
+            let times = Lifetime {
+                captured,
+                ..Lifetime::default()
+            };
+            write_process(&process, &pid, times, survey, row);
+        })?;
+    }
+    Ok(())
+}
+
+/// Instants in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lifetime {
+    captured: i64,
+    began: Option<i64>,
+    ended: Option<i64>,
+}
+
+fn write_process(
+    process: &GatheredProcess,
+    pid: &str,
+    times: Lifetime,
+    survey: &Survey,
+    row: &mut Row,
+) {
+    row.entry_str("process", &process.name);
+    row.entry_str("pid", pid);
+    row.entry_u64("parent_pid", process.parent.unwrap_or(0));
+    row.entry_u64("captured_ns", instant(times.captured));
+    row.entry_u64("began_ns", times.began.map_or(0, instant));
+    row.entry_u64("ended_ns", times.ended.map_or(0, instant));
+    row.entry_str("verdict", &process.verdict);
+    for (column, count) in [
+        ("threads", process.threads),
+        ("recorded", process.recorded),
+        ("delivered", process.delivered),
+        ("outside", process.outside_of_range()),
+        ("evicted", process.newly_evicted()),
+        ("unfinished", process.unfinished),
+        ("dropped", sum(process.dropped.values())),
+        ("resident_bytes", resident_bytes(pid, survey)),
+    ] {
+        row.entry_u64(column, count);
+    }
+    let reasons = process.dropped.iter().filter(|(_, count)| **count > 0);
+    let reasons: Vec<_> = reasons.collect();
+    row.entry_list("drop.reason", &reasons, |(reason, _), row| {
+        row.string(reason)
+    });
+    row.entry_list("drop.count", &reasons, |(_, count), row| row.u64(**count));
+}
+
+/// The sum of counts from a file, which may be wrong.
+fn sum<'c>(counts: impl Iterator<Item = &'c u64>) -> u64 {
+    counts.fold(0, |sum, count| sum.saturating_add(*count))
+}
+
+/// The latest resident memory of a process; 0 if the profile does not have it.
+fn resident_bytes(pid: &str, survey: &Survey) -> u64 {
+    let is_of_process = |of: Option<&str>| of.and_then(|of| of.split('.').next()) == Some(pid);
+    let mut counters = survey.counters.iter();
+    let counter =
+        counters.rfind(|counter| counter.name == RESIDENT && is_of_process(counter.pid.as_deref()));
+    counter.map_or(0, |counter| counter.last as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_hostile_file_have_a_sum() {
+        assert_eq!(sum([1, 2].iter()), 3);
+        assert_eq!(sum([u64::MAX, 2].iter()), u64::MAX);
+    }
+}

@@ -1,0 +1,41 @@
+//! Questions to a ClickHouse that stores the profiles of many hosts.
+//!
+//! Called by `profiler fleet`. The tables are those of [`FleetSchema`](crate::export::FleetSchema),
+//! the rows come from [`Target::ClickHouse`](crate::export::Target::ClickHouse). The questions are the
+//! files in `sql/`, which a client of ClickHouse can send, too: their parameters have the form
+//! `{name:Type}` of today's servers. Here they are filled in by [`Parameters`], because ClickHouse
+//! 18.16 has no parameters.
+//!
+//! ```text
+//! sql/*.sql ─▶ Parameters ─▶ FleetStore ─▶ HTTP ─▶ RowReader ─▶ one row at a time
+//! ```
+//!
+//! Invariants: every parameter is a literal of its type, so a value never becomes a part of the
+//! statement; only `SELECT` is sent; a password is neither in an address, nor in an argument, nor in
+//! a message; an answer counts only if it is complete.
+
+mod address;
+pub(crate) mod answer;
+mod error;
+mod filter;
+mod flame;
+mod http_client;
+mod instant;
+mod parameters;
+mod password;
+mod question;
+mod store;
+
+pub(crate) use address::is_of_name;
+pub use address::{FleetAddress, InvalidAddress};
+pub use error::FleetError;
+pub use filter::{FleetFilter, TimeRange};
+pub use flame::{FleetFlame, FleetStack, Weight};
+pub use instant::{InvalidInstant, UnixMicros, parse_instant};
+pub use parameters::{Parameters, UnknownParameter};
+pub use password::PasswordSource;
+pub use question::{Question, count};
+pub use store::FleetStore;
+
+#[cfg(test)]
+mod tests;

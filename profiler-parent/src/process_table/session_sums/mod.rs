@@ -1,0 +1,71 @@
+//! The sums of a session by name: what processes and groups have done since its start, whether
+//! their data is still kept or not.
+//!
+//! Part of the [`ProcessTable`](super::ProcessTable), which adds the last numbers of a process when
+//! it closes the pool of the process, and when it no longer lists the process ([`deferred`]).
+//! `prometheus` adds the present numbers of all other processes at each reading. Invariants: each
+//! process counts once, with the greatest numbers that were read of it, so no number falls; the
+//! names are limited, and what has no name of its own is in the sum of the others.
+
+mod bounded;
+mod deferred;
+mod group_sum;
+mod process_sum;
+
+use profiler_core::ids::PoolId;
+use profiler_core::internal::entry_counts::EntryCounts;
+
+pub(crate) use bounded::{BoundedSums, Sum, SumKey};
+pub(super) use deferred::{DeferredSums, LastNumbers};
+pub(crate) use group_sum::{GroupKey, GroupSum, sums_in_pool};
+pub(super) use process_sum::has_started;
+pub(crate) use process_sum::{OTHER, ProcessEnd, ProcessName, ProcessSum, plain_name};
+
+/// The most groups that have sums of their own.
+pub(crate) const MOST_GROUPS: usize = 1000;
+/// The most names of processes that have sums of their own.
+pub(crate) const MOST_NAMES: usize = 200;
+
+/// The last numbers of a process whose pool is closed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClosedPool {
+    /// Zero if they cannot be read.
+    pub(crate) counts: EntryCounts,
+    /// Its groups, those of the program first. None if they cannot be read.
+    pub(crate) groups: Vec<(GroupKey, GroupSum)>,
+}
+
+/// The sums of a session. See the head of this file.
+#[derive(Debug)]
+pub(crate) struct SessionSums {
+    pub(crate) groups: BoundedSums<PoolId, GroupKey, GroupSum>,
+    pub(crate) processes: BoundedSums<PoolId, ProcessName, ProcessSum>,
+}
+
+impl Default for SessionSums {
+    fn default() -> Self {
+        Self {
+            groups: BoundedSums::new(MOST_GROUPS),
+            processes: BoundedSums::new(MOST_NAMES),
+        }
+    }
+}
+
+impl SessionSums {
+    /// Takes the last numbers of a process whose pool is closed. It is still listed.
+    fn close_pool(&mut self, key: PoolId, name: &ProcessName, closed: &ClosedPool) {
+        let counts = ProcessSum::of_counts(&closed.counts);
+        self.processes.read(&key, [(name, &counts)]);
+        let groups = closed.groups.iter();
+        self.groups
+            .finish(&key, groups.map(|(key, sum)| (key, sum)));
+    }
+
+    /// Takes the last numbers of a process that is no longer listed.
+    fn end_process(&mut self, key: PoolId, name: &ProcessName, life: &ProcessSum) {
+        // One that does not record has no name of its own.
+        let life = (life.starts > 0).then_some((name, life));
+        self.processes.finish(&key, life);
+        self.groups.finish(&key, []); // of a pool that was given up before it was used
+    }
+}

@@ -1,0 +1,181 @@
+//! The rows of one thread in the first pass, and the wait that its last sample shows.
+//!
+//! Filled by [`super::first_pass`], read by the second pass. Invariant: the rows of a thread are in
+//! the order of time, also across the profiles of a series.
+
+use std::io;
+
+use profiler_core::internal::entry::sample::SampleEntry;
+use profiler_core::internal::profile::model::Delivery;
+use profiler_core::time::Timestamp;
+
+use super::borders::{Border, WaitAtBorder, WaitStack};
+use super::reassigned_markers::ReassignedMarkers;
+use super::rows::Rows;
+use super::stacks::NodeId;
+use super::store::RowStore;
+use super::window::Window;
+
+/// The entries of one thread.
+#[derive(Debug, Default)]
+pub(super) struct SortedThread {
+    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and number
+    /// of ticks that the sample stands for.
+    pub(super) samples: Rows<4>,
+    /// Rows of time, bytes, address, and node plus one.
+    pub(super) allocations: Rows<4>,
+    /// Indices of the thread's chunks that contain its own markers.
+    pub(super) marker_chunks: Vec<usize>,
+    /// Markers that other threads recorded for this thread.
+    pub(super) reassigned_markers: ReassignedMarkers,
+    pub(super) markers: u32,
+    /// Nanoseconds of processor time in all samples but the first.
+    pub(super) cpu_ns: u64,
+    /// Whether some samples stand for more than one tick.
+    pub(super) has_rests: bool,
+    /// The wait that the last sample shows, if the thread has waited since.
+    pub(super) open_wait: OpenWait,
+    /// The stack of this wait, if there is room for it.
+    pub(super) wait_stack: Option<Box<WaitStack>>,
+    /// The last row in earlier profiles of the series.
+    pub(super) border: Option<Box<Border>>,
+    /// Whether the processor time of the last sample is measured.
+    pub(super) has_cpu: bool,
+    /// Number of samples with a stack, without those in which no processor time was used.
+    pub(super) busy_samples: u32,
+    /// The entries that the thread recorded, by whether they are in the profile; without its own
+    /// markers that are.
+    pub(super) delivery: Delivery,
+}
+
+impl SortedThread {
+    /// Whether the thread has recorded entries for other threads only, and has no rows itself.
+    pub(super) const fn is_servant(&self) -> bool {
+        self.delivery.delivered > 0
+            && self.samples.is_empty()
+            && self.allocations.is_empty()
+            && self.markers == 0
+    }
+
+    /// A thread with this last row in earlier profiles.
+    pub(super) fn after(border: Option<&Border>) -> Self {
+        let wait = border.and_then(|border| border.wait.as_ref());
+        Self {
+            open_wait: wait.map_or_else(OpenWait::default, OpenWait::after),
+            border: border.cloned().map(Box::new),
+            has_cpu: border.is_some_and(|border| border.has_cpu),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the first row of a profile that continues a series: it stands for no time, and the next
+    /// row lasts since then. Returns the earliest time of the next row.
+    pub(super) fn begin(&mut self, window: Window, rows: &mut RowStore) -> io::Result<Timestamp> {
+        let border = self.border.as_deref();
+        let border = border.filter(|_| self.samples.is_empty());
+        let is_in = |border: &&Border| window.since.is_none_or(|since| border.at >= since);
+        if let Some(Border { at, has_cpu, .. }) = border.filter(is_in) {
+            let row = [at.raw(), u64::from(*has_cpu), 0, 0];
+            self.samples.push(rows, row)?;
+            self.has_rests = true;
+        }
+        Ok(self
+            .border
+            .as_ref()
+            .map_or(Timestamp::ZERO, |border| border.at))
+    }
+
+    /// Adds a row that stands for this number of ticks.
+    pub(super) fn push_sample(
+        &mut self,
+        [at, cpu, node, ticks]: [u64; 4],
+        window: Window,
+        rows: &mut RowStore,
+    ) -> io::Result<()> {
+        let least = self.begin(window, rows)?;
+        if !self.samples.is_empty() {
+            self.cpu_ns = self.cpu_ns.saturating_add(cpu.saturating_sub(1));
+        }
+        let at = Timestamp::from_raw(at).max(least);
+        self.has_rests |= ticks != 1;
+        self.has_cpu = cpu > 0;
+        self.samples.push(rows, [at.raw(), cpu, node, ticks])
+    }
+
+    /// The last row in the profiles of the series that ends with this one.
+    pub(super) fn next_border(&self) -> Option<Border> {
+        let at = match &self.border {
+            _ if !self.samples.is_empty() => Timestamp::from_raw(self.samples.last_time()),
+            Some(border) => border.at,
+            None => return None,
+        };
+        let wait = self.open_wait.is_open().then(|| WaitAtBorder {
+            since: self.open_wait.since,
+            ticks: self.open_wait.ticks,
+            stack: self.wait_stack.as_deref().cloned(),
+        });
+        let has_cpu = self.has_cpu;
+        Some(Border { at, has_cpu, wait })
+    }
+}
+
+/// A wait without an end: the thread has no later sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OpenWait {
+    /// Zero if there is none.
+    pub(super) since: Timestamp,
+    /// Node plus one, as in the rows of samples.
+    pub(super) node: u32,
+    /// The ticks since then that are written.
+    pub(super) ticks: u32,
+}
+
+impl OpenWait {
+    /// The wait that a sample begins, if it does.
+    pub(super) fn of(sample: &SampleEntry<'_>, node: Option<NodeId>) -> Self {
+        if !sample.waits {
+            return Self::default();
+        }
+        Self {
+            since: sample.at,
+            node: u32::try_from(plus_one(node)).unwrap_or(0),
+            ticks: 0,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.since > Timestamp::ZERO
+    }
+
+    /// The wait that goes on since an earlier profile, without a stack.
+    const fn after(wait: &WaitAtBorder) -> Self {
+        Self {
+            since: wait.since,
+            node: 0,
+            ticks: wait.ticks,
+        }
+    }
+
+    /// The written ticks after a sample that is part of the wait.
+    pub(super) fn ticks_after(&self, sample: &SampleEntry<'_>) -> u32 {
+        let ticks = u32::try_from(sample.ticks).unwrap_or(u32::MAX);
+        match sample.waited {
+            true => self.ticks.saturating_sub(ticks),
+            false => 0,
+        }
+    }
+
+    /// The number of ticks of the sample after the wait that no earlier profile has.
+    pub(super) fn new_ticks(&self, sample: &SampleEntry<'_>, ticks: u64) -> u64 {
+        if sample.waited {
+            ticks.saturating_sub(self.ticks.into())
+        } else {
+            ticks
+        }
+    }
+}
+
+/// Encodes a node for a row: 0 means no node.
+pub(super) fn plus_one(node: Option<NodeId>) -> u64 {
+    node.map_or(0, |node| u64::from(node.0) + 1)
+}

@@ -1,0 +1,303 @@
+//! Where batches are pushed to: the engine, its address, and what it is authorised with.
+//!
+//! Made by the application or by the command. Invariants: an address contains no secret; a secret
+//! is in no message and in no `Debug` output.
+
+use std::fmt;
+use std::path::Path;
+
+use ureq::http::Uri;
+
+use super::PushError;
+use crate::fleet::is_of_name;
+
+/// A token or a password for a destination.
+///
+/// `Debug` output omits it. The command reads secrets from files or environment variables only,
+/// because other users can read its arguments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A secret that the application already has. A pusher refuses one with control characters, such
+    /// as a line break.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// Reads a secret from a file, without the line break at its end.
+    ///
+    /// # Errors
+    /// [`PushError::Secret`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, PushError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| PushError::Secret {
+            origin: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        Self::checked(text.trim_end_matches(['\r', '\n']), path.display())
+    }
+
+    /// Takes a secret from an environment variable.
+    ///
+    /// # Errors
+    /// [`PushError::Secret`].
+    pub fn from_environment(variable: &str) -> Result<Self, PushError> {
+        let text = std::env::var(variable).map_err(|error| PushError::Secret {
+            origin: variable.to_owned(),
+            reason: match error {
+                std::env::VarError::NotPresent => "it is not set".to_owned(),
+                std::env::VarError::NotUnicode(_) => "it is not Unicode".to_owned(),
+            },
+        })?;
+        Self::checked(&text, variable)
+    }
+
+    fn checked(text: &str, origin: impl fmt::Display) -> Result<Self, PushError> {
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(PushError::Secret {
+                origin: origin.to_string(),
+                reason: "it is empty, or has control characters".to_owned(),
+            });
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The engine at a destination, which decides about the encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PushEngine {
+    /// A collector or backend that takes OTLP over HTTP: traces, metrics and profiles.
+    Otlp,
+    /// Pyroscope: profiles in the format pprof.
+    Pyroscope,
+    /// Parca: profiles in the format pprof.
+    Parca,
+    /// ClickHouse: rows of samples, spans, counters, groups and processes.
+    ClickHouse,
+}
+
+impl PushEngine {
+    /// The word for it in an address: `otlp+http://…`.
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Otlp => "otlp",
+            Self::Pyroscope => "pyroscope",
+            Self::Parca => "parca",
+            Self::ClickHouse => "clickhouse",
+        }
+    }
+
+    const ALL: [Self; 4] = [Self::Otlp, Self::Pyroscope, Self::Parca, Self::ClickHouse];
+}
+
+/// What a request is authorised with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Authorization {
+    #[default]
+    None,
+    /// A token in the header `Authorization`.
+    Bearer(Secret),
+    /// A user and a password, as the engine wants them.
+    User { name: String, password: Secret },
+}
+
+/// A destination of a pusher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a destination does nothing until it is given to a pusher"]
+pub struct PushDestination {
+    pub(crate) engine: PushEngine,
+    /// Without a slash at its end, and without a query.
+    pub(crate) base: String,
+    /// The part of the address behind the host: for ClickHouse the database.
+    pub(crate) path: String,
+    pub(crate) authorization: Authorization,
+}
+
+impl PushDestination {
+    /// The destination with this address: `otlp+http://HOST:PORT/PATH`, `pyroscope+http://…`,
+    /// `parca+http://…` or `clickhouse+http://HOST:PORT/DATABASE`, or the same with `https`.
+    /// `https` needs the feature `push-tls`.
+    ///
+    /// # Errors
+    /// [`PushError::Address`].
+    pub fn parse(address: &str) -> Result<Self, PushError> {
+        let refused = |reason: &'static str| PushError::Address {
+            address: without_secrets(address),
+            reason,
+        };
+        let engine = PushEngine::ALL.into_iter().find(|engine| {
+            let rest = address.strip_prefix(engine.scheme());
+            rest.is_some_and(|rest| rest.starts_with('+'))
+        });
+        let engine = engine.ok_or_else(|| {
+            refused("it must begin with otlp+, pyroscope+, parca+ or clickhouse+")
+        })?;
+        let url = address.get(engine.scheme().len() + 1..).unwrap_or_default();
+        let uri: Uri = url
+            .parse()
+            .map_err(|_| refused("it is not a valid address"))?;
+        Self::of(engine, &uri).map_err(refused)
+    }
+
+    fn of(engine: PushEngine, uri: &Uri) -> Result<Self, &'static str> {
+        let authority = uri.authority().ok_or("it has no host")?;
+        if authority.as_str().contains('@') {
+            return Err("it must not contain a user or a password; give them separately");
+        }
+        let scheme = match uri.scheme_str() {
+            Some("http") => "http",
+            Some("https") if cfg!(feature = "push-tls") => "https",
+            Some("https") => return Err("this build has no TLS (feature push-tls)"),
+            _ => return Err("only http and https are possible"),
+        };
+        if uri.query().is_some() {
+            return Err("it must not have a query");
+        }
+        let path = uri.path().trim_end_matches('/');
+        let database = path.trim_start_matches('/');
+        if engine == PushEngine::ClickHouse && !database.chars().all(is_of_name) {
+            return Err("its database has characters other than letters, digits, _ - .");
+        }
+        Ok(Self {
+            engine,
+            base: format!("{scheme}://{authority}"),
+            path: path.to_owned(),
+            authorization: Authorization::None,
+        })
+    }
+
+    /// Sends this token with each request: `Authorization: Bearer …`.
+    pub fn token(mut self, token: Secret) -> Self {
+        self.authorization = Authorization::Bearer(token);
+        self
+    }
+
+    /// Sends this user and password with each request.
+    pub fn user(mut self, name: impl Into<String>, password: Secret) -> Self {
+        self.authorization = Authorization::User {
+            name: name.into(),
+            password,
+        };
+        self
+    }
+
+    /// Refuses a user or a secret that cannot be in a header.
+    pub(super) fn check(&self) -> Result<(), PushError> {
+        let (name, secret) = match &self.authorization {
+            Authorization::None => return Ok(()),
+            Authorization::Bearer(token) => ("", token),
+            Authorization::User { name, password } => (name.as_str(), password),
+        };
+        let mut letters = name.chars().chain(secret.reveal().chars());
+        if letters.any(char::is_control) {
+            return Err(PushError::Secret {
+                origin: format!("the options for {}", self.address()),
+                reason: "the user or the secret has control characters".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The engine at this destination.
+    pub const fn engine(&self) -> PushEngine {
+        self.engine
+    }
+
+    /// The address, which contains no secret.
+    pub fn address(&self) -> String {
+        format!("{}+{}{}", self.engine.scheme(), self.base, self.path)
+    }
+}
+
+/// The part of an address that has no secret, for messages: the beginning up to a query, and the
+/// scheme alone if there may be a user, because a password may contain any character.
+fn without_secrets(address: &str) -> String {
+    if address.contains('@') {
+        let (scheme, _) = address.split_once("//").unwrap_or_default();
+        return format!("{scheme}//…");
+    }
+    match address.find(['?', '#']) {
+        Some(end) => format!("{}…", address.get(..end).unwrap_or_default()),
+        None => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_the_engine_and_where_it_is() {
+        let parsed = PushDestination::parse("clickhouse+http://127.0.0.1:8123/profiles/").unwrap();
+        assert_eq!(parsed.engine(), PushEngine::ClickHouse);
+        assert_eq!(parsed.base, "http://127.0.0.1:8123");
+        assert_eq!(parsed.path, "/profiles");
+        assert_eq!(
+            parsed.address(),
+            "clickhouse+http://127.0.0.1:8123/profiles"
+        );
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_refused_without_its_secrets() {
+        for (address, part) in [
+            ("http://host", "must begin with otlp+"),
+            ("otlp+ftp://host", "only http and https"),
+            ("otlp+http:///v1", "not a valid address"),
+            ("otlp+http://host/?token=hunter2", "must not have a query"),
+            ("otlp+http://host/?a@hunter2", "must not have a query"),
+            ("otlp+http://me:hunter2@host", "must not contain a user"),
+            ("otlp+http://me:x?hunter2@host", "cannot push to"),
+            ("http://host/#hunter2", "must begin with otlp+"),
+            ("clickhouse+http://host/a;b", "its database has"),
+            ("clickhouse+http://host/a/b", "its database has"),
+        ] {
+            let error = PushDestination::parse(address).unwrap_err().to_string();
+            assert!(error.contains(part), "{address}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let destination = PushDestination::parse("otlp+http://host").unwrap();
+        let destination = destination.token(Secret::new("hunter2"));
+        assert!(!format!("{destination:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_in_a_header_is_refused_before_anything_is_sent() {
+        let destination = || PushDestination::parse("otlp+http://host").unwrap();
+        let token = |token| destination().token(Secret::new(token)).check();
+        assert!(token("hunter2").is_ok());
+        let error = token("hunter2\n").unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+        let user = |name| destination().user(name, Secret::new("hunter2")).check();
+        assert!(user("me").is_ok());
+        assert!(user("m\0e").is_err());
+    }
+
+    #[test]
+    fn a_secret_from_a_file_ends_before_its_line_break() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hunter2\r\n").unwrap();
+        assert_eq!(Secret::from_file(file.path()).unwrap().reveal(), "hunter2");
+        std::fs::write(file.path(), "two\nlines").unwrap();
+        assert!(Secret::from_file(file.path()).is_err());
+        assert!(Secret::from_file("/nonexistent/secret").is_err());
+        assert!(Secret::from_environment("NO_SUCH_VARIABLE_HERE").is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! Pushes profiles that exist as files.
+//!
+//! Called by `profiler push` and by applications. A file has the identifier of its content, so its
+//! bodies have the same identifiers whenever and wherever it is pushed.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_core::ids::ByteLimit;
+
+use super::batch::SeriesId;
+use super::encoders::EngineEncoder;
+use super::spool_home::batch_name;
+use super::{BatchEncoder, PushError, PushOptions, PushReport, Pusher, end_of, spool_directory};
+
+/// Pushes profiles to all destinations of the options, and returns what was sent. The options about
+/// the period and the spool do not apply: no file is too large. A file that is named twice, or that
+/// has the content of another one, is pushed once.
+///
+/// Attempts are repeated as by a [`Pusher`], for at most `timeout`. The report says what was sent
+/// until then.
+///
+/// # Errors
+/// [`PushError`]; nothing is sent then.
+pub fn push_files(
+    files: &[PathBuf],
+    options: &PushOptions,
+    timeout: Duration,
+) -> Result<PushReport, PushError> {
+    if options.destinations.is_empty() {
+        return Err(PushError::NoDestination);
+    }
+    let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
+    let (directory, temporary) = spool_directory(None)?;
+    for file in files {
+        add_file(&directory, file).map_err(|source| PushError::File {
+            path: file.clone(),
+            source,
+        })?;
+    }
+    let encoder: Arc<dyn BatchEncoder> =
+        Arc::new(EngineEncoder::of_files(options.identity.clone()));
+    let mut pusher = Pusher::new(&directory, options, temporary)?;
+    pusher.start_senders(options, &encoder)?;
+    pusher.drain(end_of(timeout));
+    Ok(pusher.report())
+}
+
+/// The identifier for a file with this content: two FNV-1a hashes of its bytes, with different
+/// initial values. It does not protect against a file that was made to collide.
+fn series_of(path: &Path) -> io::Result<SeriesId> {
+    let mut file = File::open(path)?;
+    let mut sums = [0xcbf2_9ce4_8422_2325_u64, 0x9e37_79b9_7f4a_7c15];
+    let mut block = vec![0; 64 << 10];
+    loop {
+        let length = file.read(&mut block)?;
+        if length == 0 {
+            let [high, low] = sums;
+            return Ok(SeriesId::of(u128::from(high) << 64 | u128::from(low)));
+        }
+        for byte in block.get(..length).unwrap_or_default() {
+            sums = sums.map(|sum| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+        }
+    }
+}
+
+/// Puts a file into a spool, as the only batch of its series, unless its content is there already.
+/// The batch may be a link to the file, so it is never opened for writing.
+fn add_file(spool: &Path, file: &Path) -> io::Result<()> {
+    // A relative symbolic link leads nowhere from the spool.
+    let file = fs::canonicalize(file)?;
+    let home = spool.join(series_of(&file)?.to_string());
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&home)?;
+    let batch = home.join(batch_name(0, 0));
+    if batch.try_exists()? {
+        return Ok(());
+    }
+    // A link costs nothing, but is not possible to every file.
+    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))
+}
+
+/// Copies a file to a path where no file is.
+fn copy_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    let mut copy = File::create_new(to)?;
+    io::copy(&mut File::open(from)?, &mut copy).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::push::PushDestination;
+
+    /// The batches in a spool.
+    fn batches(spool: &Path) -> Vec<PathBuf> {
+        let homes = fs::read_dir(spool).unwrap();
+        let home = |home: io::Result<fs::DirEntry>| home.unwrap().path();
+        homes
+            .map(|entry| home(entry).join(batch_name(0, 0)))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_that_is_named_twice_is_one_batch_and_is_not_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, same, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
+        fs::write(&file, "content").unwrap();
+        fs::write(&same, "content").unwrap();
+        for each in [&file, &file, &same] {
+            add_file(&spool, each).unwrap();
+        }
+        assert_eq!(batches(&spool).len(), 1);
+        for each in [&file, &same] {
+            assert_eq!(fs::read_to_string(each).unwrap(), "content");
+        }
+        let [batch] = batches(&spool).try_into().unwrap();
+        assert!(copy_to_new(&same, &batch).is_err(), "a batch is there");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    }
+
+    #[test]
+    fn a_symbolic_link_is_the_file_that_it_leads_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, link, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
+        fs::write(&file, "content").unwrap();
+        std::os::unix::fs::symlink("a", &link).unwrap();
+        add_file(&spool, &link).unwrap();
+        let [batch] = batches(&spool).try_into().unwrap();
+        assert_eq!(fs::read_to_string(batch).unwrap(), "content");
+    }
+
+    #[test]
+    fn a_file_is_not_lost_because_it_is_beyond_the_limit_of_a_spool() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "more than a byte").unwrap();
+        let refused = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
+        let options = PushOptions::to(refused).spool_limit(ByteLimit::new(1));
+        let report = push_files(&[file.path().to_owned()], &options, Duration::ZERO).unwrap();
+        let [destination] = report.destinations.try_into().unwrap();
+        assert_eq!(destination.lost.batches, 0);
+    }
+
+    #[test]
+    fn the_series_of_a_file_is_that_of_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+        fs::write(&a, "one").unwrap();
+        fs::write(&b, "one").unwrap();
+        fs::write(&c, "two").unwrap();
+        let series = |path| series_of(path).unwrap();
+        assert_eq!(series(&a), series(&b));
+        assert_ne!(series(&a), series(&c));
+        assert_eq!(SeriesId::parse(&series(&a).to_string()), Some(series(&a)));
+    }
+}

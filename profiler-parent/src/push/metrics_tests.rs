@@ -1,0 +1,51 @@
+//! Tests of the numbers of a pusher in the metrics of its session.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+use test_support::own_process;
+use test_support::patience::until;
+
+use super::{PushDestination, PushOptions};
+use crate::prometheus::TextFormat;
+use crate::session::Session;
+
+/// The number of the series with this name and these labels.
+fn number(session: &Session, series: &str) -> Option<u64> {
+    let text = session.metrics().text(TextFormat::Prometheus);
+    let mut numbers = text.lines().filter_map(|line| line.strip_prefix(series));
+    numbers.next()?.trim().parse().ok()
+}
+
+/// An address at which nothing listens.
+fn dead_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("otlp+http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn a_pusher_that_has_ended_keeps_its_numbers_in_the_metrics_and_nothing_waits_any_more() {
+    own_process!();
+    let session = Session::builder().start().unwrap();
+    assert_eq!(number(&session, "profiler_push_spool_bytes"), None);
+    let address = dead_address();
+    let destination = PushDestination::parse(&address).unwrap();
+    let options = PushOptions::to(destination).period(Duration::from_millis(100));
+    let pusher = session.push_to(&options).unwrap();
+    add_untyped_marker("pushed", &category::TEST, MarkerOptions::default());
+    let waiting = format!("profiler_push_batches_waiting{{destination=\"{address}\"}}");
+    let failed = format!("profiler_push_requests_failed_total{{destination=\"{address}\"}}");
+    let captured = "profiler_push_entries_captured_total";
+    assert!(until(|| number(&session, &waiting) > Some(0)));
+    assert!(until(|| number(&session, &failed) > Some(0)));
+    assert!(number(&session, captured) > Some(0));
+    let report = pusher.finish(Duration::ZERO);
+    assert!(until(|| number(&session, &waiting) == Some(0)));
+    assert_eq!(number(&session, "profiler_push_spool_bytes"), Some(0));
+    assert_eq!(number(&session, captured), Some(report.captured_entries));
+    let [destination] = &report.destinations[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(number(&session, &failed), Some(destination.failed_requests));
+}

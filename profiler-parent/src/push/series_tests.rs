@@ -1,0 +1,158 @@
+//! Tests of series of captures: every entry is in one profile of a series, or counted as missed.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use profiler_core::counter::Counter;
+use profiler_core::ids::ByteLimit;
+use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+use profiler_core::session::Features;
+use serde_json::Value;
+use test_support::own_process;
+
+use crate::capture::series::CaptureSeries;
+use crate::capture::{CaptureError, CaptureReport};
+use crate::session::Session;
+
+type Series = Arc<Mutex<CaptureSeries>>;
+
+fn mark(name: &str) {
+    add_untyped_marker(name, &category::TEST, MarkerOptions::default());
+}
+
+fn capture(session: &Session, series: &Series, path: &Path) -> Result<CaptureReport, CaptureError> {
+    session.capture().in_series(series).save(path)
+}
+
+/// The names of the markers in a profile that begin with `prefix`, in their order.
+fn names(path: &Path, prefix: &str) -> Vec<String> {
+    let text = std::fs::read(path).unwrap();
+    let profile: Value = serde_json::from_slice(&text).unwrap();
+    let strings = profile["shared"]["stringArray"].as_array().unwrap();
+    let threads = profile["threads"].as_array().unwrap().iter();
+    let all = threads.flat_map(|thread| thread["markers"]["name"].as_array().unwrap());
+    let named = all.map(|index| strings[index.as_u64().unwrap() as usize].as_str().unwrap());
+    named
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_entry_is_in_one_profile_of_a_series() {
+    own_process!();
+    let session = Session::builder().start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    let mut seen = Vec::new();
+    let mut recorded = Vec::new();
+    for round in 0..4 {
+        for number in 0..round * 700 {
+            let name = format!("mark {round} {number}");
+            mark(&name);
+            recorded.push(name);
+        }
+        let other = std::thread::Builder::new().spawn(move || mark(&format!("mark other {round}")));
+        other.unwrap().join().unwrap();
+        capture(&session, &series, &path).unwrap();
+        let (others, own): (Vec<_>, Vec<_>) = names(&path, "mark ")
+            .into_iter()
+            .partition(|name| name.starts_with("mark other"));
+        assert_eq!(others, [format!("mark other {round}")]);
+        seen.extend(own);
+    }
+    assert_eq!(seen, recorded);
+    assert_eq!(series.lock().unwrap().missed(), 0);
+}
+
+#[test]
+fn the_entries_of_a_capture_that_fails_are_in_the_next_one() {
+    own_process!();
+    let session = Session::builder().start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    mark("mark 1");
+    let nowhere = directory.path().join("missing").join("profile.json");
+    assert!(capture(&session, &series, &nowhere).is_err());
+    mark("mark 2");
+    let path = directory.path().join("profile.json");
+    capture(&session, &series, &path).unwrap();
+    assert_eq!(names(&path, "mark "), ["mark 1", "mark 2"]);
+}
+
+#[test]
+fn an_interval_is_in_the_profile_of_its_end_only() {
+    own_process!();
+    let session = Session::builder().start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    let scope = profiler_core::scope!("mark long", &category::TEST);
+    mark("mark 1");
+    capture(&session, &series, &path).unwrap();
+    assert_eq!(names(&path, "mark "), ["mark 1"]);
+    drop(scope);
+    capture(&session, &series, &path).unwrap();
+    assert_eq!(names(&path, "mark "), ["mark long"]);
+    capture(&session, &series, &path).unwrap();
+    assert!(names(&path, "mark ").is_empty());
+}
+
+#[test]
+fn entries_that_are_evicted_between_two_profiles_are_counted() {
+    own_process!();
+    let limit = ByteLimit::new(4 << 20);
+    let session = Session::builder().memory_limit(limit);
+    let session = session.features(Features::NONE).start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    let mut seen = 0;
+    let (mut recorded, mut dropped, mut newly_missed) = (0, 0, 0);
+    mark("mark");
+    capture(&session, &series, &path).unwrap();
+    let before = names(&path, "mark").len() as u64;
+    for _ in 0..3 {
+        for _ in 0..300_000 {
+            mark("mark");
+            recorded += 1;
+        }
+        let report = capture(&session, &series, &path).unwrap();
+        seen += names(&path, "mark").len() as u64;
+        dropped = report.processes[0].counts.dropped.total();
+        newly_missed += report.processes[0].series.as_ref().unwrap().newly_missed;
+    }
+    let series = series.lock().unwrap();
+    assert!(series.missed() > 0 && seen > 0, "{seen} of {recorded}");
+    assert_eq!(series.written(), seen + before);
+    assert_eq!(
+        newly_missed,
+        series.missed(),
+        "each is counted in one profile"
+    );
+    assert_eq!(seen + series.missed() + dropped, recorded);
+}
+
+#[test]
+fn the_changes_of_a_counter_are_in_one_profile_of_a_series_each() {
+    own_process!();
+    static SENT: Counter = Counter::new("mark sent", "Bandwidth", "");
+    let session = Session::builder().features(Features::NONE);
+    let session = session.start().unwrap();
+    let series = Series::default();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    for amount in [5, 3, 0, 7] {
+        SENT.add(amount);
+        mark("mark");
+        capture(&session, &series, &path).unwrap();
+        let text = std::fs::read(&path).unwrap();
+        let profile: Value = serde_json::from_slice(&text).unwrap();
+        let mut all = profile["counters"].as_array().unwrap().iter();
+        let counter = all.find(|counter| counter["name"] == "mark sent").unwrap();
+        let changes = counter["samples"]["count"].as_array().unwrap();
+        let sum: i64 = changes.iter().map(|change| change.as_i64().unwrap()).sum();
+        assert_eq!(sum, amount);
+    }
+}

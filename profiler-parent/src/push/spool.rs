@@ -1,0 +1,359 @@
+//! The spool: batches on disk, which the capturing thread adds and the senders take.
+//!
+//! Shared by the threads of a pusher. `queue` decides; this file waits, and removes files.
+//! Invariants: a thread waits only in [`Spool::take`] and [`Spool::pause`], and both end when the
+//! pusher ends; the lock is not held while a file is read or written.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::PushIdentity;
+use super::batch::BatchId;
+use super::destination::PushDestination;
+use super::queue::{
+    BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex, QueuePosition,
+};
+use super::spool_home::{HomeProgress, SpoolHome, StoredBatch};
+
+/// The phase of a pusher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpoolPhase {
+    /// Batches are added and sent.
+    Running,
+    /// No batch is added any more; those that wait are sent until this time.
+    Draining(Instant),
+    /// Nothing is sent any more.
+    Over,
+}
+
+impl SpoolPhase {
+    fn is_over(self) -> bool {
+        match self {
+            Self::Running => false,
+            Self::Draining(until) => super::now() >= until,
+            Self::Over => true,
+        }
+    }
+}
+
+/// The batches of a pusher.
+#[derive(Debug)]
+pub(super) struct Spool {
+    /// The last one is that of this pusher.
+    homes: Vec<SpoolHome>,
+    waiting: Mutex<WaitingBatches>,
+    /// Notified when a batch is added, and at the end.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct WaitingBatches {
+    queue: BatchQueue,
+    files: HashMap<BatchNumber, SpooledFile>,
+    phase: SpoolPhase,
+    /// The number of the next batch of this pusher.
+    next: u64,
+}
+
+/// The file of a batch in the queue.
+#[derive(Clone, Debug)]
+struct SpooledFile {
+    stored: StoredBatch,
+    /// The place of its directory.
+    home: usize,
+    /// For each destination the bodies that it had when the directory was taken over; `None` if it
+    /// had all.
+    earlier: Arc<[Option<u64>]>,
+    /// That of the pusher that has captured it.
+    identity: Option<Arc<PushIdentity>>,
+}
+
+/// A batch that a sender has to send.
+#[derive(Clone, Debug)]
+pub(super) struct BatchToSend {
+    pub(super) number: BatchNumber,
+    pub(super) id: BatchId,
+    pub(super) path: PathBuf,
+    /// The bodies that the destination already has.
+    pub(super) bodies: u64,
+    /// That of the pusher that has captured it; `None` for files.
+    pub(super) identity: Option<Arc<PushIdentity>>,
+}
+
+impl Spool {
+    /// Opens a spool in a directory, and takes over what dead pushers have left there.
+    pub(super) fn open(
+        directory: &Path,
+        limit: u64,
+        destinations: &[PushDestination],
+        identity: &PushIdentity,
+    ) -> io::Result<Self> {
+        let own = SpoolHome::create(directory, destinations, identity)?;
+        let mut homes = SpoolHome::left_behind(directory, destinations)?;
+        homes.push(own);
+        let spool = Self {
+            waiting: Mutex::new(WaitingBatches {
+                queue: BatchQueue::new(limit, destinations.len()),
+                files: HashMap::new(),
+                phase: SpoolPhase::Running,
+                next: 0,
+            }),
+            homes,
+            changed: Condvar::new(),
+        };
+        for (place, home) in spool.homes.iter().enumerate() {
+            for stored in home.batches()? {
+                let earlier = |destination: usize| {
+                    let HomeProgress { next, bodies } = home.progress(destination);
+                    match stored.id.number.cmp(&next) {
+                        std::cmp::Ordering::Less => None,
+                        std::cmp::Ordering::Equal => Some(bodies),
+                        std::cmp::Ordering::Greater => Some(0),
+                    }
+                };
+                let earlier = (0..destinations.len()).map(earlier).collect();
+                spool.enqueue(SpooledFile {
+                    stored,
+                    home: place,
+                    earlier,
+                    identity: home.identity.clone(),
+                });
+            }
+        }
+        Ok(spool)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WaitingBatches> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of the next batch while it is written.
+    pub(super) fn unfinished_path(&self) -> Option<PathBuf> {
+        self.homes.last().map(SpoolHome::unfinished_path)
+    }
+
+    /// Adds the batch that is complete under [`Self::unfinished_path`].
+    ///
+    /// # Errors
+    /// The batch is not in the spool then.
+    pub(super) fn add(&self, entries: u64) -> io::Result<()> {
+        let home = self.homes.last().ok_or(io::ErrorKind::NotFound)?;
+        home.keep_locked()?;
+        let number = self.next_number();
+        let unfinished = home.unfinished_path();
+        let bytes = fs::metadata(&unfinished)?.len();
+        let path = home.batch_path(number, entries);
+        fs::rename(unfinished, &path)?;
+        let id = BatchId {
+            series: home.series.clone(),
+            number,
+        };
+        self.enqueue(SpooledFile {
+            stored: StoredBatch {
+                id,
+                path,
+                bytes,
+                entries,
+            },
+            home: self.homes.len() - 1,
+            earlier: Arc::default(),
+            identity: home.identity.clone(),
+        });
+        Ok(())
+    }
+
+    /// A number that no other batch of this pusher gets.
+    fn next_number(&self) -> u64 {
+        let mut waiting = self.lock();
+        let number = waiting.next;
+        waiting.next = number.saturating_add(1);
+        number
+    }
+
+    fn enqueue(&self, file: SpooledFile) {
+        let mut waiting = self.lock();
+        let (number, removed) = waiting.queue.add(file.stored.bytes, file.stored.entries);
+        waiting.files.insert(number, file);
+        let files = waiting.take_files(&removed);
+        drop(waiting);
+        self.changed.notify_all();
+        self.remove(&files);
+    }
+
+    /// Waits for the next batch for a destination. `None` when the pusher ends.
+    pub(super) fn take(&self, destination: DestinationIndex) -> Option<BatchToSend> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.phase.is_over() {
+                return None;
+            }
+            if let Some(position) = waiting.queue.next_of(destination) {
+                if let Some(batch) = waiting.batch_at(destination, position) {
+                    return Some(batch);
+                }
+                // The destination has got it from an earlier pusher.
+                let removed = waiting
+                    .queue
+                    .finish(destination, position.batch, BatchEnd::Sent);
+                let files = waiting.take_files(&removed);
+                drop(waiting);
+                self.remove(&files);
+                waiting = self.lock();
+                continue;
+            }
+            if waiting.phase != SpoolPhase::Running {
+                return None;
+            }
+            waiting = self
+                .changed
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits before the next attempt to send a batch. False if it must not be sent any more,
+    /// because it was removed or because the pusher ends.
+    pub(super) fn pause(
+        &self,
+        destination: DestinationIndex,
+        batch: BatchNumber,
+        pause: Duration,
+    ) -> bool {
+        let until = super::now() + pause;
+        let mut waiting = self.lock();
+        loop {
+            let is_there = waiting.queue.position(destination).batch == batch;
+            if !is_there || waiting.phase.is_over() {
+                return false;
+            }
+            let left = until.saturating_duration_since(super::now());
+            if left.is_zero() {
+                return true;
+            }
+            // The end of the time for draining is not announced.
+            let left = match waiting.phase {
+                SpoolPhase::Draining(end) => left.min(end.saturating_duration_since(super::now())),
+                _ => left,
+            };
+            let waited = self.changed.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The time left for sending. `None` if the pusher has ended.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let left = match self.lock().phase {
+            SpoolPhase::Running => Duration::MAX,
+            SpoolPhase::Draining(until) => until.saturating_duration_since(super::now()),
+            SpoolPhase::Over => Duration::ZERO,
+        };
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// A destination has accepted a body. False if the batch was removed meanwhile.
+    pub(super) fn accept_body(&self, destination: DestinationIndex, batch: &BatchToSend) -> bool {
+        let mut waiting = self.lock();
+        let is_there = waiting.queue.accept_body(destination, batch.number);
+        let bodies = waiting.queue.position(destination).bodies;
+        let home = waiting.files.get(&batch.number).map(|file| file.home);
+        drop(waiting);
+        if is_there {
+            let next = batch.id.number;
+            let bodies = bodies.saturating_add(batch.bodies);
+            self.note(home, destination, HomeProgress { next, bodies });
+        }
+        is_there
+    }
+
+    /// A destination is done with a batch.
+    pub(super) fn finish(&self, destination: DestinationIndex, batch: &BatchToSend, end: BatchEnd) {
+        let mut waiting = self.lock();
+        let home = waiting.files.get(&batch.number).map(|file| file.home);
+        let removed = waiting.queue.finish(destination, batch.number, end);
+        let files = waiting.take_files(&removed);
+        drop(waiting);
+        let next = batch.id.number.saturating_add(1);
+        self.note(home, destination, HomeProgress { next, bodies: 0 });
+        self.remove(&files);
+    }
+
+    /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again;
+    /// this one does not.
+    fn note(&self, home: Option<usize>, destination: DestinationIndex, progress: HomeProgress) {
+        if let Some(home) = home.and_then(|home| self.homes.get(home)) {
+            let _ = home.note(destination.0, progress);
+        }
+    }
+
+    /// Removes files. One that cannot be removed is found, and removed, by the next pusher.
+    fn remove(&self, files: &[SpooledFile]) {
+        for file in files {
+            let _ = fs::remove_file(&file.stored.path);
+        }
+    }
+
+    /// Sets the phase, and wakes all threads.
+    pub(super) fn set_phase(&self, phase: SpoolPhase) {
+        self.lock().phase = phase;
+        self.changed.notify_all();
+    }
+
+    /// The bytes of all batches.
+    pub(super) fn bytes(&self) -> u64 {
+        self.lock().queue.bytes()
+    }
+
+    /// The batches that wait for a destination, and what has become of the others.
+    pub(super) fn counts(&self, destination: DestinationIndex) -> (u64, DestinationCounts) {
+        let waiting = self.lock();
+        let queue = &waiting.queue;
+        (queue.waiting(destination), queue.counts(destination))
+    }
+}
+
+impl Drop for Spool {
+    /// Removes the directories that have no batch. A forked child leaves those of its parent.
+    fn drop(&mut self) {
+        let own = self.homes.iter().filter(|home| home.is_of_this_process());
+        for home in own {
+            if home.batches().is_ok_and(|batches| batches.is_empty()) {
+                let _ = home.remove();
+            }
+        }
+    }
+}
+
+impl WaitingBatches {
+    /// The batch at this position of a destination; `None` if the destination has got it from an
+    /// earlier pusher.
+    fn batch_at(
+        &self,
+        destination: DestinationIndex,
+        position: QueuePosition,
+    ) -> Option<BatchToSend> {
+        let file = self.files.get(&position.batch)?;
+        let earlier = file
+            .earlier
+            .get(destination.0)
+            .copied()
+            .unwrap_or(Some(0))?;
+        Some(BatchToSend {
+            number: position.batch,
+            id: file.stored.id.clone(),
+            path: file.stored.path.clone(),
+            bodies: earlier,
+            identity: file.identity.clone(),
+        })
+    }
+
+    fn take_files(&mut self, removed: &[BatchNumber]) -> Vec<SpooledFile> {
+        removed
+            .iter()
+            .filter_map(|number| self.files.remove(number))
+            .collect()
+    }
+}

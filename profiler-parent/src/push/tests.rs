@@ -1,0 +1,554 @@
+//! Tests of the spool and the sender with endpoints that fail in every way.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flate2::read::GzDecoder;
+use rustix::io::Errno;
+use test_support::patience::until;
+
+use super::destination::{PushDestination, PushEngine, Secret};
+use super::http_client::HttpClient;
+use super::queue::{DestinationCounts, DestinationIndex};
+use super::report::SendCounts;
+use super::sender::Sender;
+use super::spool::{BatchToSend, Spool, SpoolPhase};
+use super::{BatchEncoder, PushIdentity, PushOptions, Pusher};
+use crate::export::ExportError;
+use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
+
+const FIRST: DestinationIndex = DestinationIndex(0);
+const NO_LIMIT: u64 = u64::MAX;
+
+/// What an endpoint does with a request.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Answers with this status.
+    Answer(u16),
+    /// Answers with this status, and asks for another attempt at once.
+    AskAgain(u16),
+    /// Reads the request and closes the connection.
+    BreakOff,
+    /// Reads the request and says nothing until the client gives up.
+    BeSilent,
+    /// Reads a part of the request and resets the connection.
+    Reset,
+    /// Answers with something that is not HTTP.
+    Babble,
+    /// Accepts, and answers without an end.
+    TalkWithoutEnd,
+}
+
+/// A request that an endpoint has read whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Received {
+    key: String,
+    body: String,
+    was_accepted: bool,
+}
+
+/// An endpoint on this machine.
+struct Endpoint {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+    acts: Arc<Mutex<VecDeque<Act>>>,
+    connections: Arc<AtomicU64>,
+    _thread: JoinHandle<()>,
+}
+
+impl Endpoint {
+    /// An endpoint that does this, one act for each request, and then accepts everything.
+    fn new(acts: &[Act]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let received = Arc::<Mutex<Vec<Received>>>::default();
+        let acts = Arc::new(Mutex::new(acts.iter().copied().collect::<VecDeque<_>>()));
+        let (all, script) = (Arc::clone(&received), Arc::clone(&acts));
+        let connections = Arc::<AtomicU64>::default();
+        let count = Arc::clone(&connections);
+        let thread = std::thread::Builder::new().spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                count.fetch_add(1, Ordering::Relaxed);
+                while serve(&stream, &all, &script) {}
+            }
+        });
+        Self {
+            address,
+            received,
+            acts,
+            connections,
+            _thread: thread.unwrap(),
+        }
+    }
+
+    fn destination(&self) -> PushDestination {
+        PushDestination::parse(&format!("otlp+http://{}", self.address)).unwrap()
+    }
+
+    fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// The bodies that it has accepted, in their order.
+    fn accepted(&self) -> Vec<String> {
+        let received = self.received();
+        let accepted = received.into_iter().filter(|each| each.was_accepted);
+        accepted.map(|each| each.body).collect()
+    }
+}
+
+/// Reads a request and acts. Whether the connection goes on.
+fn serve(stream: &TcpStream, all: &Mutex<Vec<Received>>, script: &Mutex<VecDeque<Act>>) -> bool {
+    let mut reader = BufReader::new(stream);
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        match reader.read_line(&mut line) {
+            Ok(length) if length > 2 => headers.push(line.trim_end().to_ascii_lowercase()),
+            Ok(2) => break,
+            _ => return false,
+        }
+    }
+    let header = |name: &str| {
+        let mut values = headers.iter().filter_map(|line| line.strip_prefix(name));
+        values
+            .next()
+            .map(|value| value.trim_start_matches(':').trim().to_owned())
+    };
+    let act = script
+        .lock()
+        .unwrap()
+        .pop_front()
+        .unwrap_or(Act::Answer(200));
+    if matches!(act, Act::Reset) {
+        // Unread data makes the system reset the connection.
+        return false;
+    }
+    let length = header("content-length").and_then(|value| value.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    if reader.read_exact(&mut body).is_err() {
+        return false;
+    }
+    let mut text = String::new();
+    GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
+    let was_accepted = matches!(act, Act::Answer(200) | Act::TalkWithoutEnd);
+    all.lock().unwrap().push(Received {
+        key: header("idempotency-key").unwrap_or_default(),
+        body: text,
+        was_accepted,
+    });
+    respond(stream, act)
+}
+
+fn respond(mut stream: &TcpStream, act: Act) -> bool {
+    let line = |status: u16, more: &str| {
+        format!("HTTP/1.1 {status} Said\r\ncontent-length: 2\r\n{more}\r\nok")
+    };
+    match act {
+        Act::Answer(status) => stream.write_all(line(status, "").as_bytes()).is_ok(),
+        Act::AskAgain(status) => {
+            let line = line(status, "retry-after: 0\r\n");
+            stream.write_all(line.as_bytes()).is_ok()
+        }
+        Act::BreakOff | Act::Reset => false,
+        Act::BeSilent => {
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest); // until the client closes the connection
+            false
+        }
+        Act::Babble => {
+            let _ = stream.write_all(b"\x16\x03\x01 what is this?\r\n\r\n");
+            false
+        }
+        Act::TalkWithoutEnd => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+            while stream.write_all(b"4\r\nblah\r\n").is_ok() {}
+            false
+        }
+    }
+}
+
+/// Each line of a batch is a body.
+struct Lines;
+
+impl BatchEncoder for Lines {
+    fn encode(
+        &self,
+        _: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError> {
+        let text = fs::read_to_string(&batch.path)?;
+        for line in text.lines() {
+            let kind = BodyKind::OtlpTraces;
+            let bytes = line.as_bytes();
+            bodies.body(EncodedBody { kind, bytes })?;
+        }
+        Ok(())
+    }
+}
+
+fn open(directory: &Path, limit: u64, to: &[PushDestination]) -> Arc<Spool> {
+    Arc::new(Spool::open(directory, limit, to, &PushIdentity::default()).unwrap())
+}
+
+/// Adds a batch with these bodies, one entry each.
+fn add(spool: &Spool, bodies: &[&str]) {
+    fs::write(spool.unfinished_path().unwrap(), bodies.join("\n")).unwrap();
+    spool.add(bodies.len() as u64).unwrap();
+}
+
+/// As [`Lines`], but first fails in these ways, each time after the first body.
+struct Failing(Mutex<VecDeque<fn() -> std::io::Error>>);
+
+impl BatchEncoder for Failing {
+    fn encode(
+        &self,
+        engine: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError> {
+        let failure = self.0.lock().unwrap().pop_front();
+        let Some(failure) = failure else {
+            return Lines.encode(engine, batch, bodies);
+        };
+        let text = fs::read_to_string(&batch.path)?;
+        let kind = BodyKind::OtlpTraces;
+        let bytes = text.lines().next().unwrap().as_bytes();
+        bodies.body(EncodedBody { kind, bytes })?;
+        Err(failure().into())
+    }
+}
+
+/// Sends the bodies `a` and `b` with an encoder that first fails in these ways.
+fn send_after(failures: &[fn() -> std::io::Error]) -> (Vec<String>, DestinationCounts) {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a", "b"]);
+    let encoder = Failing(Mutex::new(failures.iter().copied().collect()));
+    let client = HttpClient::new(Duration::from_secs(60));
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(encoder));
+    let counts = sender.finish();
+    (endpoint.accepted(), counts)
+}
+
+/// A sender that runs.
+struct RunningSender {
+    spool: Arc<Spool>,
+    counts: Arc<Mutex<SendCounts>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningSender {
+    fn start(spool: &Arc<Spool>, destination: PushDestination) -> Self {
+        let client = HttpClient::new(Duration::from_millis(500));
+        Self::start_with(spool, destination, client, Arc::new(Lines))
+    }
+
+    fn start_with(
+        spool: &Arc<Spool>,
+        destination: PushDestination,
+        client: HttpClient,
+        encoder: Arc<dyn BatchEncoder>,
+    ) -> Self {
+        let counts = Arc::<Mutex<SendCounts>>::default();
+        let sender = Sender {
+            index: FIRST,
+            destination,
+            spool: Arc::clone(spool),
+            client,
+            encoder,
+            counts: Arc::clone(&counts),
+        };
+        Self {
+            spool: Arc::clone(spool),
+            counts,
+            thread: Some(
+                std::thread::Builder::new()
+                    .spawn(move || sender.run())
+                    .unwrap(),
+            ),
+        }
+    }
+
+    /// Waits until nothing waits any more, and ends the sender.
+    fn finish(&mut self) -> DestinationCounts {
+        assert!(
+            until(|| self.spool.counts(FIRST).0 == 0),
+            "{:?}",
+            self.counts
+        );
+        self.stop();
+        self.spool.counts(FIRST).1
+    }
+
+    fn stop(&mut self) {
+        self.spool.set_phase(SpoolPhase::Over);
+        self.thread.take().unwrap().join().unwrap();
+    }
+
+    fn failed(&self) -> u64 {
+        self.counts.lock().unwrap().failed_requests
+    }
+}
+
+/// Sends two batches to an endpoint that first does this.
+fn send_to(acts: &[Act]) -> (Endpoint, DestinationCounts, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(acts);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a", "b"]);
+    add(&spool, &["c"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    let counts = sender.finish();
+    assert!(
+        endpoint.acts.lock().unwrap().is_empty(),
+        "all acts happened"
+    );
+    (endpoint, counts, sender.failed())
+}
+
+#[test]
+fn bodies_are_sent_in_their_order_and_each_once() {
+    let (endpoint, counts, failed) = send_to(&[]);
+    assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
+    assert_eq!(
+        (counts.sent.batches, counts.sent.entries, failed),
+        (2, 3, 0)
+    );
+}
+
+#[test]
+fn no_connection_is_kept_after_a_request() {
+    // The program may close its descriptor and use the number.
+    let (endpoint, ..) = send_to(&[]);
+    assert_eq!(endpoint.received().len(), 3);
+    assert_eq!(endpoint.connections.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_body_is_sent_again_until_the_endpoint_takes_it_and_the_others_are_not() {
+    for act in [
+        Act::AskAgain(429),
+        Act::AskAgain(503),
+        Act::BreakOff,
+        Act::BeSilent,
+        Act::Reset,
+        Act::Babble,
+    ] {
+        let (endpoint, counts, failed) = send_to(&[Act::Answer(200), act]);
+        assert_eq!(endpoint.accepted(), ["a", "b", "c"], "{act:?}");
+        assert_eq!((counts.sent.entries, failed), (3, 1), "{act:?}");
+    }
+}
+
+#[test]
+fn an_attempt_has_the_identifier_of_the_one_before() {
+    let (endpoint, ..) = send_to(&[Act::Answer(200), Act::BreakOff]);
+    let keys: Vec<String> = endpoint
+        .received()
+        .into_iter()
+        .map(|each| each.key)
+        .collect();
+    assert_eq!(keys.len(), 4);
+    assert_eq!(keys[1], keys[2], "b, twice");
+    let mut all = keys.clone();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 3, "{keys:?}");
+}
+
+#[test]
+fn what_an_endpoint_refuses_is_counted_and_the_rest_is_sent() {
+    let (endpoint, counts, _) = send_to(&[Act::Answer(400)]);
+    assert_eq!(endpoint.accepted(), ["b", "c"]);
+    assert_eq!((counts.rejected.entries, counts.sent.entries), (2, 1));
+}
+
+#[test]
+fn an_answer_without_an_end_is_not_read_to_its_end() {
+    let (endpoint, counts, _) = send_to(&[Act::TalkWithoutEnd]);
+    assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
+    assert_eq!(counts.sent.batches, 2);
+}
+
+#[test]
+fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    // The port is not used by anyone while its listener does not accept.
+    let endpoint = Endpoint::new(&[Act::Answer(200), Act::BeSilent, Act::BeSilent]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a", "b"]);
+    add(&spool, &["c"]);
+    let mut sender = RunningSender::start(&spool, destination.clone());
+    assert!(until(|| sender.failed() > 0));
+    sender.stop();
+    assert_eq!(endpoint.accepted(), ["a"]);
+    drop((sender, spool)); // its directory is no longer locked
+    endpoint.acts.lock().unwrap().clear();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["d"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    sender.finish();
+    assert_eq!(
+        endpoint.accepted(),
+        ["a", "b", "c", "d"],
+        "nothing is sent twice"
+    );
+    drop((sender, spool));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_spool_loses_the_oldest_batch_even_while_it_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::Answer(200), Act::AskAgain(503)]);
+    let destination = endpoint.destination();
+    let spool = open(directory.path(), 4, std::slice::from_ref(&destination));
+    add(&spool, &["a", "b"]); // three bytes
+    let mut sender = RunningSender::start(&spool, destination);
+    assert!(
+        until(|| sender.failed() == 1),
+        "it waits for the next attempt"
+    );
+    add(&spool, &["c", "d"]);
+    let counts = sender.finish();
+    assert_eq!(endpoint.accepted(), ["a", "c", "d"]);
+    assert_eq!((counts.lost.entries, counts.sent.entries), (2, 2));
+    let files = fs::read_dir(directory.path()).unwrap();
+    let batches = files.flat_map(|home| fs::read_dir(home.unwrap().path()).unwrap());
+    let left = batches.filter(|file| file.as_ref().unwrap().path().extension().is_some());
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener); // connections are refused now
+    let destination = PushDestination::parse(&format!("otlp+http://{address}")).unwrap();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    assert!(until(|| sender.failed() > 0));
+    spool.set_phase(SpoolPhase::Draining(super::now()));
+    sender.thread.take().unwrap().join().unwrap();
+    assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_is_counted_and_the_next_one_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    fs::write(spool.unfinished_path().unwrap(), [0xff, 0xfe]).unwrap();
+    spool.add(7).unwrap();
+    add(&spool, &["a"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    let counts = sender.finish();
+    assert_eq!(endpoint.accepted(), ["a"]);
+    assert_eq!((counts.rejected.entries, counts.sent.entries), (7, 1));
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_for_lack_of_descriptors_waits_and_its_bodies_are_sent_once() {
+    let lack = || Errno::MFILE.into();
+    let no_memory = || Errno::NOMEM.into();
+    let (accepted, counts) = send_after(&[lack, no_memory, lack]);
+    assert_eq!(accepted, ["a", "b"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (1, 0));
+}
+
+#[test]
+fn a_batch_that_fails_twice_without_a_clear_cause_is_given_up() {
+    let failed = || Errno::IO.into();
+    let panics = || panic!("this is a test");
+    let (accepted, counts) = send_after(&[failed]);
+    assert_eq!(accepted, ["a", "b"]);
+    assert_eq!(counts.sent.batches, 1);
+    let (accepted, counts) = send_after(&[panics, failed]);
+    assert_eq!(accepted, ["a"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (0, 1));
+}
+
+#[test]
+fn a_request_ends_with_the_time_for_draining() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::BeSilent]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a"]);
+    let end = super::now() + Duration::from_millis(300);
+    spool.set_phase(SpoolPhase::Draining(end));
+    let client = HttpClient::new(Duration::MAX);
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
+    sender.thread.take().unwrap().join().unwrap(); // without the limit it has no end
+    assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
+}
+
+#[test]
+fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::BeSilent]);
+    let options = PushOptions::to(endpoint.destination()).request_timeout(Duration::MAX);
+    let mut pusher = Pusher::new(directory.path(), &options, None).unwrap();
+    let encoder: Arc<dyn BatchEncoder> = Arc::new(Lines);
+    pusher.start_senders(&options, &encoder).unwrap();
+    add(&pusher.progress.spool, &["a"]);
+    assert!(until(|| endpoint.received().len() == 1));
+    pusher.drain(super::now()); // waiting for the request has no end
+    assert_eq!(pusher.report().destinations[0].waiting_batches, 1);
+}
+
+#[test]
+fn destinations_that_cannot_work_are_refused_before_anything_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let destination = || PushDestination::parse("otlp+http://host").unwrap();
+    let refused = |options: PushOptions| Pusher::new(directory.path(), &options, None).is_err();
+    let token = |token| destination().token(Secret::new(token));
+    assert!(!refused(PushOptions::to(token("a"))));
+    assert!(refused(PushOptions::to(token("a\n"))));
+    assert!(refused(PushOptions::to(token("a")).and_to(token("b"))));
+}
