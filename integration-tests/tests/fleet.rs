@@ -19,7 +19,7 @@ use integration_tests::patience::until;
 use integration_tests::session::{self, TestSession};
 use integration_tests::{own_process, tools};
 use profiler_parent::export::{Engine, FleetSchema, FleetTable};
-use profiler_parent::fleet::{FleetFilter, Parameters, Question, TimeRange, UnixMicros};
+use profiler_parent::fleet::{FleetFilter, FleetQuery, Parameters, TimeRange, UnixMicros};
 use profiler_parent::groups::Probes;
 use serde_json::{Value, json};
 
@@ -136,11 +136,11 @@ fn find<'r>(rows: &'r [Value], key: &str, name: &str) -> anyhow::Result<&'r Valu
 /// Compares the answers of an engine with what is known of the scene. Every host has the same rows.
 fn check_answers(
     scene: &Scene,
-    ask: &mut dyn FnMut(Question) -> anyhow::Result<Vec<Value>>,
+    ask: &mut dyn FnMut(FleetQuery) -> anyhow::Result<Vec<Value>>,
 ) -> anyhow::Result<()> {
     let info = tools::info(&scene.profile)?;
     let hosts = HOSTS.len() as f64;
-    let top = ask(Question::Top)?;
+    let top = ask(FleetQuery::Top)?;
     let all_us = number(find(&top, "function", "(all)")?, "total_cpu_us")?;
     let all_ms = info["samples"]["all_ms"].as_f64().context("no sum")?;
     ensure!(
@@ -161,7 +161,7 @@ fn check_answers(
             );
         }
     }
-    let flame = ask(Question::Flame)?;
+    let flame = ask(FleetQuery::Flame)?;
     let sum = flame
         .iter()
         .map(|row| number(row, "cpu_us"))
@@ -177,14 +177,14 @@ fn check_answers(
         number(stack.context("no stack")?, "samples")? == 3500.0 * hosts,
         "{flame:?}"
     );
-    let changes = ask(Question::Diff)?;
+    let changes = ask(FleetQuery::Diff)?;
     for row in &changes {
         let same = (number(row, "self_before")? - number(row, "self_after")?).abs() < 1e-9;
         let twice = number(row, "samples_after")? == 2.0 * number(row, "samples_before")?;
         ensure!(same && twice, "both releases have the same work: {row}");
     }
-    check_groups(&ask(Question::Groups)?)?;
-    check_open_spans(&ask(Question::OpenSpans)?)
+    check_groups(&ask(FleetQuery::Groups)?)?;
+    check_open_spans(&ask(FleetQuery::OpenSpans)?)
 }
 
 /// Every host has the run of each plugin.
@@ -438,13 +438,13 @@ fn x14_a_present_day_engine_gives_the_same_answers_from_the_same_files() -> anyh
         }
     }
     let parameters = all_parameters(&scene.filter()?);
-    let filled = |question: Question| -> anyhow::Result<(String, Value)> {
+    let filled = |question: FleetQuery| -> anyhow::Result<(String, Value)> {
         Ok((
             question.name().to_owned(),
             json!(parameters.fill(question.text())?),
         ))
     };
-    let questions: serde_json::Map<String, Value> = Question::ALL
+    let questions: serde_json::Map<String, Value> = FleetQuery::ALL
         .into_iter()
         .map(filled)
         .collect::<anyhow::Result<_>>()?;

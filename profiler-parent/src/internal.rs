@@ -36,6 +36,13 @@ pub mod generated_code {
     pub use crate::generated_code::*;
 }
 
+#[cfg(feature = "push")]
+pub mod otlp_answer {
+    //! See `push::otlp_answer` in the sources: what an OTLP endpoint has refused.
+
+    pub use crate::push::otlp_answer::*;
+}
+
 pub mod output {
     //! See `output` in the sources: files of profiles.
 

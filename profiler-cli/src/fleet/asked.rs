@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use clap::Args;
 use profiler_parent::fleet::{
-    FleetAddress, FleetFilter, FleetStore, Parameters, PasswordSource, Question, TimeRange,
+    FleetAddress, FleetFilter, FleetQuery, FleetStore, Parameters, PasswordSource, TimeRange,
     UnixMicros, parse_instant,
 };
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl RowsArgs {
     /// All rows of an answer.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
-        question: Question,
+        question: FleetQuery,
         parameters: &Parameters,
     ) -> Result<Vec<T>> {
         let mut rows = Vec::new();

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{Question, count};
+use profiler_parent::fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::{RowsArgs, print_json};
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &DiffArgs) -> Result<()> {
         .parameters(u64::from(options.rows.top))
         .text("before", &options.before)
         .text("after", &options.after);
-    let rows: Vec<ChangeRow> = options.rows.ask(Question::Diff, &parameters)?;
+    let rows: Vec<ChangeRow> = options.rows.ask(FleetQuery::Diff, &parameters)?;
     if options.rows.json {
         return print_json("functions", &rows);
     }

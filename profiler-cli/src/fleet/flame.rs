@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use profiler_parent::fleet::{FleetFlame, FleetStack, Weight};
+use profiler_parent::fleet::{FleetFlame, FleetStack, StackTime};
 
 use super::asked::{RowsArgs, print_json};
 use super::table::{ms, percent};
@@ -48,10 +48,10 @@ enum By {
 }
 
 impl By {
-    const fn weight(self) -> Weight {
+    const fn time(self) -> StackTime {
         match self {
-            Self::Cpu => Weight::Cpu,
-            Self::Wall => Weight::Wall,
+            Self::Cpu => StackTime::Cpu,
+            Self::Wall => StackTime::Wall,
         }
     }
 }
@@ -66,13 +66,13 @@ pub(crate) fn run(options: &FlameArgs) -> Result<()> {
     }
     if let Some(output) = &options.output {
         let name = filter.service.as_deref().unwrap_or("fleet");
-        let bytes = flame.write(output, name, options.by.weight())?;
+        let bytes = flame.write(output, name, options.by.time())?;
         say(&format!("{} stacks", flame.stacks.len()));
         say(&format!("wrote {} ({bytes} bytes)", output.display()));
     } else if options.rows.json {
         print_json("stacks", &flame.stacks)?;
     } else {
-        tree(&flame.stacks, options.by.weight())
+        tree(&flame.stacks, options.by.time())
             .iter()
             .for_each(|line| say(line));
     }
@@ -87,10 +87,10 @@ struct Callee<'s> {
 }
 
 /// The lines of the call tree: the largest callees first.
-fn tree(stacks: &[FleetStack], weight: Weight) -> Vec<String> {
+fn tree(stacks: &[FleetStack], time: StackTime) -> Vec<String> {
     let mut root = Callee::default();
     for stack in stacks {
-        let us = stack.us(weight);
+        let us = stack.us(time);
         let mut at = &mut root;
         at.us = at.us.saturating_add(us);
         for name in stack.path.iter().take(DEEPEST) {
@@ -148,8 +148,8 @@ mod tests {
             "        99.0    9.9   b",
             "        99.0    9.9    c",
         ];
-        assert_eq!(tree(&stacks, Weight::Cpu), expected);
-        assert_eq!(tree(&stacks, Weight::Wall).len(), 1);
+        assert_eq!(tree(&stacks, StackTime::Cpu), expected);
+        assert_eq!(tree(&stacks, StackTime::Wall).len(), 1);
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             wall_us: 0,
             cpu_us: u64::MAX,
         };
-        let tree = tree(&[stack("a"), stack("b")], Weight::Cpu);
+        let tree = tree(&[stack("a"), stack("b")], StackTime::Cpu);
         let shares: Vec<_> = tree
             .iter()
             .skip(1)

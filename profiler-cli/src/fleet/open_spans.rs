@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{Question, count};
+use profiler_parent::fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::{RowsArgs, print_json};
@@ -42,7 +42,7 @@ struct OpenSpanRow {
 pub(crate) fn run(options: &OpenSpansArgs) -> Result<()> {
     let filter = options.rows.filter(options.version.as_deref())?;
     let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<OpenSpanRow> = options.rows.ask(Question::OpenSpans, &parameters)?;
+    let rows: Vec<OpenSpanRow> = options.rows.ask(FleetQuery::OpenSpans, &parameters)?;
     if options.rows.json {
         return print_json("open_spans", &rows);
     }

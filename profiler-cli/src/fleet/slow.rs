@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{Question, count};
+use profiler_parent::fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::{RowsArgs, print_json};
@@ -62,7 +62,7 @@ fn ms(ns: f64) -> String {
 pub(super) fn run_groups(options: &GroupsArgs) -> Result<()> {
     let filter = options.rows.filter(options.version.as_deref())?;
     let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<GroupRow> = options.rows.ask(Question::Groups, &parameters)?;
+    let rows: Vec<GroupRow> = options.rows.ask(FleetQuery::Groups, &parameters)?;
     if options.rows.json {
         return print_json("groups", &rows);
     }
@@ -87,7 +87,7 @@ pub(super) fn run_groups(options: &GroupsArgs) -> Result<()> {
 pub(super) fn run_spans(options: &SpansArgs) -> Result<()> {
     let filter = options.rows.filter(options.version.as_deref())?;
     let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<SpanRow> = options.rows.ask(Question::Spans, &parameters)?;
+    let rows: Vec<SpanRow> = options.rows.ask(FleetQuery::Spans, &parameters)?;
     if options.rows.json {
         return print_json("spans", &rows);
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{Question, count};
+use profiler_parent::fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::{RowsArgs, print_json};
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &TopArgs) -> Result<()> {
     let filter = options.rows.filter(options.version.as_deref())?;
     // The first row is the sum.
     let parameters = filter.parameters(u64::from(options.rows.top) + 1);
-    let rows: Vec<FunctionRow> = options.rows.ask(Question::Top, &parameters)?;
+    let rows: Vec<FunctionRow> = options.rows.ask(FleetQuery::Top, &parameters)?;
     if options.rows.json {
         return print_json("functions", &rows);
     }

@@ -31,8 +31,20 @@ pub(crate) struct CaptureSeries {
     unlisted_before: Option<u64>,
     /// All entries of the processes that are no longer listed.
     unlisted_all: u64,
+    contents: SeriesContents,
+}
+
+/// What the profiles of a series contain, in numbers. If a profile changes none of them, it says
+/// nothing new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeriesContents {
     /// The processes whose ends are in the series.
     ends: u64,
+    /// How often a profile has other values of a process's counters than the one before.
+    counter_changes: u64,
+    pub(crate) entries: u64,
+    /// The entries that were evicted before a profile contained them.
+    pub(crate) missed: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,7 +99,7 @@ impl Default for CaptureSeries {
             unlisted_accounted: 0,
             unlisted_before: None,
             unlisted_all: 0,
-            ends: 0,
+            contents: SeriesContents::default(),
         }
     }
 }
@@ -145,7 +157,10 @@ impl CaptureSeries {
 
     /// The next profile has these entries of a process in addition to the earlier ones.
     pub(super) fn note_entries(&mut self, process: PoolId, entries: EarlierEntries) {
-        self.pools.entry(process).or_default().entries = entries;
+        let pool = self.pools.entry(process).or_default();
+        let changes = u64::from(entries.has_other_counters_than(&pool.entries));
+        self.contents.counter_changes = self.contents.counter_changes.saturating_add(changes);
+        pool.entries = entries;
     }
 
     /// The next profile has these numbers of entries of a process. Returns what the profile says
@@ -165,7 +180,8 @@ impl CaptureSeries {
     /// The next profile says how a process has ended.
     pub(super) fn note_end(&mut self, process: PoolId) {
         let pool = self.pools.entry(process).or_default();
-        self.ends = self.ends.saturating_add(u64::from(!pool.is_over));
+        let ends = u64::from(!pool.is_over);
+        self.contents.ends = self.contents.ends.saturating_add(ends);
         pool.is_over = true;
     }
 
@@ -207,9 +223,13 @@ impl CaptureSeries {
     }
 
     #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
-    /// The number of processes whose ends are in the profiles of the series.
-    pub(crate) const fn ends(&self) -> u64 {
-        self.ends
+    /// What the profiles of the series contain.
+    pub(crate) fn contents(&self) -> SeriesContents {
+        SeriesContents {
+            entries: self.written(),
+            missed: self.missed(),
+            ..self.contents
+        }
     }
 
     #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series

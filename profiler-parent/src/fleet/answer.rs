@@ -117,7 +117,7 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
-/// The number of stacks in an answer to [`Question::Flame`](super::Question::Flame). The bytes may
+/// The number of stacks in an answer to [`FleetQuery::Flame`](super::FleetQuery::Flame). The bytes may
 /// be arbitrary. Used by the test and the fuzz target of untrusted answers.
 ///
 /// # Errors

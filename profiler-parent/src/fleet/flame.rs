@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FleetError, FleetFilter, FleetStore, Question};
+use super::{FleetError, FleetFilter, FleetQuery, FleetStore};
 use crate::export::stack_profile::{WeightedStack, write_folded, write_profile};
 
 /// A stack of a fleet.
@@ -13,19 +13,19 @@ pub struct FleetStack {
     /// The names of the functions, the outermost first. Empty if the store has no names for it.
     pub path: Vec<String>,
     /// The number of samples.
-    #[serde(deserialize_with = "super::question::count")]
+    #[serde(deserialize_with = "super::query::count")]
     pub samples: u64,
     /// Microseconds that threads spent in it, running or not.
-    #[serde(deserialize_with = "super::question::count")]
+    #[serde(deserialize_with = "super::query::count")]
     pub wall_us: u64,
     /// Microseconds of processor time.
-    #[serde(deserialize_with = "super::question::count")]
+    #[serde(deserialize_with = "super::query::count")]
     pub cpu_us: u64,
 }
 
 /// Which time of a stack counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weight {
+pub enum StackTime {
     /// Processor time.
     #[default]
     Cpu,
@@ -35,10 +35,10 @@ pub enum Weight {
 
 impl FleetStack {
     /// Microseconds of the chosen time.
-    pub const fn us(&self, weight: Weight) -> u64 {
-        match weight {
-            Weight::Cpu => self.cpu_us,
-            Weight::Wall => self.wall_us,
+    pub const fn us(&self, time: StackTime) -> u64 {
+        match time {
+            StackTime::Cpu => self.cpu_us,
+            StackTime::Wall => self.wall_us,
         }
     }
 }
@@ -61,7 +61,7 @@ impl FleetFlame {
         let limit = (most as u64).saturating_add(1);
         let mut stacks = Vec::new();
         let parameters = filter.parameters(limit);
-        store.ask(Question::Flame, &parameters, |row| stacks.push(row))?;
+        store.ask(FleetQuery::Flame, &parameters, |row| stacks.push(row))?;
         let is_cut = stacks.len() > most;
         stacks.truncate(most);
         Ok(Self { stacks, is_cut })
@@ -73,10 +73,10 @@ impl FleetFlame {
     ///
     /// # Errors
     /// [`FleetError::Export`]; `to` is unchanged then.
-    pub fn write(&self, to: &Path, name: &str, weight: Weight) -> Result<u64, FleetError> {
+    pub fn write(&self, to: &Path, name: &str, time: StackTime) -> Result<u64, FleetError> {
         let stacks = self.stacks.iter().map(|stack| WeightedStack {
             path: &stack.path,
-            us: stack.us(weight),
+            us: stack.us(time),
         });
         let is_folded = to.extension().is_some_and(|ending| ending == "folded");
         let bytes = match is_folded {

@@ -23,18 +23,18 @@ mod http_client;
 mod instant;
 mod parameters;
 mod password;
-mod question;
+mod query;
 mod store;
 
 pub(crate) use address::is_of_name;
 pub use address::{FleetAddress, InvalidAddress};
 pub use error::FleetError;
 pub use filter::{FleetFilter, TimeRange};
-pub use flame::{FleetFlame, FleetStack, Weight};
+pub use flame::{FleetFlame, FleetStack, StackTime};
 pub use instant::{InvalidInstant, UnixMicros, parse_instant};
 pub use parameters::{Parameters, UnknownParameter};
 pub use password::PasswordSource;
-pub use question::{Question, count};
+pub use query::{FleetQuery, count};
 pub use store::FleetStore;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::error::ServerException;
 use super::http_client::{self, HttpAnswer};
 use super::parameters::Parameters;
 use super::password::{Password, PasswordSource};
-use super::{FleetAddress, FleetError, Question};
+use super::{FleetAddress, FleetError, FleetQuery};
 
 /// The oldest version whose answers are known to be right.
 const OLDEST: (u32, u32) = (18, 16);
@@ -76,7 +76,7 @@ impl FleetStore {
     /// 1 GiB, or no end after ten minutes. The rows that `take` got until then are not the answer.
     pub fn ask<T: DeserializeOwned>(
         &self,
-        question: Question,
+        question: FleetQuery,
         parameters: &Parameters,
         take: impl FnMut(T),
     ) -> Result<(), FleetError> {

@@ -234,7 +234,7 @@ fn all_questions_have_only_known_parameters() {
         .parameters(5)
         .text("before", "1")
         .text("after", "2");
-    for question in Question::ALL {
+    for question in FleetQuery::ALL {
         let filled = parameters.fill(question.text()).unwrap();
         assert!(
             !filled.contains(['{', '}']),

@@ -113,6 +113,20 @@ impl EarlierEntries {
         self.counters.as_ref().map(|counters| counters.end)
     }
 
+    /// Whether a counter has another value, or has changed, since the end of the profiles of
+    /// `before`.
+    pub(crate) fn has_other_counters_than(&self, before: &Self) -> bool {
+        let before = before.counters.as_ref();
+        let value_before = |cell| {
+            before
+                .and_then(|counters| counters.values.get(cell))
+                .copied()
+                .unwrap_or_default()
+        };
+        let mut values = self.counters.iter().flat_map(|counters| &counters.values);
+        values.any(|(cell, value)| *value != value_before(cell))
+    }
+
     /// Whether the last profile ends with values that include those of this time.
     pub(super) fn has_counters_of(&self, at: Timestamp) -> bool {
         let counters = self.counters.as_ref();

@@ -23,9 +23,9 @@ use crate::push_sums::PushSums;
 
 /// The largest age of a reading that is used again, in nanoseconds: less than a second, so that one
 /// request per second gets new numbers each time.
-const FRESH: i64 = 900_000_000;
+const LONGEST_REUSE_NS: i64 = 900_000_000;
 /// Nanoseconds after which a reading that no request has used is dropped.
-const FORGET: i64 = 30_000_000_000;
+const FORGOTTEN_AFTER_NS: i64 = 30_000_000_000;
 /// Time after which reading groups skips the remaining pools; the same for reading entry counts.
 /// Pools in files may wait for the disk.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ impl MetricsReader {
         let now = self.now();
         state.cost.scrapes += 1;
         let fresh = state.latest.as_ref();
-        let fresh = fresh.filter(|(at, _)| now.saturating_sub(*at) < FRESH);
+        let fresh = fresh.filter(|(at, _)| now.saturating_sub(*at) < LONGEST_REUSE_NS);
         let reading = match fresh {
             Some((_, reading)) => Arc::clone(reading),
             None => {
@@ -103,7 +103,7 @@ impl MetricsReader {
     /// Drops a reading that is old. Does not wait for a request that reads the pools.
     #[cfg_attr(not(any(feature = "live", feature = "prometheus")), allow(dead_code))]
     pub(crate) fn tidy(&self) {
-        let long_ago = self.now().saturating_sub(FORGET);
+        let long_ago = self.now().saturating_sub(FORGOTTEN_AFTER_NS);
         if let Ok(mut state) = self.state.try_lock() {
             state.latest.take_if(|(at, _)| *at < long_ago);
         }
@@ -119,7 +119,7 @@ impl ScrapeCost {
 
 impl MetricsSources {
     fn read(&self) -> MetricsReading {
-        let snapshot = self.groups.recent_snapshot(TIMEOUT, FRESH / 2);
+        let snapshot = self.groups.recent_snapshot(TIMEOUT, LONGEST_REUSE_NS / 2);
         let converter = self.groups.time().converter();
         let timeout = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let counts = self.processes.present_counts(converter.ticks_in(timeout));
@@ -336,7 +336,7 @@ mod tests {
         reader.tidy();
         assert!(reader.lock().latest.is_some());
         if let Some((at, _)) = &mut reader.lock().latest {
-            *at -= FORGET + 1;
+            *at -= FORGOTTEN_AFTER_NS + 1;
         }
         reader.tidy();
         assert!(reader.lock().latest.is_none());

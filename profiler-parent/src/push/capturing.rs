@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, select};
 
 use super::report::PushReport;
 use super::spool::Spool;
-use crate::capture::series::CaptureSeries;
+use crate::capture::series::{CaptureSeries, SeriesContents};
 use crate::capture::{Capture, CaptureSources};
 
 /// Captures batches into a spool.
@@ -24,6 +24,8 @@ pub(super) struct Capturer {
     pub(super) period: Duration,
     pub(super) report: Arc<Mutex<PushReport>>,
     pub(super) series: Arc<Mutex<CaptureSeries>>,
+    /// What the series contains of earlier pushers.
+    pub(super) earlier: SeriesContents,
     /// The entries that were captured, but of which the batch could not be put into the spool.
     pub(super) not_spooled: Cell<u64>,
 }
@@ -42,24 +44,30 @@ impl Capturer {
     }
 
     fn capture(&self) {
-        let before = self.series_state();
+        let before = self.series(CaptureSeries::contents);
         let Some(path) = self.spool.unfinished_path() else {
             return;
         };
         let capture = Capture::new(Arc::clone(&self.captures)).in_series(&self.series);
         let saved = capture.save(&path).map_err(|error| error.to_string());
-        let (written, ends) = self.series_state();
-        let entries = written.saturating_sub(before.0);
-        let is_empty = entries == 0 && ends == before.1;
+        let contents = self.series(CaptureSeries::contents);
+        let SeriesContents {
+            entries: captured,
+            missed,
+            ..
+        } = contents;
+        let entries = captured.saturating_sub(before.entries);
+        let is_empty = contents == before;
         let added = match saved {
             Ok(_) if is_empty => fs::remove_file(&path).map_err(|error| error.to_string()),
             Ok(_) => self.add(entries).map_err(|error| error.to_string()),
             Err(error) => Err(error),
         };
-        let missed = self.series(CaptureSeries::missed);
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         let not_spooled = self.not_spooled.get();
-        report.captured_entries = written.saturating_sub(not_spooled);
+        let captured = captured.saturating_sub(self.earlier.entries);
+        let missed = missed.saturating_sub(self.earlier.missed);
+        report.captured_entries = captured.saturating_sub(not_spooled);
         report.missed_entries = missed.saturating_add(not_spooled);
         if let Err(error) = added {
             report.failed_captures = report.failed_captures.saturating_add(1);
@@ -77,11 +85,6 @@ impl Capturer {
         added
     }
 
-    /// The entries in the series, and the number of processes whose ends it has.
-    fn series_state(&self) -> (u64, u64) {
-        self.series(|series| (series.written(), series.ends()))
-    }
-
     fn series<T>(&self, read: impl FnOnce(&CaptureSeries) -> T) -> T {
         read(&self.series.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -89,28 +92,70 @@ impl Capturer {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::counter::Counter;
     use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+    use profiler_core::session::Features;
     use test_support::own_process;
+
+    use std::path::Path;
 
     use super::super::PushIdentity;
     use super::*;
     use crate::session::Session;
+
+    fn mark(name: &str) {
+        add_untyped_marker(name, &category::TEST, MarkerOptions::default());
+    }
+
+    fn capturer(session: &Session, directory: &Path) -> Capturer {
+        let spool = Spool::open(directory, u64::MAX, &[], &PushIdentity::default());
+        Capturer {
+            captures: session.push_sources().captures,
+            spool: Arc::new(spool.unwrap()),
+            period: Duration::from_secs(1),
+            report: Arc::default(),
+            series: Arc::default(),
+            earlier: SeriesContents::default(),
+            not_spooled: Cell::default(),
+        }
+    }
+
+    /// The number of batches in the spool.
+    fn batches(capturer: &Capturer) -> usize {
+        let unfinished = capturer.spool.unfinished_path().unwrap();
+        let files = fs::read_dir(unfinished.parent().unwrap()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name.ends_with(".json.gz") && name.starts_with("00"))
+            .count()
+    }
+
+    #[test]
+    fn a_period_has_a_batch_if_anything_changed_and_none_otherwise() {
+        own_process!();
+        let session = Session::builder().features(Features::NONE).start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let capturer = capturer(&session, directory.path());
+        mark("first");
+        capturer.capture();
+        assert_eq!(batches(&capturer), 1);
+        capturer.capture();
+        assert_eq!(batches(&capturer), 1, "nothing has changed");
+        static REQUESTS: Counter = Counter::new("requests", "Test", "");
+        REQUESTS.add(1);
+        capturer.capture();
+        assert_eq!(batches(&capturer), 2, "a counter has changed");
+        capturer.capture();
+        assert_eq!(batches(&capturer), 2, "nothing has changed");
+    }
 
     #[test]
     fn entries_of_a_batch_that_cannot_be_put_into_the_spool_are_missed() {
         own_process!();
         let session = Session::builder().start().unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let spool = Spool::open(directory.path(), u64::MAX, &[], &PushIdentity::default());
-        let capturer = Capturer {
-            captures: session.push_sources().captures,
-            spool: Arc::new(spool.unwrap()),
-            period: Duration::from_secs(1),
-            report: Arc::default(),
-            series: Arc::default(),
-            not_spooled: Cell::default(),
-        };
-        add_untyped_marker("lost", &category::TEST, MarkerOptions::default());
+        let capturer = capturer(&session, directory.path());
+        mark("lost");
         // Directories under all names that the batch may get.
         let unfinished = capturer.spool.unfinished_path().unwrap();
         let home = unfinished.parent().unwrap();
@@ -122,7 +167,7 @@ mod tests {
         let report = capturer.report.lock().unwrap().clone();
         assert_eq!((report.captured_entries, report.failed_captures), (0, 1));
         assert!(report.missed_entries > 0, "{report:?}");
-        add_untyped_marker("kept", &category::TEST, MarkerOptions::default());
+        mark("kept");
         capturer.capture();
         let next = capturer.report.lock().unwrap().clone();
         assert_eq!(next.failed_captures, 1, "{next:?}");

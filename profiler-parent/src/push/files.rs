@@ -14,7 +14,7 @@ use profiler_core::ids::ByteLimit;
 
 use super::batch::SeriesId;
 use super::encoders::EngineEncoder;
-use super::spool_home::batch_name;
+use super::spool_directory::batch_name;
 use super::{BatchEncoder, PushError, PushOptions, PushReport, Pusher, end_of, spool_directory};
 
 /// Pushes profiles to all destinations of the options, and returns what was sent. The options about

@@ -53,6 +53,8 @@ impl fmt::Debug for PushRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) answer: Answer,
+    /// The bytes of the answer, at most 64 KiB.
+    pub(crate) answered: Vec<u8>,
     /// The length of the compressed body.
     pub(crate) bytes: u64,
 }
@@ -90,19 +92,28 @@ impl HttpClient {
 
     /// Sends a body, compressed, within `time_left`.
     pub(crate) fn send(&self, request: &PushRequest, body: &[u8], time_left: Duration) -> Sent {
+        let mut answered = Vec::new();
         match gzip(body) {
             Ok(compressed) => Sent {
                 bytes: compressed.len() as u64,
-                answer: self.send_compressed(request, compressed, time_left),
+                answer: self.send_compressed(request, compressed, time_left, &mut answered),
+                answered,
             },
             Err(error) => Sent {
                 bytes: 0,
                 answer: Answer::Missing(error.to_string()),
+                answered,
             },
         }
     }
 
-    fn send_compressed(&self, request: &PushRequest, body: Vec<u8>, time_left: Duration) -> Answer {
+    fn send_compressed(
+        &self,
+        request: &PushRequest,
+        body: Vec<u8>,
+        time_left: Duration,
+        answered: &mut Vec<u8>,
+    ) -> Answer {
         let built = request
             .headers
             .iter()
@@ -122,7 +133,7 @@ impl HttpClient {
             .timeout_global(Some(self.request_timeout.min(time_left)))
             .build();
         match self.agent.run(timed) {
-            Ok(response) => answer_of(response, &request.headers),
+            Ok(response) => answer_of(response, &request.headers, answered),
             Err(error) => Answer::Missing(error.to_string()),
         }
     }
@@ -134,7 +145,12 @@ fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn answer_of(mut response: Response<ureq::Body>, headers: &[(&'static str, String)]) -> Answer {
+/// The answer in a response, whose bytes are put into `answered`.
+fn answer_of(
+    mut response: Response<ureq::Body>,
+    headers: &[(&'static str, String)],
+    answered: &mut Vec<u8>,
+) -> Answer {
     let status = response.status().as_u16();
     let after = response.headers().get("retry-after");
     let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -142,14 +158,17 @@ fn answer_of(mut response: Response<ureq::Body>, headers: &[(&'static str, Strin
         .body_mut()
         .with_config()
         .limit(MOST_ANSWER)
-        .lossy_utf8(true)
-        .read_to_string();
+        .read_to_vec();
     match read {
-        Ok(text) => Answer::Status {
-            status,
-            retry_after: after.map(Duration::from_secs),
-            text: shown(&without_secrets(text, headers)),
-        },
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            *answered = bytes;
+            Answer::Status {
+                status,
+                retry_after: after.map(Duration::from_secs),
+                text: shown(&without_secrets(text, headers)),
+            }
+        }
         // An endpoint that breaks off may have failed while it stored the body.
         Err(error) if (200..300).contains(&status) && !is_too_long(&error) => {
             Answer::Missing(error.to_string())
@@ -167,7 +186,7 @@ const fn is_too_long(error: &ureq::Error) -> bool {
 }
 
 /// An answer without the secrets of the request: an endpoint may repeat the headers.
-fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String {
+pub(super) fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String {
     let secret = |name: &str| matches!(name, "authorization" | "x-clickhouse-key");
     let values = headers.iter().filter(|(name, _)| secret(name));
     // `Bearer`, and what authorises.
@@ -176,7 +195,7 @@ fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String
 }
 
 /// The beginning of an answer in one line.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let line = text.trim().chars().take(MOST_SHOWN);
     line.map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect()

@@ -22,12 +22,16 @@ mod base64;
 pub(crate) mod batch;
 mod capturing;
 pub(crate) mod destination;
+mod destination_series;
 mod directory_lock;
 mod encoders;
+mod error;
 mod files;
 pub(crate) mod http_client;
 #[cfg(test)]
 mod metrics_tests;
+mod options;
+pub(crate) mod otlp_answer;
 mod progress;
 mod queue;
 mod report;
@@ -37,7 +41,7 @@ mod sender;
 mod series_tests;
 mod spool;
 mod spool_access;
-mod spool_home;
+mod spool_directory;
 mod stored_identity;
 mod temporary_spool;
 #[cfg(test)]
@@ -48,26 +52,31 @@ mod tls_tests;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender as ChannelSender, bounded};
-use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::{self, spawn_quiet};
 
 pub use destination::{PushDestination, PushEngine, Secret};
+pub(crate) use destination_series::DestinationSeries;
+pub use error::PushError;
 pub use files::push_files;
+pub(crate) use options::PushIdentity;
+pub use options::PushOptions;
 pub use report::{DestinationReport, PushReport, PushedAmount};
 
 use crate::capture::CaptureSources;
+use crate::capture::series::{CaptureSeries, SeriesContents};
 use crate::export::ExportError;
 use crate::export::bodies::BodySink;
 use crate::push_sums::ListedPusher;
 use capturing::Capturer;
+use destination_series::UsedAddresses;
 use encoders::EngineEncoder;
 use http_client::HttpClient;
 use progress::PushProgress;
@@ -76,141 +85,6 @@ use sender::Sender;
 use spool::{BatchToSend, Spool, SpoolPhase};
 use spool_access::prepare_spool;
 use temporary_spool::TemporarySpool;
-
-/// The reason why nothing can be pushed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PushError {
-    /// The address of a destination cannot be used.
-    #[error("cannot push to {address:?}: {reason}")]
-    Address {
-        /// The address, without user and password.
-        address: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A secret cannot be read.
-    #[error("cannot take a secret from {origin}: {reason}")]
-    Secret {
-        /// The file or the environment variable.
-        origin: String,
-        /// The system's reason.
-        reason: String,
-    },
-    /// The directory of the spool cannot be used.
-    #[error("cannot use the spool {}: {source}", path.display())]
-    Spool {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// A file that is to be pushed cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The system refused a thread.
-    #[error("cannot start a thread for pushing: {0}")]
-    Thread(#[source] io::Error),
-    /// The options have no destination.
-    #[error("there is no destination")]
-    NoDestination,
-}
-
-/// Where a pusher sends what a session records, how often, and within which bounds.
-#[derive(Clone, Debug)]
-#[must_use = "options do nothing until they are given to Session::push_to"]
-pub struct PushOptions {
-    destinations: Vec<PushDestination>,
-    period: Duration,
-    spool: Option<PathBuf>,
-    spool_limit: ByteLimit,
-    request_timeout: Duration,
-    identity: PushIdentity,
-}
-
-/// The service that the pushed data belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PushIdentity {
-    /// Its name; by default that of the parent process.
-    pub(crate) service: Option<String>,
-    /// Its version.
-    pub(crate) version: Option<String>,
-    /// The name of the host; by default that of this machine.
-    pub(crate) host: Option<String>,
-}
-
-impl PushOptions {
-    /// Pushes to this destination, every ten seconds. Batches that are not sent yet are kept in a
-    /// temporary directory, up to 256 MiB.
-    pub fn to(destination: PushDestination) -> Self {
-        Self {
-            destinations: vec![destination],
-            period: Duration::from_secs(10),
-            spool: None,
-            spool_limit: ByteLimit::new(256 << 20),
-            request_timeout: Duration::from_secs(30),
-            identity: PushIdentity::default(),
-        }
-    }
-
-    /// Pushes to this destination, too.
-    pub fn and_to(mut self, destination: PushDestination) -> Self {
-        self.destinations.push(destination);
-        self
-    }
-
-    /// The time between two batches, from 100 ms.
-    pub fn period(mut self, period: Duration) -> Self {
-        self.period = period.max(Duration::from_millis(100));
-        self
-    }
-
-    /// Keeps batches in this directory, where they outlive this process: the next pusher with this
-    /// directory sends them, with the service, version and host of this one. Several pushers may
-    /// have the same directory. It must belong to this user, and no other may write in it.
-    pub fn spool(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.spool = Some(directory.into());
-        self
-    }
-
-    /// The limit on the bytes of waiting batches. Beyond it, the oldest batch is removed and
-    /// counted as lost.
-    pub const fn spool_limit(mut self, limit: ByteLimit) -> Self {
-        self.spool_limit = limit;
-        self
-    }
-
-    /// The longest time for one request. Default: 30 s.
-    pub const fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
-        self
-    }
-
-    /// The name of the service that the data belongs to. By default the name of this process.
-    pub fn service(mut self, name: impl Into<String>) -> Self {
-        self.identity.service = Some(name.into());
-        self
-    }
-
-    /// The name of the host, for a machine or a container whose own name says nothing.
-    pub fn host(mut self, name: impl Into<String>) -> Self {
-        self.identity.host = Some(name.into());
-        self
-    }
-
-    /// The version of the program, by which releases can be compared.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.identity.version = Some(version.into());
-        self
-    }
-}
 
 /// Encodes a batch for an engine.
 trait BatchEncoder: Send + Sync {
@@ -234,6 +108,8 @@ pub struct Pusher {
     senders: Option<RunningSenders>,
     /// The place in the metrics of the session, if it belongs to one.
     listed: Option<ListedPusher>,
+    /// The addresses that no other pusher of the session can use meanwhile.
+    addresses: Option<UsedAddresses>,
     /// The spool of a pusher that was given no directory. Dropped last.
     _temporary: Option<TemporarySpool>,
     /// The process that made it.
@@ -251,6 +127,8 @@ impl fmt::Debug for Pusher {
 /// What a pusher gets from its session.
 pub(crate) struct PushSources {
     pub(crate) captures: Arc<CaptureSources>,
+    /// What earlier pushers have sent.
+    pub(crate) series: Arc<DestinationSeries>,
     /// Disconnected when the session ends.
     pub(crate) session_end: Receiver<()>,
 }
@@ -261,9 +139,16 @@ impl Pusher {
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;
+        let taken = sources.series.take(&pusher.progress.addresses);
+        let addresses = taken.map_err(|address| PushError::Address {
+            address,
+            reason: "another pusher of this session sends to it",
+        })?;
+        let series = addresses.series();
+        pusher.addresses = Some(addresses);
         let sums = Arc::clone(&sources.captures.pushes);
         pusher.start_senders(options, &encoder)?;
-        pusher.start_capturer(sources, options.period)?;
+        pusher.start_capturer(sources, series, options.period)?;
         pusher.listed = Some(sums.list(Arc::<PushProgress>::clone(&pusher.progress)));
         Ok(pusher)
     }
@@ -296,6 +181,7 @@ impl Pusher {
             capturer: None,
             senders: None,
             listed: None,
+            addresses: None,
             _temporary: temporary,
             maker: sys::process_id(),
         })
@@ -328,7 +214,12 @@ impl Pusher {
         Ok(())
     }
 
-    fn start_capturer(&mut self, sources: PushSources, period: Duration) -> Result<(), PushError> {
+    fn start_capturer(
+        &mut self,
+        sources: PushSources,
+        series: Arc<Mutex<CaptureSeries>>,
+        period: Duration,
+    ) -> Result<(), PushError> {
         let (stop, stopped) = bounded(0);
         self.stop = Some(stop);
         let capturer = Capturer {
@@ -336,7 +227,8 @@ impl Pusher {
             spool: Arc::clone(&self.progress.spool),
             period,
             report: Arc::clone(&self.progress.captures),
-            series: Arc::default(),
+            earlier: contents_of(&series),
+            series,
             not_spooled: Cell::default(),
         };
         let session_end = sources.session_end;
@@ -355,13 +247,22 @@ impl Pusher {
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it has a directory of its own. Call
-    /// this before the session ends.
+    /// this before the session ends. In a forked child, which has no pusher, does nothing and returns
+    /// an empty report.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
+        if !self.is_own() {
+            return PushReport::default();
+        }
         let until = end_of(timeout);
         self.stop = None;
         join(self.capturer.take());
         self.drain(until);
         self.report()
+    }
+
+    /// Whether this process made the pusher. A forked child has none of its threads.
+    fn is_own(&self) -> bool {
+        self.maker == sys::process_id()
     }
 
     /// Sends what waits, until this time, and ends the senders.
@@ -371,18 +272,18 @@ impl Pusher {
             // Disconnected when the last one ends. One may be within a request or a batch.
             let _ = all_ended.recv_deadline(until);
         }
-        self.progress.spool.set_phase(SpoolPhase::Over);
+        self.progress.spool.set_phase(SpoolPhase::Stopped);
     }
 }
 
 impl Drop for Pusher {
     fn drop(&mut self) {
-        if self.maker != sys::process_id() {
+        if !self.is_own() {
             self.forget_threads();
             return;
         }
         // The threads end by themselves: one may be within a request or a capture.
-        self.progress.spool.set_phase(SpoolPhase::Over);
+        self.progress.spool.set_phase(SpoolPhase::Stopped);
         self.stop = None;
         drop(self.listed.take()); // the metrics keep its numbers
     }
@@ -396,6 +297,7 @@ impl Pusher {
         mem::forget(self.capturer.take());
         mem::forget(self.senders.take());
         mem::forget(self.listed.take());
+        mem::forget(self.addresses.take());
     }
 }
 
@@ -413,6 +315,11 @@ fn end_of(timeout: Duration) -> Instant {
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()
+}
+
+fn contents_of(series: &Mutex<CaptureSeries>) -> SeriesContents {
+    let series = series.lock().unwrap_or_else(PoisonError::into_inner);
+    series.contents()
 }
 
 /// Waits for a thread. Its panic has been reported by the panic hook.

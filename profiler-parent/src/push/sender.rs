@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use super::BatchEncoder;
 use super::attempts::{Attempts, NextStep};
 use super::destination::PushDestination;
-use super::http_client::HttpClient;
+use super::http_client::{HttpClient, shown, without_secrets};
+use super::otlp_answer::{RefusedPart, refused_part};
 use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
@@ -215,7 +216,11 @@ impl SentBodies<'_> {
             let status = sent.answer.status();
             let random = self.random();
             match self.attempts.after(sent.answer, random) {
-                NextStep::Accepted => return Ok(()),
+                NextStep::Accepted => {
+                    let secrets = &request.headers;
+                    self.note_refused_part(&body.kind, &sent.answered, secrets);
+                    return Ok(());
+                }
                 NextStep::Rejected(why) => {
                     self.is_refused(&body.kind, status, why);
                     return Ok(());
@@ -230,6 +235,22 @@ impl SentBodies<'_> {
         }
     }
 
+    /// The endpoint has accepted a body, and may have refused a part of it.
+    fn note_refused_part(
+        &mut self,
+        kind: &BodyKind,
+        answer: &[u8],
+        headers: &[(&'static str, String)],
+    ) {
+        if let Some(part) = refused_part(answer).filter(|_| is_otlp(kind)) {
+            self.refused = self.refused.saturating_add(1);
+            let RefusedPart { items, why } = part;
+            let why = shown(&without_secrets(why, headers));
+            self.sender
+                .note_error(&format!("the endpoint has refused {items} items: {why}"));
+        }
+    }
+
     /// The endpoint has refused a body, or it has no place for bodies of this kind.
     fn is_refused(&mut self, kind: &BodyKind, status: Option<u16>, why: String) {
         if is_optional(kind) && matches!(status, Some(404 | 405 | 501)) {
@@ -240,6 +261,14 @@ impl SentBodies<'_> {
             self.sender.note_error(&why);
         }
     }
+}
+
+/// Whether the answer to a body of this kind is an OTLP message.
+const fn is_otlp(kind: &BodyKind) -> bool {
+    matches!(
+        kind,
+        BodyKind::OtlpTraces | BodyKind::OtlpMetrics | BodyKind::OtlpProfiles
+    )
 }
 
 /// Whether an endpoint may have no place for bodies of this kind although it takes others: profiles

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
@@ -10,6 +11,7 @@ use profiler_core::session::Features;
 use serde_json::Value;
 use test_support::own_process;
 
+use super::{PushDestination, PushOptions};
 use crate::capture::series::CaptureSeries;
 use crate::capture::{CaptureError, CaptureReport};
 use crate::session::Session;
@@ -155,4 +157,26 @@ fn the_changes_of_a_counter_are_in_one_profile_of_a_series_each() {
         let sum: i64 = changes.iter().map(|change| change.as_i64().unwrap()).sum();
         assert_eq!(sum, amount);
     }
+}
+
+#[test]
+fn a_pusher_that_follows_another_one_sends_what_is_new() {
+    own_process!();
+    let session = Session::builder().start().unwrap();
+    let to = |address: &str| PushOptions::to(PushDestination::parse(address).unwrap());
+    // Nothing listens at these addresses.
+    let [first, second] = ["otlp+http://127.0.0.1:1", "otlp+http://127.0.0.1:2"];
+    for number in 0..5000 {
+        mark(&format!("mark {number}"));
+    }
+    let pusher = session.push_to(&to(first)).unwrap();
+    let refused = session.push_to(&to(first)).unwrap_err().to_string();
+    assert!(refused.contains("another pusher"), "{refused}");
+    assert!(pusher.finish(Duration::ZERO).captured_entries >= 5000);
+    mark("more");
+    let again = session.push_to(&to(first)).unwrap();
+    let captured = again.finish(Duration::ZERO).captured_entries;
+    assert!((1..5000).contains(&captured), "{captured} entries");
+    let other = session.push_to(&to(second)).unwrap();
+    assert!(other.finish(Duration::ZERO).captured_entries >= 5000);
 }

@@ -17,7 +17,7 @@ use super::destination::PushDestination;
 use super::queue::{
     BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex, QueuePosition,
 };
-use super::spool_home::{HomeProgress, SpoolHome, StoredBatch};
+use super::spool_directory::{BatchProgress, SpoolDirectory, StoredBatch};
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum SpoolPhase {
     /// No batch is added any more; those that wait are sent until this time.
     Draining(Instant),
     /// Nothing is sent any more.
-    Over,
+    Stopped,
 }
 
 impl SpoolPhase {
@@ -35,7 +35,7 @@ impl SpoolPhase {
         match self {
             Self::Running => false,
             Self::Draining(until) => super::now() >= until,
-            Self::Over => true,
+            Self::Stopped => true,
         }
     }
 }
@@ -44,7 +44,7 @@ impl SpoolPhase {
 #[derive(Debug)]
 pub(super) struct Spool {
     /// The last one is that of this pusher.
-    homes: Vec<SpoolHome>,
+    homes: Vec<SpoolDirectory>,
     waiting: Mutex<WaitingBatches>,
     /// Notified when a batch is added, and at the end.
     changed: Condvar,
@@ -92,8 +92,8 @@ impl Spool {
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let own = SpoolHome::create(directory, destinations, identity)?;
-        let mut homes = SpoolHome::left_behind(directory, destinations)?;
+        let own = SpoolDirectory::create(directory, destinations, identity)?;
+        let mut homes = SpoolDirectory::left_behind(directory, destinations)?;
         homes.push(own);
         let spool = Self {
             waiting: Mutex::new(WaitingBatches {
@@ -108,7 +108,7 @@ impl Spool {
         for (place, home) in spool.homes.iter().enumerate() {
             for stored in home.batches()? {
                 let earlier = |destination: usize| {
-                    let HomeProgress { next, bodies } = home.progress(destination);
+                    let BatchProgress { next, bodies } = home.progress(destination);
                     match stored.id.number.cmp(&next) {
                         std::cmp::Ordering::Less => None,
                         std::cmp::Ordering::Equal => Some(bodies),
@@ -133,7 +133,7 @@ impl Spool {
 
     /// The path of the next batch while it is written.
     pub(super) fn unfinished_path(&self) -> Option<PathBuf> {
-        self.homes.last().map(SpoolHome::unfinished_path)
+        self.homes.last().map(SpoolDirectory::unfinished_path)
     }
 
     /// Adds the batch that is complete under [`Self::unfinished_path`].
@@ -249,7 +249,7 @@ impl Spool {
         let left = match self.lock().phase {
             SpoolPhase::Running => Duration::MAX,
             SpoolPhase::Draining(until) => until.saturating_duration_since(super::now()),
-            SpoolPhase::Over => Duration::ZERO,
+            SpoolPhase::Stopped => Duration::ZERO,
         };
         (!left.is_zero()).then_some(left)
     }
@@ -264,7 +264,7 @@ impl Spool {
         if is_there {
             let next = batch.id.number;
             let bodies = bodies.saturating_add(batch.bodies);
-            self.note(home, destination, HomeProgress { next, bodies });
+            self.note(home, destination, BatchProgress { next, bodies });
         }
         is_there
     }
@@ -277,13 +277,13 @@ impl Spool {
         let files = waiting.take_files(&removed);
         drop(waiting);
         let next = batch.id.number.saturating_add(1);
-        self.note(home, destination, HomeProgress { next, bodies: 0 });
+        self.note(home, destination, BatchProgress { next, bodies: 0 });
         self.remove(&files);
     }
 
     /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again;
     /// this one does not.
-    fn note(&self, home: Option<usize>, destination: DestinationIndex, progress: HomeProgress) {
+    fn note(&self, home: Option<usize>, destination: DestinationIndex, progress: BatchProgress) {
         if let Some(home) = home.and_then(|home| self.homes.get(home)) {
             let _ = home.note(destination.0, progress);
         }

@@ -32,6 +32,8 @@ const NO_LIMIT: u64 = u64::MAX;
 enum Act {
     /// Answers with this status.
     Answer(u16),
+    /// Accepts, and says that it has refused three spans.
+    RefuseSpans,
     /// Answers with this status, and asks for another attempt at once.
     AskAgain(u16),
     /// Reads the request and closes the connection.
@@ -139,7 +141,10 @@ fn serve(stream: &TcpStream, all: &Mutex<Vec<Received>>, script: &Mutex<VecDeque
     }
     let mut text = String::new();
     GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
-    let was_accepted = matches!(act, Act::Answer(200) | Act::TalkWithoutEnd);
+    let was_accepted = matches!(
+        act,
+        Act::Answer(200) | Act::TalkWithoutEnd | Act::RefuseSpans
+    );
     all.lock().unwrap().push(Received {
         key: header("idempotency-key").unwrap_or_default(),
         body: text,
@@ -154,6 +159,10 @@ fn respond(mut stream: &TcpStream, act: Act) -> bool {
     };
     match act {
         Act::Answer(status) => stream.write_all(line(status, "").as_bytes()).is_ok(),
+        Act::RefuseSpans => {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n\x0a\x07\x08\x03\x12\x03old";
+            stream.write_all(answer).is_ok()
+        }
         Act::AskAgain(status) => {
             let line = line(status, "retry-after: 0\r\n");
             stream.write_all(line.as_bytes()).is_ok()
@@ -297,7 +306,7 @@ impl RunningSender {
     }
 
     fn stop(&mut self) {
-        self.spool.set_phase(SpoolPhase::Over);
+        self.spool.set_phase(SpoolPhase::Stopped);
         self.thread.take().unwrap().join().unwrap();
     }
 
@@ -382,6 +391,14 @@ fn what_an_endpoint_refuses_is_counted_and_the_rest_is_sent() {
     let (endpoint, counts, _) = send_to(&[Act::Answer(400)]);
     assert_eq!(endpoint.accepted(), ["b", "c"]);
     assert_eq!((counts.rejected.entries, counts.sent.entries), (2, 1));
+}
+
+#[test]
+fn a_batch_of_which_an_endpoint_refuses_a_part_counts_as_rejected_and_is_not_sent_again() {
+    let (endpoint, counts, failed) = send_to(&[Act::RefuseSpans]);
+    assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
+    assert_eq!(failed, 0);
+    assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 1));
 }
 
 #[test]

@@ -67,6 +67,8 @@ pub struct Session {
     metrics: Arc<MetricsReader>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
+    #[cfg(feature = "push")]
+    pushed: Arc<crate::push::DestinationSeries>,
     observers: ObserverRegistry,
     end: EndSignal,
     supervisor: Supervisor,
@@ -305,7 +307,9 @@ impl Session {
 
     /// Pushes what all processes record to engines outside of this process, until the pusher is
     /// dropped or finished ([`Pusher::finish`](crate::push::Pusher::finish)), which is to be done
-    /// before the session ends.
+    /// before the session ends. A pusher whose destination had one before continues its series: it
+    /// sends what was recorded since. One with only new destinations begins with everything that the
+    /// processes hold.
     ///
     /// # Errors
     /// [`PushError`](crate::push::PushError); nothing is pushed then.
@@ -321,6 +325,7 @@ impl Session {
     pub(crate) fn push_sources(&self) -> crate::push::PushSources {
         crate::push::PushSources {
             captures: Arc::clone(&self.captures),
+            series: Arc::clone(&self.pushed),
             session_end: self.end.receiver(),
         }
     }
@@ -448,6 +453,8 @@ impl Session {
             metrics,
             probes,
             captures,
+            #[cfg(feature = "push")]
+            pushed: Arc::default(),
             observers,
             end,
             supervisor,

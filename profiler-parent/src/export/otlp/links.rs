@@ -4,7 +4,7 @@
 
 use super::identity::SpanRef;
 use super::kinds::MarkerKind;
-use super::span_index::{Parent, ProcessNumber, SpanIndex, numbered};
+use super::span_index::{Parent, ProcessIndex, SpanIndex, numbered};
 use super::thread_spans::{ThreadSpan, ThreadSpans};
 
 /// A span with its parent.
@@ -19,7 +19,7 @@ pub(super) struct Placed {
 pub(super) fn placed(
     spans: &ThreadSpans<'_>,
     index: &SpanIndex,
-    process: ProcessNumber,
+    process: ProcessIndex,
     tid: u64,
 ) -> Vec<Option<Placed>> {
     let mut all: Vec<Option<Placed>> = vec![None; spans.spans.len()];
@@ -51,7 +51,7 @@ fn of_place(
     span: &ThreadSpan<'_>,
     above: Option<SpanRef>,
     index: &SpanIndex,
-    process: ProcessNumber,
+    process: ProcessIndex,
     tid: u64,
 ) -> Placed {
     let session = index.session();

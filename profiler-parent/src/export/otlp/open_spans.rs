@@ -33,7 +33,7 @@ struct LabelNumber(u32);
 
 /// What a sample belongs to: places of spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in super::super) struct Belongs {
+pub(in super::super) struct SampleContext {
     pub(in super::super) span: Option<usize>,
     /// The innermost span with a group.
     pub(in super::super) group: Option<usize>,
@@ -107,10 +107,10 @@ impl<'s> OpenSpans<'s> {
         at: i64,
         stack: Option<NodeId>,
         tables: &'s Tables,
-    ) -> Belongs {
+    ) -> SampleContext {
         self.advance(at);
         if self.open.is_empty() {
-            return Belongs::default();
+            return SampleContext::default();
         }
         self.find_labels(stack, tables);
         let labels = stack.and_then(|stack| self.labels.get(stack.0));
@@ -118,7 +118,7 @@ impl<'s> OpenSpans<'s> {
             let has = |label| labels.is_some_and(|labels| labels.contains(&label));
             candidate.label.is_none_or(has)
         };
-        let mut belongs = Belongs::default();
+        let mut belongs = SampleContext::default();
         for ((_, place), candidate) in self.open.iter().rev().take(MOST_TRIED) {
             if !is_entered(candidate) {
                 continue;

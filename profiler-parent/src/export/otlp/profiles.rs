@@ -50,7 +50,7 @@ mod sample {
 const PART: usize = 1 << 20;
 
 /// Bytes for the fields of the profiles of a process besides their samples.
-const AROUND: usize = 256;
+const ENVELOPE_BYTES: usize = 256;
 
 /// The types of values.
 const TYPES: [&str; 2] = ["cpu", "wall"];
@@ -212,7 +212,7 @@ impl Profiles<'_> {
         };
         let process = self.process.as_ref();
         let resource = process.map_or(0, |process| process.resource.as_bytes().len());
-        self.request.as_bytes().len() + samples + dictionary + resource + AROUND
+        self.request.as_bytes().len() + samples + dictionary + resource + ENVELOPE_BYTES
     }
 
     /// Passes on a body if another sample may not fit.

@@ -20,7 +20,7 @@ const ITEMS: u64 = 2;
 /// The size from which a part of one request is passed on, in bytes.
 const PART: usize = 1 << 20;
 /// Bytes for the keys and lengths around the items of a resource.
-const AROUND: usize = 64;
+const ENVELOPE_BYTES: usize = 64;
 
 /// Adds a resource with its items to a request. `items` are fields with the number [`ITEMS`].
 pub(super) fn add_items(resource: &Message, items: &Message, request: &mut Message) {
@@ -47,7 +47,7 @@ pub(super) struct Requests<'s> {
     request: Message,
     resource: Message,
     /// About the bytes of the resource and of what is around its items.
-    around: usize,
+    envelope: usize,
     /// The items of the resource.
     items: Message,
 }
@@ -64,7 +64,7 @@ impl<'s> Requests<'s> {
             most,
             request: Message::default(),
             resource: Message::default(),
-            around: AROUND,
+            envelope: ENVELOPE_BYTES,
             items: Message::default(),
         }
     }
@@ -77,7 +77,7 @@ impl<'s> Requests<'s> {
     /// Begins the items of a resource.
     pub(super) fn begin(&mut self, resource: Message) {
         self.end_items();
-        self.around = resource.as_bytes().len() + scope().as_bytes().len() + AROUND;
+        self.envelope = resource.as_bytes().len() + scope().as_bytes().len() + ENVELOPE_BYTES;
         self.resource = resource;
     }
 
@@ -86,7 +86,7 @@ impl<'s> Requests<'s> {
         let length = self.request.as_bytes().len()
             + self.items.as_bytes().len()
             + item.as_bytes().len()
-            + self.around;
+            + self.envelope;
         if length > self.most {
             self.send()?;
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::super::recording::Thread;
-use super::open_spans::{Belongs, OpenSpans};
+use super::open_spans::{OpenSpans, SampleContext};
 use crate::reading::NodeId;
 
 /// The largest number that is written: readers use signed integers.
@@ -16,7 +16,7 @@ const MOST: u64 = i64::MAX.unsigned_abs();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SampleSum {
     pub(super) stack: Option<NodeId>,
-    pub(super) belongs: Belongs,
+    pub(super) belongs: SampleContext,
     /// Time, whether the thread ran or waited.
     pub(super) wall_ns: u64,
     /// Processor time.
@@ -26,7 +26,7 @@ pub(super) struct SampleSum {
 /// Sums the samples of a thread, in the order of the first of each stack.
 pub(super) fn sums<'m>(thread: &Thread<'m>, spans: &mut OpenSpans<'m>) -> Vec<SampleSum> {
     let mut all: Vec<SampleSum> = Vec::new();
-    let mut places: HashMap<(Option<NodeId>, Belongs), usize> = HashMap::new();
+    let mut places: HashMap<(Option<NodeId>, SampleContext), usize> = HashMap::new();
     for slice in thread.slices.iter().filter(|slice| slice.is_sample) {
         let belongs = spans.at(slice.at, slice.stack, thread.tables);
         let place = *places.entry((slice.stack, belongs)).or_insert(all.len());

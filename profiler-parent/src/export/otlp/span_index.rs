@@ -27,10 +27,10 @@ const MOST_ANCESTORS: usize = 1000;
 
 /// The number of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ProcessNumber(u32);
+pub(super) struct ProcessIndex(u32);
 
 /// A span of `tracing`, by its process and its number.
-pub(super) type SpanKey = (ProcessNumber, u64);
+pub(super) type SpanKey = (ProcessIndex, u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -61,7 +61,7 @@ pub(super) struct Parent {
 #[derive(Debug)]
 pub(super) struct SpanIndex {
     session: SessionIdentity,
-    processes: HashMap<ProcessKey, ProcessNumber>,
+    processes: HashMap<ProcessKey, ProcessIndex>,
     /// What identifiers have in place of each process.
     names: Vec<String>,
     entries: Vec<Entry>,
@@ -87,13 +87,13 @@ impl SpanIndex {
     }
 
     /// The number of a thread's process.
-    pub(super) fn process(&self, thread: &Thread<'_>) -> ProcessNumber {
+    pub(super) fn process(&self, thread: &Thread<'_>) -> ProcessIndex {
         let known = self.processes.get(&ProcessKey::of(thread));
-        known.copied().unwrap_or(ProcessNumber(u32::MAX))
+        known.copied().unwrap_or(ProcessIndex(u32::MAX))
     }
 
     /// What identifiers have in place of a process.
-    pub(super) fn name(&self, process: ProcessNumber) -> &str {
+    pub(super) fn name(&self, process: ProcessIndex) -> &str {
         self.names
             .get(process.0 as usize)
             .map_or("", String::as_str)
@@ -282,9 +282,9 @@ impl FirstPass {
         }
     }
 
-    fn process(&mut self, thread: &Thread<'_>) -> ProcessNumber {
+    fn process(&mut self, thread: &Thread<'_>) -> ProcessIndex {
         let index = &mut self.index;
-        let next = ProcessNumber(u32::try_from(index.names.len()).unwrap_or(u32::MAX));
+        let next = ProcessIndex(u32::try_from(index.names.len()).unwrap_or(u32::MAX));
         let number = *index
             .processes
             .entry(ProcessKey::of(thread))
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn small_parts_are_bounded_by_their_memory_and_counted_beyond() {
         let mut first = FirstPass::new(&Survey::default());
-        let keys = [1, 2].map(|number| (ProcessNumber(0), number));
+        let keys = [1, 2].map(|number| (ProcessIndex(0), number));
         let all = 2 * MOST_BYTES / PART_BYTES;
         for _ in 0..all / 2 {
             for key in keys {

@@ -15,7 +15,7 @@ use super::kinds::MarkerKind;
 use super::links::{Placed, placed};
 use super::requests::Requests;
 use super::resource::{ProcessKey, resource};
-use super::span_index::{ProcessNumber, SpanIndex};
+use super::span_index::{ProcessIndex, SpanIndex};
 use super::span_message::{SpanParts, Vocabulary, add_span_ref, marker_name};
 use super::thread_spans::{Owner, ThreadSpan, ThreadSpans};
 use crate::reading::Survey;
@@ -134,7 +134,7 @@ fn points(spans: &ThreadSpans<'_>) -> Vec<Vec<usize>> {
 struct Source<'t, 'm> {
     thread: &'t Thread<'m>,
     survey: &'t Survey,
-    process: ProcessNumber,
+    process: ProcessIndex,
     spans: &'t ThreadSpans<'m>,
 }
 

@@ -33,7 +33,7 @@ const BATCH_END: &str = ".json.gz";
 
 /// A directory with the batches of one pusher.
 #[derive(Debug)]
-pub(super) struct SpoolHome {
+pub(super) struct SpoolDirectory {
     pub(super) series: SeriesId,
     /// That of the pusher that made it; `None` if it cannot be read, or for files.
     pub(super) identity: Option<Arc<PushIdentity>>,
@@ -54,12 +54,12 @@ pub(super) struct StoredBatch {
 
 /// What a destination has of a directory: all batches before `next`, and these bodies of `next`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct HomeProgress {
+pub(super) struct BatchProgress {
     pub(super) next: u64,
     pub(super) bodies: u64,
 }
 
-impl SpoolHome {
+impl SpoolDirectory {
     /// Makes a directory in `spool`, for the batches of a pusher with this identity.
     pub(super) fn create(
         spool: &Path,
@@ -163,13 +163,13 @@ impl SpoolHome {
     }
 
     /// What a destination has, by its place in the options.
-    pub(super) fn progress(&self, destination: usize) -> HomeProgress {
+    pub(super) fn progress(&self, destination: usize) -> BatchProgress {
         let file = self.progress.get(destination);
-        file.map_or_else(HomeProgress::default, ProgressFile::read)
+        file.map_or_else(BatchProgress::default, ProgressFile::read)
     }
 
     /// Notes what a destination has.
-    pub(super) fn note(&self, destination: usize, progress: HomeProgress) -> io::Result<()> {
+    pub(super) fn note(&self, destination: usize, progress: BatchProgress) -> io::Result<()> {
         self.keep_locked()?;
         let file = self.progress.get(destination);
         file.map_or(Ok(()), |file| file.write(progress))
@@ -221,11 +221,11 @@ impl ProgressFile {
     /// Reads the numbers. A damaged file counts as no progress: the bodies are sent again, with the
     /// same identifiers. If another version of the encoder has made the bodies, the batch begins
     /// anew: its bodies are divided in another way.
-    fn read(&self) -> HomeProgress {
+    fn read(&self) -> BatchProgress {
         let (next, bodies, encoder) = self.numbers().unwrap_or_default();
         let is_same = encoder == u64::from(ENCODER_VERSION);
         let bodies = if is_same { bodies } else { 0 };
-        HomeProgress { next, bodies }
+        BatchProgress { next, bodies }
     }
 
     fn numbers(&self) -> Option<(u64, u64, u64)> {
@@ -242,7 +242,7 @@ impl ProgressFile {
         ))
     }
 
-    fn write(&self, HomeProgress { next, bodies }: HomeProgress) -> io::Result<()> {
+    fn write(&self, BatchProgress { next, bodies }: BatchProgress) -> io::Result<()> {
         let line = format!("{next:020} {bodies:020} {ENCODER_VERSION:010}\n");
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
@@ -264,8 +264,8 @@ mod tests {
 
     use super::*;
 
-    fn create(spool: &Path) -> io::Result<SpoolHome> {
-        SpoolHome::create(spool, &destinations(), &PushIdentity::default())
+    fn create(spool: &Path) -> io::Result<SpoolDirectory> {
+        SpoolDirectory::create(spool, &destinations(), &PushIdentity::default())
     }
 
     fn destinations() -> Vec<PushDestination> {
@@ -280,15 +280,15 @@ mod tests {
         let home = create(spool.path()).unwrap();
         fs::write(home.batch_path(3, 40), "12345").unwrap();
         fs::write(home.unfinished_path(), "1").unwrap();
-        home.note(1, HomeProgress { next: 3, bodies: 2 }).unwrap();
-        let left = || SpoolHome::left_behind(spool.path(), &destinations()).unwrap();
+        home.note(1, BatchProgress { next: 3, bodies: 2 }).unwrap();
+        let left = || SpoolDirectory::left_behind(spool.path(), &destinations()).unwrap();
         assert!(left().is_empty(), "its pusher lives");
         let series = home.series.clone();
         drop(home);
         let found = left();
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].progress(0), HomeProgress::default());
-        assert_eq!(found[0].progress(1), HomeProgress { next: 3, bodies: 2 });
+        assert_eq!(found[0].progress(0), BatchProgress::default());
+        assert_eq!(found[0].progress(1), BatchProgress { next: 3, bodies: 2 });
         let batches = found[0].batches().unwrap();
         let shown: Vec<_> = batches
             .iter()
@@ -306,7 +306,7 @@ mod tests {
         let other = format!("{:020}x{:020} {:010}\n", 1, 2, ENCODER_VERSION);
         for damage in ["", "x", &"9".repeat(53), &other] {
             fs::write(&home.progress[0].0, damage).unwrap();
-            assert_eq!(home.progress(0), HomeProgress::default(), "{damage:?}");
+            assert_eq!(home.progress(0), BatchProgress::default(), "{damage:?}");
         }
     }
 
@@ -314,12 +314,12 @@ mod tests {
     fn a_batch_begins_anew_after_another_version_of_the_encoder() {
         let spool = tempfile::tempdir().unwrap();
         let home = create(spool.path()).unwrap();
-        home.note(0, HomeProgress { next: 3, bodies: 2 }).unwrap();
+        home.note(0, BatchProgress { next: 3, bodies: 2 }).unwrap();
         let line = fs::read_to_string(&home.progress[0].0).unwrap();
         let present = format!("{ENCODER_VERSION:010}\n");
         let other = line.replace(&present, &format!("{:010}\n", ENCODER_VERSION + 1));
         fs::write(&home.progress[0].0, other).unwrap();
-        assert_eq!(home.progress(0), HomeProgress { next: 3, bodies: 0 });
+        assert_eq!(home.progress(0), BatchProgress { next: 3, bodies: 0 });
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         symlink(&secret, home.batch_path(0, 1)).unwrap();
         symlink(&secret, &home.progress[0].0).unwrap();
         assert_eq!(home.batches().unwrap(), []);
-        assert!(home.note(0, HomeProgress { next: 1, bodies: 0 }).is_err());
+        assert!(home.note(0, BatchProgress { next: 1, bodies: 0 }).is_err());
         let kept = fs::read_to_string(&secret).unwrap();
         assert_eq!(kept, "not to be sent, and not to be changed");
     }
@@ -341,7 +341,7 @@ mod tests {
         let spool = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         symlink(other.path(), spool.path().join("0".repeat(32))).unwrap();
-        let found = SpoolHome::left_behind(spool.path(), &[]).unwrap();
+        let found = SpoolDirectory::left_behind(spool.path(), &[]).unwrap();
         assert!(found.is_empty());
         assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
     }
@@ -352,7 +352,7 @@ mod tests {
         fs::create_dir(spool.path().join("notes")).unwrap();
         fs::write(spool.path().join("a"), "").unwrap();
         assert!(
-            SpoolHome::left_behind(spool.path(), &[])
+            SpoolDirectory::left_behind(spool.path(), &[])
                 .unwrap()
                 .is_empty()
         );

@@ -1,8 +1,8 @@
-//! The questions: the files in `sql/`.
+//! The queries of a fleet's store: the files in `sql/`.
 
-/// A question to a store. The text of each is a statement with parameters `{name:Type}`.
+/// A query. The text of each is a statement with parameters `{name:Type}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Question {
+pub enum FleetQuery {
     /// The stacks of a fleet, with their samples and times.
     Flame,
     /// The functions of a fleet, with their own and total times.
@@ -17,8 +17,8 @@ pub enum Question {
     Spans,
 }
 
-impl Question {
-    /// All questions.
+impl FleetQuery {
+    /// All queries.
     pub const ALL: [Self; 6] = [
         Self::Flame,
         Self::Top,
