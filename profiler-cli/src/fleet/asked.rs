@@ -1,4 +1,4 @@
-//! The options that all questions share: the store, the range of time and the filters.
+//! The options that all queries share: the store, the range of time and the filters.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -100,12 +100,12 @@ impl RowsArgs {
     /// All rows of an answer.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
-        question: FleetQuery,
+        query: FleetQuery,
         parameters: &Parameters,
     ) -> Result<Vec<T>> {
         let mut rows = Vec::new();
         let store = self.store()?;
-        store.ask(question, parameters, |row| rows.push(row))?;
+        store.ask(query, parameters, |row| rows.push(row))?;
         Ok(rows)
     }
 }

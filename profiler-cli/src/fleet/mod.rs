@@ -1,6 +1,6 @@
 //! `profiler fleet …`: asks a ClickHouse that stores the profiles of many hosts.
 //!
-//! One module per question. `asked` has the options that all questions share, `table` prints rows.
+//! One module per query. `asked` has the options that all queries share, `table` prints rows.
 //! Invariant: data of a store is untrusted, so it is printed only through [`crate::plain`].
 
 mod asked;
@@ -19,15 +19,15 @@ use clap::{Args, Subcommand};
 ///
 /// `profiler fleet ddl` prints the statements that create its tables, and `profiler export --to
 /// clickhouse` writes the rows of a profile. docs/fleet.md explains both, and links to the SQL of
-/// the questions.
+/// the queries.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
     #[command(subcommand)]
-    question: FleetQuestion,
+    query: FleetCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum FleetQuestion {
+enum FleetCommand {
     Ddl(ddl::DdlArgs),
     Flame(flame::FlameArgs),
     Top(top::TopArgs),
@@ -38,13 +38,13 @@ enum FleetQuestion {
 }
 
 pub(crate) fn run(options: &FleetArgs) -> Result<()> {
-    match &options.question {
-        FleetQuestion::Ddl(options) => ddl::run(options),
-        FleetQuestion::Flame(options) => flame::run(options),
-        FleetQuestion::Top(options) => top::run(options),
-        FleetQuestion::Diff(options) => diff::run(options),
-        FleetQuestion::Groups(options) => slow::run_groups(options),
-        FleetQuestion::Spans(options) => slow::run_spans(options),
-        FleetQuestion::OpenSpans(options) => open_spans::run(options),
+    match &options.query {
+        FleetCommand::Ddl(options) => ddl::run(options),
+        FleetCommand::Flame(options) => flame::run(options),
+        FleetCommand::Top(options) => top::run(options),
+        FleetCommand::Diff(options) => diff::run(options),
+        FleetCommand::Groups(options) => slow::run_groups(options),
+        FleetCommand::Spans(options) => slow::run_spans(options),
+        FleetCommand::OpenSpans(options) => open_spans::run(options),
     }
 }

@@ -145,7 +145,7 @@ impl CaptureSeries {
     }
 
     /// The number of earlier processes of the series with this process id.
-    pub(super) fn life_of(&mut self, process: PoolId, pid: ProcessId) -> u32 {
+    pub(crate) fn life_of(&mut self, process: PoolId, pid: ProcessId) -> u32 {
         let next = self.lives.entry(pid).or_insert(0);
         let pool = self.pools.entry(process).or_default();
         *pool.life.get_or_insert_with(|| {
@@ -153,6 +153,12 @@ impl CaptureSeries {
             *next = next.saturating_add(1);
             life
         })
+    }
+
+    /// Forgets a process. A later one can have its key.
+    #[cfg(test)]
+    pub(crate) fn forget(&mut self, process: PoolId) {
+        self.pools.remove(&process);
     }
 
     /// The next profile has these entries of a process in addition to the earlier ones.

@@ -1,8 +1,8 @@
-//! Why a question has no answer.
+//! Why a query has no answer.
 
 use std::io;
 
-/// Why a question to a store has no answer.
+/// Why a query to a store has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
@@ -31,7 +31,7 @@ pub enum FleetError {
         why: String,
     },
     /// The server is older than 18.16.
-    #[error("{address} is ClickHouse {version}; the questions need 18.16 or later")]
+    #[error("{address} is ClickHouse {version}; the queries need 18.16 or later")]
     TooOld {
         /// The address.
         address: String,
@@ -103,7 +103,7 @@ pub enum FleetError {
         /// The problem, in words.
         why: String,
     },
-    /// A question has a parameter without a value.
+    /// A query has a parameter without a value.
     #[error(transparent)]
     Parameter(#[from] super::UnknownParameter),
     /// A profile cannot be written.

@@ -1,4 +1,4 @@
-//! Which rows a question is about: a range of time, a service, a version, a host.
+//! Which rows a query is about: a range of time, a service, a version, a host.
 
 use super::instant::UnixMicros;
 use super::parameters::Parameters;
@@ -15,7 +15,7 @@ pub struct TimeRange {
     pub to: UnixMicros,
 }
 
-/// Which rows a question is about. Without a service, version or host, it is about all of them.
+/// Which rows a query is about. Without a service, version or host, it is about all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetFilter {
@@ -40,7 +40,7 @@ impl FleetFilter {
         }
     }
 
-    /// The values of the parameters that all questions have, and at most `limit` rows.
+    /// The values of the parameters that all queries have, and at most `limit` rows.
     pub fn parameters(&self, limit: u64) -> Parameters {
         let TimeRange { from, to } = self.range;
         let text = |value: &Option<String>| value.clone().unwrap_or_default();

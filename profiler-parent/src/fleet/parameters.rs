@@ -1,13 +1,13 @@
-//! Replaces the parameters of a question with literals of their types.
+//! Replaces the parameters of a query with literals of their types.
 //!
 //! Invariant: a value is read by the server as one literal, whatever its characters are.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A parameter of a question has no value, or one of another type.
+/// A parameter of a query has no value, or one of another type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the question has no value for the parameter {parameter}")]
+#[error("the query has no value for the parameter {parameter}")]
 pub struct UnknownParameter {
     /// The parameter with its type.
     pub parameter: String,
@@ -56,13 +56,13 @@ impl Parameters {
         self
     }
 
-    /// The question with literals for its parameters.
+    /// The query with literals for its parameters.
     ///
     /// # Errors
     /// [`UnknownParameter`].
-    pub fn fill(&self, question: &str) -> Result<String, UnknownParameter> {
-        let mut filled = String::with_capacity(question.len());
-        let mut rest = question;
+    pub fn fill(&self, query: &str) -> Result<String, UnknownParameter> {
+        let mut filled = String::with_capacity(query.len());
+        let mut rest = query;
         while let Some((before, after)) = rest.split_once('{') {
             let (parameter, after) = after.split_once('}').unwrap_or((after, ""));
             filled.push_str(before);
@@ -129,17 +129,17 @@ mod tests {
     #[test]
     fn a_parameter_without_a_value_of_its_type_is_an_error() {
         let parameters = Parameters::default().number("limit", 1);
-        for question in [
+        for query in [
             "{limit:String}",
             "{limit}",
             "{other:UInt64}",
             "{limit:UInt64",
         ] {
-            let filled = parameters.fill(question);
+            let filled = parameters.fill(query);
             assert_eq!(
                 filled.is_ok(),
-                question.starts_with("{limit:UInt64"),
-                "{question}"
+                query.starts_with("{limit:UInt64"),
+                "{query}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! A store that answers questions.
+//! A store that answers queries.
 
 use std::io::{BufReader, Read};
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl FleetStore {
             body_time,
         };
         let mut versions = Vec::new();
-        let question = "SELECT version() AS version FORMAT JSONEachRow";
-        store.rows(question, 1, |row: VersionRow| versions.push(row.version))?;
+        let query = "SELECT version() AS version FORMAT JSONEachRow";
+        store.rows(query, 1, |row: VersionRow| versions.push(row.version))?;
         let version = versions.pop().unwrap_or_default();
         match is_recent(&version) {
             Some(true) => Ok(store),
@@ -69,19 +69,19 @@ impl FleetStore {
         }
     }
 
-    /// Asks a question, and passes every row of the answer to `take`.
+    /// Asks a query, and passes every row of the answer to `take`.
     ///
     /// # Errors
     /// [`FleetError`], also if the answer has more rows than the parameter `limit` says, more than
     /// 1 GiB, or no end after ten minutes. The rows that `take` got until then are not the answer.
     pub fn ask<T: DeserializeOwned>(
         &self,
-        question: FleetQuery,
+        query: FleetQuery,
         parameters: &Parameters,
         take: impl FnMut(T),
     ) -> Result<(), FleetError> {
-        let statement = parameters.fill(question.text())?;
-        let limit = parameters.limit().filter(|_| question.is_limited());
+        let statement = parameters.fill(query.text())?;
+        let limit = parameters.limit().filter(|_| query.is_limited());
         let most = limit.unwrap_or(u64::MAX);
         self.rows(&format!("{statement}\nFORMAT JSONEachRow"), most, take)
     }

@@ -5,13 +5,15 @@
 //! its entries, as long as their processes keep them. Invariant: the thread holds no lock while it
 //! captures, and waits for no sender.
 
-use std::cell::Cell;
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, select};
 
+use super::destination_series::PushedAddresses;
 use super::report::PushReport;
 use super::spool::Spool;
 use crate::capture::series::{CaptureSeries, SeriesContents};
@@ -26,17 +28,22 @@ pub(super) struct Capturer {
     pub(super) series: Arc<Mutex<CaptureSeries>>,
     /// What the series contains of earlier pushers.
     pub(super) earlier: SeriesContents,
-    /// The entries that were captured, but of which the batch could not be put into the spool.
-    pub(super) not_spooled: Cell<u64>,
+    /// What has the series once a batch is in the spool.
+    pub(super) addresses: Arc<PushedAddresses>,
 }
 
 impl Capturer {
     /// Captures in every period. Returns when the session ends. When `stopped` is disconnected,
-    /// captures once more and returns.
+    /// captures once more and returns; if the spool has been stopped, too, returns at once.
     pub(super) fn run(&self, stopped: &Receiver<()>, session_end: &Receiver<()>) {
         loop {
             select! {
-                recv(stopped) -> _ => return self.capture(),
+                recv(stopped) -> _ => {
+                    if !self.spool.is_stopped() {
+                        self.capture();
+                    }
+                    return;
+                }
                 recv(session_end) -> _ => return,
                 default(self.period) => self.capture(),
             }
@@ -44,49 +51,51 @@ impl Capturer {
     }
 
     fn capture(&self) {
-        let before = self.series(CaptureSeries::contents);
+        let before = self.series(|series| series.clone());
         let Some(path) = self.spool.unfinished_path() else {
             return;
         };
         let capture = Capture::new(Arc::clone(&self.captures)).in_series(&self.series);
         let saved = capture.save(&path).map_err(|error| error.to_string());
-        let contents = self.series(CaptureSeries::contents);
+        let added = saved.and_then(|_| {
+            let added = self.add(before.contents(), &path);
+            added.map_err(|error| {
+                // The next batch has the entries of this one.
+                self.series(|series| *series = before);
+                error.to_string()
+            })
+        });
+        self.report(added);
+    }
+
+    /// Puts the batch into the spool, unless the series contained everything `before`.
+    fn add(&self, before: SeriesContents, path: &Path) -> io::Result<()> {
+        let series = self.series(|series| series.clone());
+        let contents = series.contents();
+        if contents == before {
+            return fs::remove_file(path);
+        }
+        let entries = contents.entries.saturating_sub(before.entries);
+        let add = || self.spool.add(entries);
+        self.addresses.publish(&series, add)
+    }
+
+    fn report(&self, added: Result<(), String>) {
+        let contents = self.series(|series| series.contents());
         let SeriesContents {
-            entries: captured,
-            missed,
-            ..
-        } = contents;
-        let entries = captured.saturating_sub(before.entries);
-        let is_empty = contents == before;
-        let added = match saved {
-            Ok(_) if is_empty => fs::remove_file(&path).map_err(|error| error.to_string()),
-            Ok(_) => self.add(entries).map_err(|error| error.to_string()),
-            Err(error) => Err(error),
-        };
+            entries, missed, ..
+        } = self.earlier;
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        let not_spooled = self.not_spooled.get();
-        let captured = captured.saturating_sub(self.earlier.entries);
-        let missed = missed.saturating_sub(self.earlier.missed);
-        report.captured_entries = captured.saturating_sub(not_spooled);
-        report.missed_entries = missed.saturating_add(not_spooled);
+        report.captured_entries = contents.entries.saturating_sub(entries);
+        report.missed_entries = contents.missed.saturating_sub(missed);
         if let Err(error) = added {
             report.failed_captures = report.failed_captures.saturating_add(1);
             report.capture_error = Some(error);
         }
     }
 
-    /// Puts a batch into the spool. If that fails, the series does not capture its entries again.
-    fn add(&self, entries: u64) -> std::io::Result<()> {
-        let added = self.spool.add(entries);
-        if added.is_err() {
-            let not_spooled = self.not_spooled.get();
-            self.not_spooled.set(not_spooled.saturating_add(entries));
-        }
-        added
-    }
-
-    fn series<T>(&self, read: impl FnOnce(&CaptureSeries) -> T) -> T {
-        read(&self.series.lock().unwrap_or_else(PoisonError::into_inner))
+    fn series<T>(&self, with: impl FnOnce(&mut CaptureSeries) -> T) -> T {
+        with(&mut self.series.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -96,8 +105,6 @@ mod tests {
     use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
     use profiler_core::session::Features;
     use test_support::own_process;
-
-    use std::path::Path;
 
     use super::super::PushIdentity;
     use super::*;
@@ -116,7 +123,7 @@ mod tests {
             report: Arc::default(),
             series: Arc::default(),
             earlier: SeriesContents::default(),
-            not_spooled: Cell::default(),
+            addresses: Arc::default(),
         }
     }
 
@@ -150,29 +157,24 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_batch_that_cannot_be_put_into_the_spool_are_missed() {
+    fn the_next_batch_has_the_entries_of_one_that_cannot_be_put_into_the_spool() {
         own_process!();
-        let session = Session::builder().start().unwrap();
+        let session = Session::builder().features(Features::NONE).start().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let capturer = capturer(&session, directory.path());
-        mark("lost");
+        (0..10).for_each(|_| mark("kept"));
         // Directories under all names that the batch may get.
         let unfinished = capturer.spool.unfinished_path().unwrap();
         let home = unfinished.parent().unwrap();
-        let name = |entries| home.join(format!("{:010}-{entries}.json.gz", 0));
         for entries in 0..5000 {
-            fs::create_dir(name(entries)).unwrap();
+            fs::create_dir(home.join(format!("{:010}-{entries}.json.gz", 0))).unwrap();
         }
         capturer.capture();
         let report = capturer.report.lock().unwrap().clone();
         assert_eq!((report.captured_entries, report.failed_captures), (0, 1));
-        assert!(report.missed_entries > 0, "{report:?}");
-        mark("kept");
         capturer.capture();
         let next = capturer.report.lock().unwrap().clone();
-        assert_eq!(next.failed_captures, 1, "{next:?}");
-        assert_eq!(next.missed_entries, report.missed_entries);
-        assert!(next.captured_entries > 0);
-        drop(session);
+        assert_eq!((next.failed_captures, next.missed_entries), (1, 0));
+        assert!(next.captured_entries >= 10, "{next:?}");
     }
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::{self, OwnFile, above_streams};
@@ -30,9 +30,9 @@ const OWNER: &str = "owner-";
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     directory: PathBuf,
-    /// Locked as long as it is open.
-    file: Mutex<OwnFile>,
-    /// Dropped after the file.
+    /// Locked as long as it is open. `None` when it was released.
+    file: Mutex<Option<OwnFile>>,
+    /// Removed after the file is closed.
     mark: OwnerMark,
 }
 
@@ -45,11 +45,11 @@ impl DirectoryLock {
         let Some(mark) = OwnerMark::set(directory)? else {
             return Ok(None);
         };
-        let file = locked_file(directory)?;
+        let file = locked_file(directory).inspect_err(|_| mark.remove())?;
         mark.remove_others(directory);
         Ok(Some(Self {
             directory: directory.to_owned(),
-            file: Mutex::new(file),
+            file: Mutex::new(Some(file)),
             mark,
         }))
     }
@@ -57,19 +57,33 @@ impl DirectoryLock {
     /// Locks the directory again if the program has closed the descriptor, which ends the lock.
     ///
     /// # Errors
-    /// Another process has taken over the directory meanwhile.
+    /// Another process has taken over the directory meanwhile, or the lock was released.
     pub(super) fn renew(&self) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if !file.is_ours() {
-            *file = locked_file(&self.directory)?;
+        let mut file = self.lock();
+        let open = file.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        if !open.is_ours() {
+            *file = Some(locked_file(&self.directory)?);
             self.mark.restore()?;
         }
         Ok(())
     }
 
-    /// Whether this process has taken it: a forked child has its parent's value.
-    pub(super) fn is_of_this_process(&self) -> bool {
-        self.mark.maker == sys::process_id()
+    fn lock(&self) -> MutexGuard<'_, Option<OwnFile>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process has taken it and not released it. A forked child has its parent's
+    /// value.
+    pub(super) fn is_held(&self) -> bool {
+        self.mark.maker == sys::process_id() && self.lock().is_some()
+    }
+
+    /// Ends the reservation, as dropping it does.
+    pub(super) fn release(&self) {
+        if self.is_held() {
+            drop(self.lock().take());
+            self.mark.remove();
+        }
     }
 
     /// As in a forked child.
@@ -81,11 +95,11 @@ impl DirectoryLock {
     /// The file of the lock, for tests that close it.
     #[cfg(test)]
     pub(super) fn number(&self) -> std::os::fd::RawFd {
-        self.file.lock().unwrap().number().unwrap()
+        self.lock().as_ref().unwrap().number().unwrap()
     }
 }
 
-/// The file with which a process marks a directory that it uses. Removed when it is dropped.
+/// The file with which a process marks a directory that it uses.
 #[derive(Debug)]
 struct OwnerMark {
     path: PathBuf,
@@ -101,13 +115,8 @@ impl OwnerMark {
         };
         match create_new(&mark.path) {
             Ok(()) => Ok(Some(mark)),
-            Err(error) => {
-                std::mem::forget(mark); // it is not this one's to remove
-                match error.kind() {
-                    io::ErrorKind::AlreadyExists => Ok(None),
-                    _ => Err(error),
-                }
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -131,12 +140,16 @@ impl OwnerMark {
     }
 }
 
-impl Drop for OwnerMark {
+impl OwnerMark {
+    /// Removes the mark. The directory may have been removed.
+    fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        if self.maker == sys::process_id() {
-            // The directory may have been removed.
-            let _ = fs::remove_file(&self.path);
-        }
+        self.release();
     }
 }
 

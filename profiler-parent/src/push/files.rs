@@ -15,7 +15,9 @@ use profiler_core::ids::ByteLimit;
 use super::batch::SeriesId;
 use super::encoders::EngineEncoder;
 use super::spool_directory::batch_name;
-use super::{BatchEncoder, PushError, PushOptions, PushReport, Pusher, end_of, spool_directory};
+use super::{
+    BatchEncoder, PushError, PushOptions, PushReport, Pusher, check, end_of, spool_directory,
+};
 
 /// Pushes profiles to all destinations of the options, and returns what was sent. The options about
 /// the period and the spool do not apply: no file is too large. A file that is named twice, or that
@@ -31,9 +33,7 @@ pub fn push_files(
     options: &PushOptions,
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
-    if options.destinations.is_empty() {
-        return Err(PushError::NoDestination);
-    }
+    check(&options.destinations)?;
     let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
     let (directory, temporary) = spool_directory(None)?;
     for file in files {

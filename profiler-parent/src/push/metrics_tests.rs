@@ -44,6 +44,16 @@ fn a_pusher_that_has_ended_keeps_its_numbers_in_the_metrics_and_nothing_waits_an
     assert!(until(|| number(&session, &waiting) == Some(0)));
     assert_eq!(number(&session, "profiler_push_spool_bytes"), Some(0));
     assert_eq!(number(&session, captured), Some(report.captured_entries));
+    let lost = "profiler_push_entries_total{destination=\"ADDRESS\",outcome=\"lost\"}";
+    let lost = lost.replace("ADDRESS", &address);
+    let waiting = report.destinations.iter().map(|each| each.waiting_entries);
+    let waiting: u64 = waiting.sum();
+    assert!(waiting > 0, "{report:?}");
+    assert_eq!(
+        number(&session, &lost),
+        Some(waiting),
+        "the spool was temporary"
+    );
     let [destination] = &report.destinations[..] else {
         panic!("{report:?}")
     };

@@ -49,12 +49,11 @@ mod tests;
 #[cfg(all(test, feature = "push-tls"))]
 mod tls_tests;
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -71,12 +70,12 @@ pub use options::PushOptions;
 pub use report::{DestinationReport, PushReport, PushedAmount};
 
 use crate::capture::CaptureSources;
-use crate::capture::series::{CaptureSeries, SeriesContents};
+use crate::capture::series::CaptureSeries;
 use crate::export::ExportError;
 use crate::export::bodies::BodySink;
 use crate::push_sums::ListedPusher;
 use capturing::Capturer;
-use destination_series::UsedAddresses;
+use destination_series::{PushedAddresses, UsedAddresses};
 use encoders::EngineEncoder;
 use http_client::HttpClient;
 use progress::PushProgress;
@@ -137,18 +136,16 @@ impl Pusher {
     pub(crate) fn start(sources: PushSources, options: &PushOptions) -> Result<Self, PushError> {
         let encoder = EngineEncoder::of_batches(options.identity.clone());
         let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
+        check(&options.destinations)?;
+        let addresses = options.destinations.iter().map(PushDestination::address);
+        let (used, series) = sources.series.take(addresses.collect())?;
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
         let mut pusher = Self::new(&directory, options, temporary)?;
-        let taken = sources.series.take(&pusher.progress.addresses);
-        let addresses = taken.map_err(|address| PushError::Address {
-            address,
-            reason: "another pusher of this session sends to it",
-        })?;
-        let series = addresses.series();
-        pusher.addresses = Some(addresses);
+        let addresses = used.addresses();
+        pusher.addresses = Some(used);
         let sums = Arc::clone(&sources.captures.pushes);
         pusher.start_senders(options, &encoder)?;
-        pusher.start_capturer(sources, series, options.period)?;
+        pusher.start_capturer(sources, (addresses, series), options.period)?;
         pusher.listed = Some(sums.list(Arc::<PushProgress>::clone(&pusher.progress)));
         Ok(pusher)
     }
@@ -165,16 +162,13 @@ impl Pusher {
             identity,
             ..
         } = options;
-        if destinations.is_empty() {
-            return Err(PushError::NoDestination);
-        }
-        check(destinations)?;
         let spool = Spool::open(directory, spool_limit.get(), destinations, identity);
         let spool = spool.map_err(|source| PushError::Spool {
             path: directory.to_owned(),
             source,
         })?;
-        let progress = PushProgress::new(destinations, Arc::new(spool));
+        let keeps_waiting = temporary.is_none();
+        let progress = PushProgress::new(destinations, Arc::new(spool), keeps_waiting);
         Ok(Self {
             progress: Arc::new(progress),
             stop: None,
@@ -207,7 +201,7 @@ impl Pusher {
             let running = running.clone();
             let thread = spawn_quiet("profiler-push", move || {
                 sender.run();
-                drop(running);
+                drop((sender, running)); // the spool first
             });
             thread.map_err(PushError::Thread)?;
         }
@@ -217,7 +211,7 @@ impl Pusher {
     fn start_capturer(
         &mut self,
         sources: PushSources,
-        series: Arc<Mutex<CaptureSeries>>,
+        (addresses, series): (Arc<PushedAddresses>, CaptureSeries),
         period: Duration,
     ) -> Result<(), PushError> {
         let (stop, stopped) = bounded(0);
@@ -227,9 +221,9 @@ impl Pusher {
             spool: Arc::clone(&self.progress.spool),
             period,
             report: Arc::clone(&self.progress.captures),
-            earlier: contents_of(&series),
-            series,
-            not_spooled: Cell::default(),
+            earlier: series.contents(),
+            series: Arc::new(Mutex::new(series)),
+            addresses,
         };
         let session_end = sources.session_end;
         let thread = spawn_quiet("profiler-push", move || {
@@ -239,15 +233,18 @@ impl Pusher {
         Ok(())
     }
 
-    /// What the pusher has done so far.
+    /// What the pusher has done so far. Empty in a forked child, which has no pusher.
     pub fn report(&self) -> PushReport {
+        if !self.is_own() {
+            return PushReport::default();
+        }
         self.progress.report()
     }
 
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
-    /// Batches that could not be sent stay in the spool, if it has a directory of its own. Call
-    /// this before the session ends. In a forked child, which has no pusher, does nothing and returns
+    /// Batches that could not be sent stay in the spool, if it was given a directory, and are lost
+    /// otherwise. Call this before the session ends. In a forked child, which has no pusher, does nothing and returns
     /// an empty report.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
         if !self.is_own() {
@@ -272,7 +269,7 @@ impl Pusher {
             // Disconnected when the last one ends. One may be within a request or a batch.
             let _ = all_ended.recv_deadline(until);
         }
-        self.progress.spool.set_phase(SpoolPhase::Stopped);
+        self.progress.spool.stop();
     }
 }
 
@@ -283,9 +280,11 @@ impl Drop for Pusher {
             return;
         }
         // The threads end by themselves: one may be within a request or a capture.
-        self.progress.spool.set_phase(SpoolPhase::Stopped);
+        self.progress.spool.stop();
         self.stop = None;
         drop(self.listed.take()); // the metrics keep its numbers
+        // The last: what was added to the spool before is published.
+        drop(self.addresses.take());
     }
 }
 
@@ -317,11 +316,6 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn contents_of(series: &Mutex<CaptureSeries>) -> SeriesContents {
-    let series = series.lock().unwrap_or_else(PoisonError::into_inner);
-    series.contents()
-}
-
 /// Waits for a thread. Its panic has been reported by the panic hook.
 fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread {
@@ -332,6 +326,9 @@ fn join(thread: Option<JoinHandle<()>>) {
 /// Refuses destinations that no request can reach, and two with the same address: the spool knows
 /// a destination by it.
 fn check(destinations: &[PushDestination]) -> Result<(), PushError> {
+    if destinations.is_empty() {
+        return Err(PushError::NoDestination);
+    }
     let mut addresses = HashSet::new();
     for destination in destinations {
         destination.check()?;

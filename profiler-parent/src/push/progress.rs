@@ -23,16 +23,23 @@ pub(super) struct PushProgress {
     /// Written by the senders, one for each destination.
     pub(super) counts: Vec<Arc<Mutex<SendCounts>>>,
     pub(super) spool: Arc<Spool>,
+    /// Batches that wait at the end stay in the spool. Otherwise they are lost then.
+    pub(super) keeps_waiting: bool,
 }
 
 impl PushProgress {
     /// No numbers yet, except those of the batches in the spool.
-    pub(super) fn new(destinations: &[PushDestination], spool: Arc<Spool>) -> Self {
+    pub(super) fn new(
+        destinations: &[PushDestination],
+        spool: Arc<Spool>,
+        keeps_waiting: bool,
+    ) -> Self {
         Self {
             addresses: destinations.iter().map(PushDestination::address).collect(),
             captures: Arc::default(),
             counts: destinations.iter().map(|_| Arc::default()).collect(),
             spool,
+            keeps_waiting,
         }
     }
 
@@ -55,14 +62,15 @@ impl PushProgress {
         address: &str,
         counts: &Mutex<SendCounts>,
     ) -> DestinationReport {
-        let (waiting_batches, batches) = self.spool.counts(index);
+        let (waiting, batches) = self.spool.counts(index);
         let counts = lock(counts).clone();
         DestinationReport {
             address: address.to_owned(),
             sent: batches.sent.into(),
             lost: batches.lost.into(),
             rejected: batches.rejected.into(),
-            waiting_batches,
+            waiting_batches: waiting.batches,
+            waiting_entries: waiting.entries,
             requests: counts.requests,
             failed_requests: counts.failed_requests,
             body_bytes: counts.body_bytes,
@@ -89,6 +97,7 @@ impl PushSource for PushProgress {
         PushNumbers {
             captures,
             spool_bytes: report.spool_bytes,
+            keeps_waiting: self.keeps_waiting,
             destinations: report.destinations.into_iter().map(numbers).collect(),
         }
     }
@@ -114,6 +123,7 @@ fn numbers_of(report: DestinationReport, captures: &CaptureSum) -> DestinationNu
     };
     DestinationNumbers {
         waiting_batches: report.waiting_batches,
+        waiting_entries: report.waiting_entries,
         address: report.address,
         sum,
     }

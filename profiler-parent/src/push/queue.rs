@@ -141,13 +141,14 @@ impl BatchQueue {
         self.batches.iter().map(|batch| batch.bytes).sum()
     }
 
-    /// The number of batches that wait for a destination.
-    pub(crate) fn waiting(&self, destination: DestinationIndex) -> u64 {
+    /// The batches that wait for a destination.
+    pub(crate) fn waiting(&self, destination: DestinationIndex) -> Amount {
         let next = self.position(destination).batch;
-        self.batches
-            .iter()
-            .filter(|batch| batch.number >= next)
-            .count() as u64
+        let waiting = self.batches.iter().filter(|batch| batch.number >= next);
+        waiting.fold(Amount::default(), |mut sum, batch| {
+            sum.add(batch);
+            sum
+        })
     }
 
     /// The batch that a destination gets next, and the bodies of it that it has; `None` if it has
@@ -249,7 +250,8 @@ mod tests {
         assert_eq!(queue.next_of(A), None);
         assert_eq!(queue.finish(B, first, BatchEnd::Rejected), [first]);
         assert_eq!(queue.bytes(), 10);
-        assert_eq!((queue.waiting(A), queue.waiting(B)), (0, 1));
+        let waiting = [A, B].map(|destination| queue.waiting(destination).batches);
+        assert_eq!(waiting, [0, 1]);
         assert_eq!(
             queue.counts(B).rejected,
             Amount {
@@ -348,7 +350,7 @@ mod tests {
                 for of in (0..3).map(DestinationIndex) {
                     let DestinationCounts { sent, lost, rejected } = queue.counts(of);
                     let over = sent.batches + lost.batches + rejected.batches;
-                    prop_assert_eq!(over + queue.waiting(of), added);
+                    prop_assert_eq!(over + queue.waiting(of).batches, added);
                     if let Some(position) = queue.next_of(of) {
                         prop_assert!(files.contains(&position.batch));
                     }

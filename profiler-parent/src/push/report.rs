@@ -16,7 +16,7 @@ pub struct PushReport {
     /// The entries in all batches so far.
     pub captured_entries: u64,
     /// The entries that were evicted from the memory of their process before a batch contained
-    /// them, and those of batches that could not be put into the spool.
+    /// them.
     pub missed_entries: u64,
     /// The number of captures that have failed. The next one contains their entries.
     pub failed_captures: u64,
@@ -42,6 +42,8 @@ pub struct DestinationReport {
     pub rejected: PushedAmount,
     /// The batches that wait in the spool.
     pub waiting_batches: u64,
+    /// The entries in these batches.
+    pub waiting_entries: u64,
     /// Requests, including repeated ones.
     pub requests: u64,
     /// Requests without success.

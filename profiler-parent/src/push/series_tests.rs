@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use profiler_core::counter::Counter;
-use profiler_core::ids::ByteLimit;
+use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::session::Features;
 use serde_json::Value;
 use test_support::own_process;
 
-use super::{PushDestination, PushOptions};
+use super::{PushDestination, PushError, PushOptions, Pusher};
 use crate::capture::series::CaptureSeries;
 use crate::capture::{CaptureError, CaptureReport};
 use crate::session::Session;
@@ -159,24 +159,47 @@ fn the_changes_of_a_counter_are_in_one_profile_of_a_series_each() {
     }
 }
 
+/// A pusher to an address at which nothing listens.
+fn push(session: &Session, address: &str, spool: &Path) -> Result<Pusher, PushError> {
+    let to = PushDestination::parse(address).unwrap();
+    session.push_to(&PushOptions::to(to).spool(spool))
+}
+
 #[test]
-fn a_pusher_that_follows_another_one_sends_what_is_new() {
+fn a_pusher_that_follows_another_one_sends_what_is_new_and_what_waits() {
+    own_process!();
+    let session = Session::builder().features(Features::NONE).start().unwrap();
+    let spool = tempfile::tempdir().unwrap();
+    let [first, second] = ["otlp+http://127.0.0.1:1", "otlp+http://127.0.0.1:2"];
+    let captured = |address: &str, marks: u64| {
+        (0..marks).for_each(|_| mark("mark"));
+        let pusher = push(&session, address, spool.path()).unwrap();
+        let waiting = pusher.report().destinations[0].waiting_batches;
+        let refused = push(&session, address, spool.path()).unwrap_err();
+        assert!(refused.to_string().contains("another pusher"), "{refused}");
+        (pusher.finish(Duration::ZERO).captured_entries, waiting)
+    };
+    let (all, none) = captured(first, 5000);
+    assert_eq!((all >= 5000, none), (true, 0));
+    let (seven, waiting) = captured(first, 7);
+    assert_eq!(waiting, 1, "the batch of the first pusher");
+    let (more, waiting) = captured(first, 107);
+    assert_eq!((more - seven, waiting), (100, 2));
+    let (all, _) = captured(second, 0);
+    assert!(all >= 5114, "another destination gets everything");
+}
+
+#[test]
+fn a_forked_child_has_no_pusher() {
     own_process!();
     let session = Session::builder().start().unwrap();
-    let to = |address: &str| PushOptions::to(PushDestination::parse(address).unwrap());
-    // Nothing listens at these addresses.
-    let [first, second] = ["otlp+http://127.0.0.1:1", "otlp+http://127.0.0.1:2"];
-    for number in 0..5000 {
-        mark(&format!("mark {number}"));
-    }
-    let pusher = session.push_to(&to(first)).unwrap();
-    let refused = session.push_to(&to(first)).unwrap_err().to_string();
-    assert!(refused.contains("another pusher"), "{refused}");
-    assert!(pusher.finish(Duration::ZERO).captured_entries >= 5000);
-    mark("more");
-    let again = session.push_to(&to(first)).unwrap();
-    let captured = again.finish(Duration::ZERO).captured_entries;
-    assert!((1..5000).contains(&captured), "{captured} entries");
-    let other = session.push_to(&to(second)).unwrap();
-    assert!(other.finish(Duration::ZERO).captured_entries >= 5000);
+    let spool = tempfile::tempdir().unwrap();
+    let mut pusher = push(&session, "otlp+http://127.0.0.1:1", spool.path()).unwrap();
+    pusher.maker = ProcessId::new(0);
+    assert!(pusher.report().destinations.is_empty());
+    // Without a wait for the threads of the parent.
+    let report = pusher.finish(Duration::MAX);
+    assert!(report.destinations.is_empty());
+    assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 1);
+    assert!(push(&session, "otlp+http://127.0.0.1:1", spool.path()).is_err());
 }

@@ -2,7 +2,8 @@
 //!
 //! Shared by the threads of a pusher. `queue` decides; this file waits, and removes files.
 //! Invariants: a thread waits only in [`Spool::take`] and [`Spool::pause`], and both end when the
-//! pusher ends; the lock is not held while a file is read or written.
+//! pusher ends; the lock of the queue is not held while a file is read or written; no file is changed
+//! after [`Spool::stop`], so another pusher can use the directory then.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +16,7 @@ use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
 use super::queue::{
-    BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex, QueuePosition,
+    Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex, QueuePosition,
 };
 use super::spool_directory::{BatchProgress, SpoolDirectory, StoredBatch};
 
@@ -48,6 +49,8 @@ pub(super) struct Spool {
     waiting: Mutex<WaitingBatches>,
     /// Notified when a batch is added, and at the end.
     changed: Condvar,
+    /// Held while files are changed. Taken before `waiting`.
+    files: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -104,6 +107,7 @@ impl Spool {
             }),
             homes,
             changed: Condvar::new(),
+            files: Mutex::default(),
         };
         for (place, home) in spool.homes.iter().enumerate() {
             for stored in home.batches()? {
@@ -131,6 +135,17 @@ impl Spool {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Permission to change files. `None` if the spool has been stopped.
+    fn change_files(&self) -> Option<MutexGuard<'_, ()>> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_stopped()).then_some(files)
+    }
+
+    /// Whether nothing is added or sent any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().phase == SpoolPhase::Stopped
+    }
+
     /// The path of the next batch while it is written.
     pub(super) fn unfinished_path(&self) -> Option<PathBuf> {
         self.homes.last().map(SpoolDirectory::unfinished_path)
@@ -141,6 +156,8 @@ impl Spool {
     /// # Errors
     /// The batch is not in the spool then.
     pub(super) fn add(&self, entries: u64) -> io::Result<()> {
+        let ended = || io::Error::other("the pusher has ended");
+        let _files = self.change_files().ok_or_else(ended)?;
         let home = self.homes.last().ok_or(io::ErrorKind::NotFound)?;
         home.keep_locked()?;
         let number = self.next_number();
@@ -195,13 +212,8 @@ impl Spool {
                 if let Some(batch) = waiting.batch_at(destination, position) {
                     return Some(batch);
                 }
-                // The destination has got it from an earlier pusher.
-                let removed = waiting
-                    .queue
-                    .finish(destination, position.batch, BatchEnd::Sent);
-                let files = waiting.take_files(&removed);
                 drop(waiting);
-                self.remove(&files);
+                self.skip(destination, position.batch);
                 waiting = self.lock();
                 continue;
             }
@@ -213,6 +225,18 @@ impl Spool {
                 .wait(waiting)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// A destination has got a batch from an earlier pusher.
+    fn skip(&self, destination: DestinationIndex, batch: BatchNumber) {
+        let Some(_files) = self.change_files() else {
+            return;
+        };
+        let mut waiting = self.lock();
+        let removed = waiting.queue.finish(destination, batch, BatchEnd::Sent);
+        let files = waiting.take_files(&removed);
+        drop(waiting);
+        self.remove(&files);
     }
 
     /// Waits before the next attempt to send a batch. False if it must not be sent any more,
@@ -254,8 +278,12 @@ impl Spool {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A destination has accepted a body. False if the batch was removed meanwhile.
+    /// A destination has accepted a body. False if the batch was removed meanwhile, or the spool
+    /// stopped.
     pub(super) fn accept_body(&self, destination: DestinationIndex, batch: &BatchToSend) -> bool {
+        let Some(_files) = self.change_files() else {
+            return false;
+        };
         let mut waiting = self.lock();
         let is_there = waiting.queue.accept_body(destination, batch.number);
         let bodies = waiting.queue.position(destination).bodies;
@@ -269,8 +297,11 @@ impl Spool {
         is_there
     }
 
-    /// A destination is done with a batch.
+    /// A destination is done with a batch. Without an effect if the spool has been stopped.
     pub(super) fn finish(&self, destination: DestinationIndex, batch: &BatchToSend, end: BatchEnd) {
+        let Some(_files) = self.change_files() else {
+            return;
+        };
         let mut waiting = self.lock();
         let home = waiting.files.get(&batch.number).map(|file| file.home);
         let removed = waiting.queue.finish(destination, batch.number, end);
@@ -296,6 +327,26 @@ impl Spool {
         }
     }
 
+    /// Ends the spool: nothing is added or sent any more, and another pusher can take over its
+    /// directories. Waits for the change of a file that is under way.
+    pub(super) fn stop(&self) {
+        self.set_phase(SpoolPhase::Stopped);
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release();
+    }
+
+    /// Removes the directories that have no batch, and unlocks the others. A forked child leaves
+    /// those of its parent.
+    fn release(&self) {
+        let own = self.homes.iter().filter(|home| home.is_locked());
+        for home in own {
+            if home.batches().is_ok_and(|batches| batches.is_empty()) {
+                let _ = home.remove();
+            }
+            home.unlock();
+        }
+    }
+
     /// Sets the phase, and wakes all threads.
     pub(super) fn set_phase(&self, phase: SpoolPhase) {
         self.lock().phase = phase;
@@ -308,7 +359,7 @@ impl Spool {
     }
 
     /// The batches that wait for a destination, and what has become of the others.
-    pub(super) fn counts(&self, destination: DestinationIndex) -> (u64, DestinationCounts) {
+    pub(super) fn counts(&self, destination: DestinationIndex) -> (Amount, DestinationCounts) {
         let waiting = self.lock();
         let queue = &waiting.queue;
         (queue.waiting(destination), queue.counts(destination))
@@ -316,14 +367,8 @@ impl Spool {
 }
 
 impl Drop for Spool {
-    /// Removes the directories that have no batch. A forked child leaves those of its parent.
     fn drop(&mut self) {
-        let own = self.homes.iter().filter(|home| home.is_of_this_process());
-        for home in own {
-            if home.batches().is_ok_and(|batches| batches.is_empty()) {
-                let _ = home.remove();
-            }
-        }
+        self.release();
     }
 }
 

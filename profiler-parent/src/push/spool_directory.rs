@@ -124,8 +124,13 @@ impl SpoolDirectory {
     }
 
     /// Whether this process has locked it: a forked child has its parent's value.
-    pub(super) fn is_of_this_process(&self) -> bool {
-        self.lock.is_of_this_process()
+    pub(super) fn is_locked(&self) -> bool {
+        self.lock.is_held()
+    }
+
+    /// Lets another pusher take over the directory.
+    pub(super) fn unlock(&self) {
+        self.lock.release();
     }
 
     /// The path of a batch with this number and these entries.

@@ -59,7 +59,7 @@ impl TemporarySpool {
 
 impl Drop for TemporarySpool {
     fn drop(&mut self) {
-        if self.lock.is_of_this_process() {
+        if self.lock.is_held() {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }

@@ -160,7 +160,8 @@ fn respond(mut stream: &TcpStream, act: Act) -> bool {
     match act {
         Act::Answer(status) => stream.write_all(line(status, "").as_bytes()).is_ok(),
         Act::RefuseSpans => {
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n\x0a\x07\x08\x03\x12\x03old";
+            let answer =
+                b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n\x0a\x0e\x08\x03\x12\x0aold s3cret";
             stream.write_all(answer).is_ok()
         }
         Act::AskAgain(status) => {
@@ -297,7 +298,7 @@ impl RunningSender {
     /// Waits until nothing waits any more, and ends the sender.
     fn finish(&mut self) -> DestinationCounts {
         assert!(
-            until(|| self.spool.counts(FIRST).0 == 0),
+            until(|| self.spool.counts(FIRST).0.batches == 0),
             "{:?}",
             self.counts
         );
@@ -395,10 +396,19 @@ fn what_an_endpoint_refuses_is_counted_and_the_rest_is_sent() {
 
 #[test]
 fn a_batch_of_which_an_endpoint_refuses_a_part_counts_as_rejected_and_is_not_sent_again() {
-    let (endpoint, counts, failed) = send_to(&[Act::RefuseSpans]);
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::RefuseSpans]);
+    let destination = endpoint.destination().token(Secret::new("s3cret"));
+    let to = std::slice::from_ref(&destination);
+    let spool = open(directory.path(), NO_LIMIT, to);
+    add(&spool, &["a", "b"]);
+    add(&spool, &["c"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    let counts = sender.finish();
     assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
-    assert_eq!(failed, 0);
     assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 1));
+    let error = sender.counts.lock().unwrap().error.clone().unwrap();
+    assert_eq!(error, "the endpoint has refused 3 items: old …");
 }
 
 #[test]
@@ -483,7 +493,7 @@ fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
     assert!(until(|| sender.failed() > 0));
     spool.set_phase(SpoolPhase::Draining(super::now()));
     sender.thread.take().unwrap().join().unwrap();
-    assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
+    assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
 }
 
 #[test]
@@ -542,7 +552,7 @@ fn a_request_ends_with_the_time_for_draining() {
     let client = HttpClient::new(Duration::MAX);
     let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
     sender.thread.take().unwrap().join().unwrap(); // without the limit it has no end
-    assert_eq!(spool.counts(FIRST).0, 1, "it still waits");
+    assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
 }
 
 #[test]

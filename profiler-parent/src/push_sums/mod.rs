@@ -27,6 +27,8 @@ pub(crate) struct PushNumbers {
     pub(crate) captures: CaptureSum,
     /// The bytes of its spool.
     pub(crate) spool_bytes: u64,
+    /// Batches that wait at its end stay in the spool. Otherwise they are lost then.
+    pub(crate) keeps_waiting: bool,
     pub(crate) destinations: Vec<DestinationNumbers>,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct DestinationNumbers {
     /// Its address, without secrets.
     pub(crate) address: String,
     pub(crate) waiting_batches: u64,
+    /// The entries in these batches.
+    pub(crate) waiting_entries: u64,
     pub(crate) sum: DestinationSum,
 }
 
@@ -161,7 +165,17 @@ impl ListedPushers {
         self.captures.add(&numbers.captures);
         let mut rows = rows_of(&numbers);
         for ((_, sum), destination) in rows.iter_mut().zip(&numbers.destinations) {
-            sum.left_batches = destination.waiting_batches;
+            let DestinationNumbers {
+                waiting_batches,
+                waiting_entries,
+                ..
+            } = *destination;
+            if numbers.keeps_waiting {
+                sum.left_batches = waiting_batches;
+            } else {
+                sum.batches.lost = sum.batches.lost.saturating_add(waiting_batches);
+                sum.entries.lost = sum.entries.lost.saturating_add(waiting_entries);
+            }
         }
         self.destinations
             .finish(&number, rows.iter().map(|(name, sum)| (name, sum)));

@@ -21,7 +21,8 @@ pub(crate) struct CaptureSum {
 pub(crate) struct PushOutcomes {
     /// Accepted by the destination.
     pub(crate) sent: u64,
-    /// Removed before it was sent, because the spool was full.
+    /// Removed before it was sent, because the spool was full, or because its pusher ended and had no
+    /// spool directory.
     pub(crate) lost: u64,
     /// Refused by the destination, or a part of it.
     pub(crate) rejected: u64,
@@ -149,7 +150,7 @@ impl DestinationRow {
             lost(
                 batches.lost,
                 entries.lost,
-                "were lost because the spool was full",
+                "were lost before they were sent",
             ),
             lost(batches.rejected, entries.rejected, "were rejected"),
             (*missed_entries > 0).then(missed),
@@ -178,8 +179,8 @@ mod tests {
         assert_eq!(
             row.losses().as_deref(),
             Some(
-                "pushing to otlp+http://host: 3 batches (30 entries) were lost because the spool \
-                 was full, 7 entries were evicted before a capture"
+                "pushing to otlp+http://host: 3 batches (30 entries) were lost before they \
+                 were sent, 7 entries were evicted before a capture"
             )
         );
     }

@@ -78,7 +78,7 @@ pub struct PushedLog {
     pub address: String,
     /// Batches that it has accepted.
     pub sent: PushedBatches,
-    /// Batches that were lost, because the spool was full.
+    /// Batches that were lost before they were sent.
     pub lost: PushedBatches,
     /// Batches of which it has refused a part.
     pub rejected: PushedBatches,

@@ -33,6 +33,7 @@ fn sent(addresses: &[&str], batches: u64) -> PushNumbers {
     let destination = |address: &&str| DestinationNumbers {
         address: (*address).to_owned(),
         waiting_batches: 3,
+        waiting_entries: 300,
         sum: DestinationSum {
             batches: outcomes(1),
             entries: outcomes(100),
@@ -52,6 +53,7 @@ fn sent(addresses: &[&str], batches: u64) -> PushNumbers {
             failed: 1,
         },
         spool_bytes: 5_000,
+        keeps_waiting: true,
         destinations: addresses.iter().map(destination).collect(),
     }
 }
