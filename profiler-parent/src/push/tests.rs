@@ -20,7 +20,7 @@ use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
-use super::{BatchEncoder, PushIdentity, PushOptions, Pusher};
+use super::{BatchEncoder, PushIdentity, PushOptions, Pusher, check};
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 
@@ -571,9 +571,8 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
 
 #[test]
 fn destinations_that_cannot_work_are_refused_before_anything_is_sent() {
-    let directory = tempfile::tempdir().unwrap();
     let destination = || PushDestination::parse("otlp+http://host").unwrap();
-    let refused = |options: PushOptions| Pusher::new(directory.path(), &options, None).is_err();
+    let refused = |options: PushOptions| check(&options.destinations).is_err();
     let token = |token| destination().token(Secret::new(token));
     assert!(!refused(PushOptions::to(token("a"))));
     assert!(refused(PushOptions::to(token("a\n"))));
