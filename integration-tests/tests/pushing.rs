@@ -149,7 +149,7 @@ fn are_logged(session: &TestSession, lost: &DestinationReport) -> anyhow::Result
         let (batches, entries) = (lost.batches, lost.entries);
         for part in [
             format!("pushed 0 batches (0 entries) to {address}; "),
-            format!("{batches} batches ({entries} entries) lost: the spool was full"),
+            format!("{batches} batches ({entries} entries) lost before they were sent"),
         ] {
             ensure!(said.contains(&part), "no {part:?}: {said}");
         }

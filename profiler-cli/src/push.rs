@@ -3,22 +3,21 @@
 //! Secrets come from files or environment variables, because the arguments of a command are
 //! readable for all users of a machine.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use profiler_parent::ByteLimit;
 use profiler_parent::push::{
     DestinationReport, PushDestination, PushOptions, PushReport, Secret, push_files,
 };
+use profiler_parent::view::check;
 
 use crate::plain::plain;
 use crate::record::units;
 use crate::report::{say, tell};
-
-/// The longest time for which `profiler record` sends waiting batches after the program has ended.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
 /// ClickHouse
@@ -89,14 +88,31 @@ pub(crate) struct RecordPushArgs {
     #[arg(long, value_name = "S", default_value = "10", value_parser = units::seconds)]
     push_period: Duration,
     /// Keeps batches that are not sent in this directory; the next recording with it sends them
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "push")]
     push_spool: Option<PathBuf>,
     /// The limit on the size of waiting batches, such as 64M; beyond it, the oldest batch is lost
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     push_spool_limit: u64,
+    /// The longest time for sending waiting batches after the program has ended, in seconds
+    #[arg(long, value_name = "S", default_value = "30", value_parser = units::seconds)]
+    push_timeout: Duration,
 }
 
 impl IdentityArgs {
+    /// Whether there is any of these options.
+    fn is_given(&self) -> bool {
+        let names = [
+            &self.push_service,
+            &self.push_version,
+            &self.push_host,
+            &self.push_token_env,
+            &self.push_user,
+            &self.push_password_env,
+        ];
+        let files = [&self.push_token_file, &self.push_password_file];
+        names.iter().any(|name| name.is_some()) || files.iter().any(|file| file.is_some())
+    }
+
     /// The options for these destinations.
     fn options(&self, addresses: &[String]) -> Result<Option<PushOptions>> {
         let mut options: Option<PushOptions> = None;
@@ -145,6 +161,9 @@ fn secret(file: &Option<PathBuf>, variable: &Option<String>) -> Result<Option<Se
 impl RecordPushArgs {
     /// How to push what the program of this name records, if anything is to be pushed.
     pub(crate) fn options(&self, program: &str) -> Result<Option<PushOptions>> {
+        if self.push.is_empty() && self.identity.is_given() {
+            bail!("the options --push-… need --push ADDRESS");
+        }
         let options = self.identity.options(&self.push)?;
         let service = self.identity.push_service.as_deref().unwrap_or(program);
         Ok(options.map(|options| {
@@ -160,9 +179,35 @@ impl RecordPushArgs {
     }
 
     /// The longest time for sending waiting batches at the end.
-    pub(crate) const fn drain_timeout() -> Duration {
-        DRAIN_TIMEOUT
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.push_timeout
     }
+
+    /// Says on standard error what a recording has pushed, and what becomes of the rest.
+    pub(crate) fn tell_report(&self, report: &PushReport) {
+        tell_report(report);
+        if report.destinations.iter().all(|to| to.waiting_batches == 0) {
+            return;
+        }
+        let seconds = self.push_timeout.as_secs();
+        tell(&match &self.push_spool {
+            Some(directory) => format!(
+                "profiler: the next recording with --push-spool {} sends what was not sent within {seconds} s",
+                directory.display()
+            ),
+            None => format!(
+                "profiler: what was not sent within {seconds} s is only in the profile \
+                 (--push-timeout, --push-spool)"
+            ),
+        });
+    }
+}
+
+/// Refuses a file that is not a profile before anything is sent.
+fn check_file(path: &Path) -> Result<()> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    check(&file).with_context(|| format!("{} is not a profile", path.display()))?;
+    Ok(())
 }
 
 /// Pushes files. Returns whether everything was accepted.
@@ -170,6 +215,7 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
     let Some(push) = options.identity.options(&options.to)? else {
         bail!("no address");
     };
+    options.files.iter().try_for_each(|file| check_file(file))?;
     let report = push_files(&options.files, &push, options.timeout)?;
     for destination in &report.destinations {
         say(&sentence(destination));
@@ -177,8 +223,8 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
     Ok(is_complete(&report))
 }
 
-/// Says on standard error what a recording has pushed.
-pub(crate) fn tell_report(report: &PushReport) {
+/// Says on standard error what was pushed.
+fn tell_report(report: &PushReport) {
     for destination in &report.destinations {
         tell(&format!("profiler: {}", sentence(destination)));
     }

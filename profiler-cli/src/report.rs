@@ -249,7 +249,8 @@ impl Report {
 /// What a destination had got at the time of the capture.
 fn pushed_sentence(log: &PushedLog) -> String {
     let batches = |PushedBatches { batches, entries }: PushedBatches| {
-        format!("{batches} batches ({entries} entries)")
+        let noun = if batches == 1 { "batch" } else { "batches" };
+        format!("{batches} {noun} ({entries} entries)")
     };
     let mut parts = vec![format!(
         "pushed {} to {}",
@@ -258,7 +259,7 @@ fn pushed_sentence(log: &PushedLog) -> String {
     )];
     for (amount, what) in [
         (log.rejected, "rejected"),
-        (log.lost, "lost: the spool was full"),
+        (log.lost, "lost before they were sent"),
     ] {
         if amount.batches > 0 {
             parts.push(format!("{} {what}", batches(amount)));

@@ -172,7 +172,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let lived = agent.map(|_| began.elapsed());
     stopping.has_ended();
     if let Some(pusher) = pusher {
-        crate::push::tell_report(&pusher.finish(RecordPushArgs::drain_timeout()));
+        let report = pusher.finish(options.push.timeout());
+        options.push.tell_report(&report);
     }
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {

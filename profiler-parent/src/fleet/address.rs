@@ -9,7 +9,8 @@ use std::str::FromStr;
 const SCHEME: &str = "clickhouse://";
 /// The port of ClickHouse's HTTP interface.
 const PORT: u16 = 8123;
-const DATABASE: &str = "default";
+/// The database that `profiler fleet ddl` creates.
+pub(crate) const DEFAULT_DATABASE: &str = "profiler";
 
 /// Where a store is. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl FromStr for FleetAddress {
             host: host.to_owned(),
             port: port.unwrap_or(PORT),
             database: if database.is_empty() {
-                DATABASE
+                DEFAULT_DATABASE
             } else {
                 database
             }
@@ -130,7 +131,7 @@ mod tests {
     fn an_address_has_defaults_for_all_but_the_host() {
         let parsed = |text: &str| text.parse::<FleetAddress>().unwrap();
         let address = parsed("clickhouse://db");
-        assert_eq!(address.to_string(), "clickhouse://db:8123/default");
+        assert_eq!(address.to_string(), "clickhouse://db:8123/profiler");
         assert_eq!(address.user, None);
         let address = parsed("clickhouse://reader@[::1]:18123/fleet");
         assert_eq!(address.url(), "http://[::1]:18123/?database=fleet");

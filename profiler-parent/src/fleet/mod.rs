@@ -26,7 +26,7 @@ mod password;
 mod query;
 mod store;
 
-pub(crate) use address::is_of_name;
+pub(crate) use address::{DEFAULT_DATABASE, is_of_name};
 pub use address::{FleetAddress, InvalidAddress};
 pub use error::FleetError;
 pub use filter::{FleetFilter, TimeRange};

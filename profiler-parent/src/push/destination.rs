@@ -143,7 +143,7 @@ impl PushDestination {
             rest.is_some_and(|rest| rest.starts_with('+'))
         });
         let engine = engine.ok_or_else(|| {
-            refused("it must begin with otlp+, pyroscope+, parca+ or clickhouse+")
+            refused("it must begin with otlp+, pyroscope+, parca+ or clickhouse+, as otlp+http://HOST:4318 does")
         })?;
         let url = address.get(engine.scheme().len() + 1..).unwrap_or_default();
         let uri: Uri = url
@@ -156,6 +156,12 @@ impl PushDestination {
         let authority = uri.authority().ok_or("it has no host")?;
         if authority.as_str().contains('@') {
             return Err("it must not contain a user or a password; give them separately");
+        }
+        let port = authority.as_str().strip_prefix(authority.host());
+        if port.is_some_and(|port| !port.is_empty())
+            && authority.port_u16().is_none_or(|port| port == 0)
+        {
+            return Err("its port is not a number from 1 to 65535");
         }
         let scheme = match uri.scheme_str() {
             Some("http") => "http",
@@ -257,6 +263,10 @@ mod tests {
             ("http://host", "must begin with otlp+"),
             ("otlp+ftp://host", "only http and https"),
             ("otlp+http:///v1", "not a valid address"),
+            ("otlp+http://host:99999", "its port"),
+            ("otlp+http://host:0", "its port"),
+            ("otlp+http://host:", "its port"),
+            ("otlp+http://[::1]:0/v1", "its port"),
             ("otlp+http://host/?token=hunter2", "must not have a query"),
             ("otlp+http://host/?a@hunter2", "must not have a query"),
             ("otlp+http://me:hunter2@host", "must not contain a user"),

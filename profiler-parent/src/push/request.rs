@@ -12,6 +12,7 @@ use super::batch::BodyId;
 use super::destination::{Authorization, PushDestination, PushEngine};
 use super::http_client::PushRequest;
 use crate::export::bodies::{BodyKind, PprofSeries};
+use crate::fleet::DEFAULT_DATABASE;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const BYTES: &str = "application/octet-stream";
@@ -38,7 +39,7 @@ pub(super) fn request_for(
         BodyKind::ClickHouseRows { table } => {
             let database = path.trim_start_matches('/');
             let database = if database.is_empty() {
-                "default"
+                DEFAULT_DATABASE
             } else {
                 database
             };
