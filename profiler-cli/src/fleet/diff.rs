@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::asked::{RowsArgs, print_json};
 use super::table;
+use crate::plain::plain;
+use crate::report::tell;
 
 /// Compares the shares of processor time of functions in two releases
 ///
@@ -65,7 +67,19 @@ pub(crate) fn run(options: &DiffArgs) -> Result<()> {
     let heads = [
         "self %", "after", "change", "total %", "after", "change", "samples", "after", "function",
     ];
-    let rows: Vec<_> = rows.iter().map(cells).collect();
-    table::print(&heads, &rows);
+    let shown: Vec<_> = rows.iter().map(cells).collect();
+    table::print(&heads, &shown);
+    let has_none = |samples: fn(&ChangeRow) -> u64| rows.iter().all(|row| samples(row) == 0);
+    for (version, has_none) in [
+        (&options.before, has_none(|row| row.samples_before)),
+        (&options.after, has_none(|row| row.samples_after)),
+    ] {
+        if has_none && !rows.is_empty() {
+            tell(&format!(
+                "profiler: no sample of version {} has one of these functions",
+                plain(version)
+            ));
+        }
+    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::report::say;
 /// Prints a table. All rows have as many cells as there are heads.
 pub(super) fn print(heads: &[&str], rows: &[Vec<String>]) {
     if rows.is_empty() {
-        return say("nothing in this range of time");
+        return say("nothing in this range of time and with these filters");
     }
     lines(heads, rows).iter().for_each(|line| say(line));
 }
