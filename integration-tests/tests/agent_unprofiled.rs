@@ -168,7 +168,8 @@ fn a_program_with_few_descriptors_or_little_memory_is_named_with_the_reason() ->
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
     for (limit, why) in [("-n 12", "open files"), ("-v 2000000", "memory")] {
-        let script = format!("\"$0\" 400; ulimit {limit}; \"$0\" 1000; exit 4");
+        // Long enough for two looks at it, also on a busy machine.
+        let script = format!("\"$0\" 400; ulimit {limit}; \"$0\" 3000; exit 4");
         let recorded = does_the_same(&place, &["sh", "-c", &script, text(&spin)])?;
         assert_eq!(recorded.output.status.code(), Some(4));
         let why = format!("missing: not profiled: its limit on {why} is too low");
