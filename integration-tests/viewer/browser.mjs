@@ -96,10 +96,23 @@ export class Browser {
 
   /** Clicks in the middle of the first element that matches. */
   async press(selector) {
-    const { x, y } = await this.middle(selector);
+    const { x, y } = await this.standing(selector);
     for (const type of ["mousePressed", "mouseReleased"]) {
       await this.send("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
     }
+  }
+
+  /** Moves the pointer to the first element that matches until the page no longer moves the element. */
+  async standing(selector) {
+    let place = await this.middle(selector);
+    for (let tries = 0; tries < 20; tries += 1) {
+      await this.send("Input.dispatchMouseEvent", { type: "mouseMoved", ...place });
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      const now = await this.middle(selector);
+      if (now.x === place.x && now.y === place.y) break;
+      place = now;
+    }
+    return place;
   }
 
   /** Moves the pointer to the first element that matches, or with `null` to the corner. */
