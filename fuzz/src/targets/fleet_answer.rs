@@ -7,5 +7,6 @@ use crate::hostile::answered;
 
 /// Checks one input.
 pub(crate) fn check_input(data: &[u8]) {
-    answered::check(data);
+    // An error is as good as rows.
+    let _ = answered::check(data);
 }

@@ -8,6 +8,7 @@ use profiler_child::Status;
 use profiler_parent::Session;
 use profiler_tracing::subscriber;
 use test_support::own_process;
+use test_support::patience::LONG;
 use tracing::info_span;
 
 use crate::saved_profile::SavedProfile;
@@ -24,7 +25,7 @@ fn fork() {
     let forked = unsafe { libc::fork() };
     if forked == 0 {
         // SAFETY: the thread that forked is the only one that uses locks: the harness waits.
-        let status = unsafe { profiler_child::after_fork() };
+        let status = unsafe { profiler_child::after_fork_within(LONG) };
         let is_recorded = matches!(status, Status::Recording);
         info_span!("after the fork").in_scope(|| ());
         // SAFETY: ends the process, and runs no code of the harness.
