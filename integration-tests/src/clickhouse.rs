@@ -1,9 +1,9 @@
 //! A cluster of two ClickHouse servers on this machine, for one test.
 //!
 //! `PROFILER_CLICKHOUSE` names the directory into which Debian's packages `clickhouse-server`,
-//! `clickhouse-common` and their dependencies are unpacked (`dpkg -x`); without it, the server must be
-//! in the search path. The servers keep their data in a temporary directory, listen on loopback only,
-//! and end with the test.
+//! `clickhouse-common` and their dependencies are unpacked (`dpkg -x`); without it, the server must
+//! be in the search path. The servers keep their data in a temporary directory, listen on loopback
+//! only, and end with the test.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -111,8 +111,8 @@ impl Cluster {
         server.send(&format!("database={DATABASE}"), statement.as_bytes())
     }
 
-    /// Inserts rows in the form `JSONEachRow` through the first server. They are on their servers when
-    /// this returns.
+    /// Inserts rows in the form `JSONEachRow` through the first server. They are on their servers
+    /// when this returns.
     ///
     /// # Errors
     /// When a server refuses them.

@@ -40,7 +40,7 @@ pub enum Outcome {
     Answered(u16),
     /// The server accepted it, and the client does not know.
     StoredUnanswered,
-    /// Nobody accepted it.
+    /// No server accepted it.
     Failed,
 }
 

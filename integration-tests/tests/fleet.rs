@@ -1,8 +1,8 @@
 //! Tests of the store of a fleet: rows X13 to X15 of `docs/features.md`.
 //!
 //! A session of several processes is exported as rows of three hosts in two releases, and inserted
-//! into a real cluster of two servers. The answers are compared with what `profiler info` says about
-//! the same profile. The same statements are executed by a present-day engine.
+//! into a real cluster of two servers. The answers are compared with what `profiler info` says
+//! about the same profile. The same statements are executed by a present-day engine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -338,9 +338,9 @@ fn check_commands(scene: &Scene, cluster: &Cluster, filter: &FleetFilter) -> any
     Ok(())
 }
 
-/// The halves of a span in two batches are one span, also if it begins before the range; an interval
-/// that ends before its start changes no other; and an exception in the middle of an answer is an
-/// error of the command.
+/// The halves of a span in two batches are one span, also if it begins before the range; an
+/// interval that ends before its start changes no other; and an exception in the middle of an
+/// answer is an error of the command.
 fn check_halves(cluster: &Cluster, filter: &FleetFilter) -> anyhow::Result<()> {
     let start_ns = filter.range.from.0 * 1000 + 1000;
     let row = |phase: &str, batch: u64, start: u64, end: u64, span: u64| {

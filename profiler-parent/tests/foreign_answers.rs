@@ -1,7 +1,8 @@
-//! Test of the answers of foreign servers: the reader takes whole rows, and reports everything else.
+//! Test of the answers of foreign servers: the reader takes whole rows, and reports everything
+//! else.
 //!
-//! The fuzz targets `fleet_answer` and `otlp_answer` use the same checks. An input that fuzzing finds is added to the
-//! corpus.
+//! The fuzz targets `fleet_answer` and `otlp_answer` use the same checks. An input that fuzzing
+//! finds is added to the corpus.
 
 #![cfg(feature = "push")]
 

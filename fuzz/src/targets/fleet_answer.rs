@@ -1,5 +1,5 @@
-//! Fuzzes the reader of a store's answers: it reads whole rows or fails, and never takes a message for
-//! the end.
+//! Fuzzes the reader of a store's answers: it reads whole rows or fails, and never takes a message
+//! for the end.
 //!
 //! The checks are shared with `profiler-parent/tests/foreign_answers.rs`.
 

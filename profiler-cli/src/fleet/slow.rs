@@ -20,8 +20,8 @@ pub(crate) struct GroupsArgs {
 
 /// Shows the kinds of spans with the most time
 ///
-/// The range of time selects spans by their end. A span may have begun up to a day before the range,
-/// and may have its start and its end in different batches.
+/// The range of time selects spans by their end. A span may have begun up to a day before the
+/// range, and may have its start and its end in different batches.
 #[derive(Debug, Args)]
 pub(crate) struct SpansArgs {
     #[command(flatten)]

@@ -358,8 +358,8 @@ impl Capture {
     }
 
     #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
-    /// Leaves out what the profiles of this series contain, and adds this profile to the series when
-    /// its file is complete. Only in the processed format.
+    /// Leaves out what the profiles of this series contain, and adds this profile to the series
+    /// when its file is complete. Only in the processed format.
     pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
         self.series = Some(Arc::clone(series));
         self

@@ -1,8 +1,8 @@
 //! What the encoders of engines pass on: the bodies of requests, one after the other.
 //!
-//! Called by the encoders, implemented by the pusher and by the exports to files. Invariants: a body
-//! is bounded, so memory is; the bodies of one profile are the same whenever it is encoded, so a
-//! body is identified by its number.
+//! Called by the encoders, implemented by the pusher and by the exports to files. Invariants: a
+//! body is bounded, so memory is; the bodies of one profile are the same whenever it is encoded, so
+//! a body is identified by its number.
 
 use super::ExportError;
 use super::clickhouse::FleetTable;

@@ -1,8 +1,8 @@
 //! Values for some rows of a table, found by the row's number instead of a hash.
 //!
 //! Used by the formats and by [`super::slices`], per thread. Invariant: clearing takes time in
-//! proportion to the values, not to the table: many small threads with one large table are no slower
-//! than one large thread.
+//! proportion to the values, not to the table: many small threads with one large table are no
+//! slower than one large thread.
 
 /// Values for some rows of a table. See the [module](self).
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What a caller knows about the origin of a profile and the profile does not say.
 //!
-//! Used by the encoders for engines. [`FleetLabels::apply`] writes the labels into the description of
-//! the profile, from which all of them take the service, its version and the host.
+//! Used by the encoders for engines. [`FleetLabels::apply`] writes the labels into the description
+//! of the profile, from which all of them take the service, its version and the host.
 
 use crate::reading::Meta;
 

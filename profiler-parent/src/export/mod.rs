@@ -95,7 +95,8 @@ pub enum Target {
     /// OTLP: processor time and all time of all stacks, with the spans that were open, as one
     /// `ExportProfilesServiceRequest` of version 1.10.0 (`v1development`).
     OtlpProfiles,
-    /// Rows for the tables of [`FleetSchema`] in ClickHouse: a directory with a file for each table.
+    /// Rows for the tables of [`FleetSchema`] in ClickHouse: a directory with a file for each
+    /// table.
     ClickHouse,
 }
 
@@ -260,8 +261,8 @@ pub fn export_with(
     export_labelled(from, to, options, &FleetLabels::default(), listener)
 }
 
-/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`] and in the resources of
-/// OTLP. In other formats, the name of the service replaces that of the application.
+/// Like [`export_with`]. The labels are in the rows of [`Target::ClickHouse`] and in the resources
+/// of OTLP. In other formats, the name of the service replaces that of the application.
 ///
 /// # Errors
 /// As [`export`].

@@ -1,13 +1,13 @@
-//! pprof: Google's protocol buffer. A sample for each stack of each thread, with process, thread and
-//! group as labels.
+//! pprof: Google's protocol buffer. A sample for each stack of each thread, with process, thread
+//! and group as labels.
 //!
 //! Called by [`super::export`], which writes all processes to a compressed file, and by
 //! [`super::pprof_bodies`], which makes a body for each process. A sample has the group of the
 //! innermost span that was open. A sample has three values: number of samples, time (running or
 //! waiting), processor time. Fields may come in any order, so samples are written per thread, and
 //! the entries that they refer to at the end. A library is a mapping; its addresses are relative to
-//! it. Of a deep stack, the innermost [`MOST_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`]
-//! as their caller.
+//! it. Of a deep stack, the innermost [`MOST_FRAMES`] functions are written, and
+//! [`CALLERS_LEFT_OUT`] as their caller.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,7 +1,8 @@
 //! Bodies in the format of pprof, one for each process, for engines that take no OTLP profiles.
 //!
-//! Called by [`super::encode`]. The labels of a body tell its process apart from others; they are few, because
-//! engines keep a series for each set of labels. Threads and groups are labels of samples.
+//! Called by [`super::encode`]. The labels of a body tell its process apart from others; they are
+//! few, because engines keep a series for each set of labels. Threads and groups are labels of
+//! samples.
 
 use super::ExportError;
 use super::bodies::{BodyKind, BodySink, EncodedBody, PprofSeries};

@@ -1,8 +1,8 @@
-//! The part of the protocol buffers' wire format that pprof, Perfetto and OTLP need: numbers, texts,
-//! nested messages.
+//! The part of the protocol buffers' wire format that pprof, Perfetto and OTLP need: numbers,
+//! texts, nested messages.
 //!
-//! Used by [`super::pprof`], [`super::perfetto`] and [`super::otlp`]. A message is built in memory, so
-//! it must be small; a whole profile or trace is a sequence of messages.
+//! Used by [`super::pprof`], [`super::perfetto`] and [`super::otlp`]. A message is built in memory,
+//! so it must be small; a whole profile or trace is a sequence of messages.
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]

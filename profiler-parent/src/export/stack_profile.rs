@@ -1,7 +1,8 @@
 //! Writes stacks with their times as a profile, or as folded stacks.
 //!
-//! Called for the flame graph of a fleet, which has no order in time. The profile has one thread, and
-//! the stacks follow one after the other. Invariant: the times in the files are those of the stacks.
+//! Called for the flame graph of a fleet, which has no order in time. The profile has one thread,
+//! and the stacks follow one after the other. Invariant: the times in the files are those of the
+//! stacks.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! The address of a store: `clickhouse://[USER@]HOST[:PORT][/DATABASE]`.
 //!
-//! The port is that of ClickHouse's HTTP interface. Invariant: an address has no password, so it can
-//! be printed.
+//! The port is that of ClickHouse's HTTP interface. Invariant: an address has no password, so it
+//! can be printed.
 
 use std::fmt;
 use std::str::FromStr;

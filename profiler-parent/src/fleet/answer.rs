@@ -1,9 +1,10 @@
 //! Reads the rows of an answer, one at a time.
 //!
 //! The format is `JSONEachRow`: an object per line. If ClickHouse fails after the first row, it has
-//! already sent the status of a success; its message then stands in or after the rows: as a text, as
-//! an object with the key `exception`, or after a line `__exception__`. Invariants: an answer with
-//! such a message, or without an end, is an error; the rows and the bytes of an answer are bounded.
+//! already sent the status of a success; its message then stands in or after the rows: as a text,
+//! as an object with the key `exception`, or after a line `__exception__`. Invariants: an answer
+//! with such a message, or without an end, is an error; the rows and the bytes of an answer are
+//! bounded.
 
 use std::io::{self, BufRead, Read};
 
@@ -117,8 +118,8 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
-/// The number of stacks in an answer to [`FleetQuery::Flame`](super::FleetQuery::Flame). The bytes may
-/// be arbitrary. Used by the test and the fuzz target of untrusted answers.
+/// The number of stacks in an answer to [`FleetQuery::Flame`](super::FleetQuery::Flame). The bytes
+/// may be arbitrary. Used by the test and the fuzz target of untrusted answers.
 ///
 /// # Errors
 /// [`FleetError`] as of a query.

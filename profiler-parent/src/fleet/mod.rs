@@ -1,8 +1,8 @@
 //! Questions to a ClickHouse that stores the profiles of many hosts.
 //!
 //! Called by `profiler fleet`. The tables are those of [`FleetSchema`](crate::export::FleetSchema),
-//! the rows come from [`Target::ClickHouse`](crate::export::Target::ClickHouse). The queries are the
-//! files in `sql/`, which a client of ClickHouse can send, too: their parameters have the form
+//! the rows come from [`Target::ClickHouse`](crate::export::Target::ClickHouse). The queries are
+//! the files in `sql/`, which a client of ClickHouse can send, too: their parameters have the form
 //! `{name:Type}` of today's servers. Here they are filled in by [`Parameters`], because ClickHouse
 //! 18.16 has no parameters.
 //!
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants: every parameter is a literal of its type, so a value never becomes a part of the
-//! statement; only `SELECT` is sent; a password is neither in an address, nor in an argument, nor in
-//! a message; an answer counts only if it is complete.
+//! statement; only `SELECT` is sent; a password is neither in an address, nor in an argument, nor
+//! in a message; an answer counts only if it is complete.
 
 mod address;
 pub(crate) mod answer;

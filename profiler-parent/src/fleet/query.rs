@@ -59,8 +59,8 @@ impl FleetQuery {
     }
 }
 
-/// Reads a number that ClickHouse writes as a number or, because JavaScript rounds large numbers, as
-/// a text. Used by `#[serde(deserialize_with)]` in the rows of answers.
+/// Reads a number that ClickHouse writes as a number or, because JavaScript rounds large numbers,
+/// as a text. Used by `#[serde(deserialize_with)]` in the rows of answers.
 ///
 /// # Errors
 /// The error of `from` if it has neither.

@@ -75,8 +75,8 @@ impl Borders {
         self.0.insert(thread, border);
     }
 
-    /// Keeps the borders of earlier profiles that are not set: those of rows for which `is_left_out`
-    /// holds, and those of threads without rows as long as there is room.
+    /// Keeps the borders of earlier profiles that are not set: those of rows for which
+    /// `is_left_out` holds, and those of threads without rows as long as there is room.
     pub(super) fn keep(&mut self, earlier: &Self, is_left_out: impl Fn(BorderThread) -> bool) {
         let is_sampled = |thread: &BorderThread| matches!(thread, BorderThread::Sampled(_));
         let mut room = MOST_SAMPLED_ONLY

@@ -62,8 +62,8 @@ pub(crate) use spill::{Spilled, spilled, write_spilled, write_spilled_members};
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
 /// included: the memory for reading debug information and perf maps, for the definitions of each
-/// process, and for the stacks of threads that wait and the ends of earlier profiles of a series (up
-/// to 5 MB).
+/// process, and for the stacks of threads that wait and the ends of earlier profiles of a series
+/// (up to 5 MB).
 #[cfg(test)]
 const MOST_MEMORY: usize = 64 << 20;
 

@@ -103,8 +103,8 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Adds a process; the root must be the first. `ended` is the time of its end, if known. Leaves
-    /// the entries in `earlier` out. Returns these and the added ones, or `None` and adds nothing if
-    /// no process ever attached the pool, or if the process is dead and recorded nothing.
+    /// the entries in `earlier` out. Returns these and the added ones, or `None` and adds nothing
+    /// if no process ever attached the pool, or if the process is dead and recorded nothing.
     ///
     /// # Errors
     /// The reason why the pool cannot be read, in words. The process is not in the profile then.

@@ -1,8 +1,8 @@
 //! Reads the metrics of a session: at most once a second, and only on request.
 //!
 //! One per session, so that its own server, the live page and the application share the readings.
-//! Called on the thread of a request. Invariants: each process counts once; two requests at the same
-//! time cause one reading; only requests wait for a reading.
+//! Called on the thread of a request. Invariants: each process counts once; two requests at the
+//! same time cause one reading; only requests wait for a reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -133,8 +133,8 @@ const fn is_temporary(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Whether a server of ClickHouse says that it, or another server of its cluster, cannot take rows at
-/// present. It has the status 500 for this, and for errors that do not end.
+/// Whether a server of ClickHouse says that it, or another server of its cluster, cannot take rows
+/// at present. It has the status 500 for this, and for errors that do not end.
 fn is_overload(text: &str) -> bool {
     let code = text.strip_prefix("Code: ").unwrap_or_default();
     let digits = code.split(|letter: char| !letter.is_ascii_digit()).next();

@@ -19,8 +19,8 @@ use crate::fleet::is_of_name;
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret that the application already has. A pusher refuses one with control characters, such
-    /// as a line break.
+    /// A secret that the application already has. A pusher refuses one with control characters,
+    /// such as a line break.
     pub fn new(secret: impl Into<String>) -> Self {
         Self(secret.into())
     }

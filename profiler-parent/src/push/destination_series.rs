@@ -1,9 +1,9 @@
 //! The series of captures that each destination of a session has got.
 //!
 //! One per session. A pusher that follows another one to the same destination continues its series,
-//! so the destination does not get entries twice. Invariants: at most one pusher of a session uses an
-//! address; a series changes together with the spool, so it has a batch exactly if the spool has got
-//! it; the memory is bounded by the addresses and by the processes of their series.
+//! so the destination does not get entries twice. Invariants: at most one pusher of a session uses
+//! an address; a series changes together with the spool, so it has a batch exactly if the spool has
+//! got it; the memory is bounded by the addresses and by the processes of their series.
 
 use std::collections::HashMap;
 use std::io;

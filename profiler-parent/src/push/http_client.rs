@@ -1,8 +1,8 @@
 //! Sends one request and returns the answer, whatever the endpoint does.
 //!
 //! Used by the sender, and by the command for its queries. Blocking; each request is bounded in
-//! time, and each answer in length. Redirections are not followed, and a proxy of the environment is
-//! not used, so a body is sent only to a configured address.
+//! time, and each answer in length. Redirections are not followed, and a proxy of the environment
+//! is not used, so a body is sent only to a configured address.
 
 use std::fmt;
 use std::io::Write;

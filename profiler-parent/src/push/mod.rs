@@ -1,8 +1,9 @@
-//! Pushes what a session records to engines that people already run, continuously and within bounds.
+//! Pushes what a session records to engines that people already run, continuously and within
+//! bounds.
 //!
 //! Called by applications through [`Session::push_to`](crate::Session::push_to) and by
-//! `profiler record --push`. The pusher lives in the parent. It reads the pools as a capture does, so
-//! the recorded processes are not involved, and no endpoint can make them wait.
+//! `profiler record --push`. The pusher lives in the parent. It reads the pools as a capture does,
+//! so the recorded processes are not involved, and no endpoint can make them wait.
 //!
 //! ```text
 //! pools ──capturing thread──▶ spool on disk ──sender thread──▶ encoder ──▶ bodies ──▶ endpoint
@@ -13,9 +14,9 @@
 //!
 //! A batch is an ordinary profile. It stays in the spool until all destinations have it, also when
 //! this process dies: the next pusher with the same spool sends it. Invariants: memory and disk are
-//! bounded, whatever the endpoints do; every entry is in one batch or counted as missed; every batch
-//! is sent, rejected, lost or waits, for each destination; a body has the same identifier in all
-//! attempts.
+//! bounded, whatever the endpoints do; every entry is in one batch or counted as missed; every
+//! batch is sent, rejected, lost or waits, for each destination; a body has the same identifier in
+//! all attempts.
 
 mod attempts;
 mod base64;
@@ -244,8 +245,8 @@ impl Pusher {
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it was given a directory, and are lost
-    /// otherwise. Call this before the session ends. In a forked child, which has no pusher, does nothing and returns
-    /// an empty report.
+    /// otherwise. Call this before the session ends. In a forked child, which has no pusher, does
+    /// nothing and returns an empty report.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
         if !self.is_own() {
             return PushReport::default();
@@ -309,8 +310,8 @@ fn end_of(timeout: Duration) -> Instant {
     now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
 }
 
-/// The present time. Pauses and the timeouts of sockets are in the system's time, for every clock of a
-/// session.
+/// The present time. Pauses and the timeouts of sockets are in the system's time, for every clock
+/// of a session.
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()

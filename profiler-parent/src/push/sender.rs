@@ -3,8 +3,8 @@
 //! One thread per destination, so that an endpoint that is slow or dead does not delay the others.
 //! A body is sent until the endpoint accepts or refuses it, until its batch is removed from the
 //! spool, or until the pusher ends. A batch that cannot be encoded because the system has no
-//! descriptor, thread or memory is encoded again later. An endpoint that breaks off may have stored a body; the body is
-//! then sent again with the same identifier.
+//! descriptor, thread or memory is encoded again later. An endpoint that breaks off may have stored
+//! a body; the body is then sent again with the same identifier.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

@@ -2,8 +2,8 @@
 //!
 //! Shared by the threads of a pusher. `queue` decides; this file waits, and removes files.
 //! Invariants: a thread waits only in [`Spool::take`] and [`Spool::pause`], and both end when the
-//! pusher ends; the lock of the queue is not held while a file is read or written; no file is changed
-//! after [`Spool::stop`], so another pusher can use the directory then.
+//! pusher ends; the lock of the queue is not held while a file is read or written; no file is
+//! changed after [`Spool::stop`], so another pusher can use the directory then.
 
 use std::collections::HashMap;
 use std::fs;

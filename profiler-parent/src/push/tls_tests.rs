@@ -14,8 +14,8 @@ const ADDRESS: &str = "PROFILER_TLS_TEST_ADDRESS";
 /// The environment variable with the certificates that a process trusts.
 const TRUSTED: &str = "SSL_CERT_FILE";
 
-/// Answers requests with whether their token is the right one, and prints its port. A client does not
-/// show its token, even if an endpoint repeats it.
+/// Answers requests with whether their token is the right one, and prints its port. A client does
+/// not show its token, even if an endpoint repeats it.
 const SERVER: &str = r#"
 import http.server, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):

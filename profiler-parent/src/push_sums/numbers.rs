@@ -1,5 +1,5 @@
-//! The numbers of pushers as plain values: of captures and of destinations, and those of all pushers
-//! at one reading.
+//! The numbers of pushers as plain values: of captures and of destinations, and those of all
+//! pushers at one reading.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(crate) struct CaptureSum {
 pub(crate) struct PushOutcomes {
     /// Accepted by the destination.
     pub(crate) sent: u64,
-    /// Removed before it was sent, because the spool was full, or because its pusher ended and had no
-    /// spool directory.
+    /// Removed before it was sent, because the spool was full, or because its pusher ended and had
+    /// no spool directory.
     pub(crate) lost: u64,
     /// Refused by the destination, or a part of it.
     pub(crate) rejected: u64,
@@ -42,7 +42,8 @@ pub(crate) struct DestinationSum {
     pub(crate) sent_bytes: u64,
     /// Entries that were evicted before a batch for this destination contained them.
     pub(crate) missed_entries: u64,
-    /// Batches that waited when their pusher ended. A pusher with the same spool directory sends them.
+    /// Batches that waited when their pusher ended. A pusher with the same spool directory sends
+    /// them.
     pub(crate) left_batches: u64,
     /// Captures for this destination that have failed. A later batch has their entries, unless they
     /// are missed.

@@ -163,8 +163,8 @@ pub(crate) struct SeriesLog {
 }
 
 impl GatheredProcess {
-    /// The number of entries that were recorded and are not in this profile, nor in an earlier one of
-    /// its series: of a series, since the profile before this one.
+    /// The number of entries that were recorded and are not in this profile, nor in an earlier one
+    /// of its series: of a series, since the profile before this one.
     pub(crate) fn newly_evicted(&self) -> u64 {
         self.series
             .as_ref()

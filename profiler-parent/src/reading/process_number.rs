@@ -1,13 +1,13 @@
 //! The numbers of processes in a profile.
 //!
-//! Used by the exports and by `profiler info`. A profile tells processes apart by texts such as `12`,
-//! `12.1` for the second program of process 12, and `HOST:12` in a merged profile. Its logs have the
-//! host and the system's number.
+//! Used by the exports and by `profiler info`. A profile tells processes apart by texts such as
+//! `12`, `12.1` for the second program of process 12, and `HOST:12` in a merged profile. Its logs
+//! have the host and the system's number.
 
 use super::logs::GatheredProcess;
 
-/// The system's number in a process number of the profile: 12 for `12`, `12.1` and `HOST:12`. `None`
-/// if the text has none.
+/// The system's number in a process number of the profile: 12 for `12`, `12.1` and `HOST:12`.
+/// `None` if the text has none.
 pub fn system_pid(pid: &str) -> Option<u64> {
     let number = pid.rsplit(':').next()?;
     number.split('.').next()?.parse().ok()

@@ -308,8 +308,8 @@ impl Session {
     /// Pushes what all processes record to engines outside of this process, until the pusher is
     /// dropped or finished ([`Pusher::finish`](crate::push::Pusher::finish)), which is to be done
     /// before the session ends. A pusher whose destination had one before continues its series: it
-    /// sends what was recorded since. One with only new destinations begins with everything that the
-    /// processes hold.
+    /// sends what was recorded since. One with only new destinations begins with everything that
+    /// the processes hold.
     ///
     /// # Errors
     /// [`PushError`](crate::push::PushError); nothing is pushed then.

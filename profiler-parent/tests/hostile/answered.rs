@@ -1,5 +1,5 @@
-//! What holds for every answer of a store and of an OTLP endpoint, whatever its bytes are. Shared with
-//! the fuzz targets `fleet_answer` and `otlp_answer`.
+//! What holds for every answer of a store and of an OTLP endpoint, whatever its bytes are. Shared
+//! with the fuzz targets `fleet_answer` and `otlp_answer`.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use profiler_parent::internal::fleet_answer::count_stacks;

@@ -1,5 +1,5 @@
-//! Properties of the exports that write each stack as a whole: a chain of calls with a sample on each
-//! of its functions does not become the square of its length.
+//! Properties of the exports that write each stack as a whole: a chain of calls with a sample on
+//! each of its functions does not become the square of its length.
 //!
 //! Used by `foreign_files`.
 
@@ -18,8 +18,8 @@ const LOCATION: u64 = 2;
 /// The most bytes for a function with its name, and for a sample besides its stack.
 const ROW: u64 = 200;
 
-/// A profile in which each of `depth` functions calls the next one, with a sample in each. A span of
-/// `tracing` has the name of the innermost.
+/// A profile in which each of `depth` functions calls the next one, with a sample in each. A span
+/// of `tracing` has the name of the innermost.
 fn chain(depth: u64) -> String {
     let all = |of: &dyn Fn(u64) -> String| (0..depth).map(of).collect::<Vec<_>>().join(",");
     let same = |text: &str| all(&|_| text.to_owned());

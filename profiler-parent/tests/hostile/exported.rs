@@ -87,8 +87,8 @@ fn is_directory(target: Target) -> bool {
     matches!(target, Target::CpuProfile | Target::ClickHouse)
 }
 
-/// Checks that all formats have the same samples and threads. Some formats contain markers, counters
-/// or logs, so only their exports may fail because of a damaged one.
+/// Checks that all formats have the same samples and threads. Some formats contain markers,
+/// counters or logs, so only their exports may fail because of a damaged one.
 fn check_agreement(all: &[Option<Exported>]) {
     let counts: Vec<Option<(u64, u64)>> = all
         .iter()

@@ -1,11 +1,12 @@
-//! Group `fleet`: how many bytes the samples of a host need on their way to ClickHouse, and how many
-//! samples two servers take per second.
+//! Group `fleet`: how many bytes the samples of a host need on their way to ClickHouse, and how
+//! many samples two servers take per second.
 //!
 //! The batch is that of a service: eight threads, sampled every millisecond for ten seconds, each
-//! with the processor time and the jitter of a real sampler. A thread stays in a stack for about three
-//! samples, and takes most of its 400 stacks, with 20 functions each, rarely. The bytes are those of
-//! all tables, names included, compressed as a request is. The servers run on this machine beside
-//! the sender; each row goes through the `Distributed` table, and is on its server when it counts.
+//! with the processor time and the jitter of a real sampler. A thread stays in a stack for about
+//! three samples, and takes most of its 400 stacks, with 20 functions each, rarely. The bytes are
+//! those of all tables, names included, compressed as a request is. The servers run on this machine
+//! beside the sender; each row goes through the `Distributed` table, and is on its server when it
+//! counts.
 
 use std::io::{Read, Write};
 use std::path::Path;

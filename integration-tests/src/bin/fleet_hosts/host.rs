@@ -1,7 +1,7 @@
 //! One host of the fleet.
 //!
-//! Started by [`super::fleet`] with `host NUMBER ADDRESS PERIOD_S DELAY_MS BATCHES PROFILE...`. Sends
-//! its batches and prints one line of JSON with what became of them.
+//! Started by [`super::fleet`] with `host NUMBER ADDRESS PERIOD_S DELAY_MS BATCHES PROFILE...`.
+//! Sends its batches and prints one line of JSON with what became of them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

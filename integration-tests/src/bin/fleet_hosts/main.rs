@@ -6,12 +6,12 @@
 //!
 //! Every host is a process of this program. In each period it takes the next of the profiles, moves
 //! it to the present, gives it its own host name, and sends it with the code of the pusher
-//! ([`push_files`](profiler_parent::push::push_files)): encoded, compressed, retried. The hosts begin
-//! at different times within the first period. The servers and the hosts share this machine.
+//! ([`push_files`](profiler_parent::push::push_files)): encoded, compressed, retried. The hosts
+//! begin at different times within the first period. The servers and the hosts share this machine.
 //!
-//! At the end, the program compares what the store has with what was sent, prints a table, and fails
-//! if a sample is missing or is there twice. `docs/scale.md` has such tables. The servers are those of
-//! [`integration_tests::clickhouse`].
+//! At the end, the program compares what the store has with what was sent, prints a table, and
+//! fails if a sample is missing or is there twice. `docs/scale.md` has such tables. The servers are
+//! those of [`integration_tests::clickhouse`].
 
 mod batch;
 mod fleet;

@@ -13,15 +13,15 @@
 //! | groups | the time and the runs of a performance group in the batch |
 //! | processes | a process: its verdict, its losses and its memory; last in the batch |
 //!
-//! Samples are arrays because a row for each sample needs three times the bytes in a request, half as
-//! much more on disk, and two to three times the time of a query. A sample refers to
+//! Samples are arrays because a row for each sample needs three times the bytes in a request, half
+//! as much more on disk, and two to three times the time of a query. A sample refers to
 //! its stack by a 64-bit hash of the functions' names, so equal stacks of all hosts, releases and
 //! batches have equal numbers, and a query adds up numbers before it looks up names.
 //!
 //! Invariants: the same profile and [`BatchIdentity`] give the same bytes; host, session, batch and
-//! `seq` identify a row of a table, so a batch that is inserted twice has the same rows twice, which
-//! the tables' engine and `FINAL` in queries reduce to one; times of samples are whole microseconds,
-//! each rounded on its own, so sums over a thread are exact to a microsecond.
+//! `seq` identify a row of a table, so a batch that is inserted twice has the same rows twice,
+//! which the tables' engine and `FINAL` in queries reduce to one; times of samples are whole
+//! microseconds, each rounded on its own, so sums over a thread are exact to a microsecond.
 
 mod counters;
 mod date;

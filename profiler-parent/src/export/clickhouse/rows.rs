@@ -34,7 +34,7 @@ pub(super) struct Rows<'r> {
 #[derive(Debug, Default)]
 struct TableRows {
     body: Vec<u8>,
-    /// The number of its rows so far, also of those that the sink has taken.
+    /// The number of its rows, including those that the sink has taken.
     count: u64,
 }
 
@@ -134,8 +134,8 @@ impl TableRows {
         Ok(())
     }
 
-    /// Sorts the rows. Stacks begin with their functions, so each is like its neighbour, and the body
-    /// takes a quarter less space when it is compressed.
+    /// Sorts the rows. Stacks begin with their functions, so each is like its neighbour, and the
+    /// body takes a quarter less space when it is compressed.
     fn sort(&mut self) {
         let mut lines: Vec<&[u8]> = self.body.split_inclusive(|byte| *byte == b'\n').collect();
         lines.sort_unstable();

@@ -1,10 +1,10 @@
 //! The samples of threads: a row has the samples of one thread within ten seconds.
 //!
 //! A sample is the time since the previous sample of its thread. A row has the start of its first
-//! sample; each sample has its length, its processor time and the number of its stack. An index into
-//! a list of the row's stacks would be shorter by a third of a byte, but a query would copy the list
-//! for every sample. A pause of the recording ends a row, so the start of a sample is the row's
-//! start and the lengths before it. Invariant: lengths are differences of instants in whole
+//! sample; each sample has its length, its processor time and the number of its stack. An index
+//! into a list of the row's stacks would be shorter by a third of a byte, but a query would copy
+//! the list for every sample. A pause of the recording ends a row, so the start of a sample is the
+//! row's start and the lengths before it. Invariant: lengths are differences of instants in whole
 //! microseconds, and processor times differences of sums in whole microseconds.
 
 use super::FleetTable;

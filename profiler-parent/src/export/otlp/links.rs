@@ -14,8 +14,8 @@ pub(super) struct Placed {
     pub(super) parent: Option<Parent>,
 }
 
-/// The spans of a thread, in the order of [`ThreadSpans::spans`]. The entry of a poll is that of its
-/// span.
+/// The spans of a thread, in the order of [`ThreadSpans::spans`]. The entry of a poll is that of
+/// its span.
 pub(super) fn placed(
     spans: &ThreadSpans<'_>,
     index: &SpanIndex,

@@ -61,7 +61,7 @@ pub(super) fn encode(
 ) -> Result<Totals, ExportError> {
     let survey = recording.survey();
     // Counters may come before the threads that name their processes.
-    let mut names = Names::default();
+    let mut names = MetricNames::default();
     let totals = recording.threads(&mut names)?;
     let mut metrics = Metrics {
         requests: Requests::new(BodyKind::OtlpMetrics, limit, sink),
@@ -77,13 +77,13 @@ pub(super) fn encode(
 
 /// The names of processes, and the process of each object of the file.
 #[derive(Debug, Default)]
-struct Names {
+struct MetricNames {
     all: HashMap<ProcessKey, String>,
     by_pid: HashMap<String, String>,
     of_part: HashMap<usize, String>,
 }
 
-impl Sink for Names {
+impl Sink for MetricNames {
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
         let key = ProcessKey::of(thread);
         self.of_part
@@ -99,7 +99,7 @@ impl Sink for Names {
 struct Metrics<'s> {
     requests: Requests<'s>,
     clock: UnixClock,
-    names: Names,
+    names: MetricNames,
     /// The process whose counters are written.
     process: Option<ProcessKey>,
 }
@@ -280,8 +280,8 @@ impl Metrics<'_> {
     }
 }
 
-/// The entries of a process that no profile of the series contains; `None` if the profile is not one
-/// of a series.
+/// The entries of a process that no profile of the series contains; `None` if the profile is not
+/// one of a series.
 fn missed_of(survey: &Survey, number: &str) -> Option<u64> {
     let logs = survey.parts.iter();
     let logs = logs.flat_map(|part| part.logs.gathering.values());

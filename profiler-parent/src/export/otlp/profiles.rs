@@ -3,8 +3,8 @@
 //! Called by [`super::encode`]. A process has two profiles: `cpu`, its processor time, and `wall`,
 //! all time. A profile has one type of values, and a sample one value, because Pyroscope refuses
 //! others. Without processor times there is only `wall`. Memory holds one thread, the dictionary of
-//! a body, and, if the bodies are the parts of one request, what finds the dictionary's entries. The
-//! dictionary is then in several parts, which decoders merge, as they do for each message.
+//! a body, and, if the bodies are the parts of one request, what finds the dictionary's entries.
+//! The dictionary is then in several parts, which decoders merge, as they do for each message.
 
 use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink, EncodedBody};

@@ -1,8 +1,8 @@
 //! Which metric a counter of a profile is.
 //!
 //! Used by [`super::metrics`]. Names and units follow OpenTelemetry's conventions where there are
-//! any. Sums are cumulative from the first point in the profile: a later batch begins again at 0 with
-//! a later start, which engines read as a reset of the counter.
+//! any. Sums are cumulative from the first point in the profile: a later batch begins again at 0
+//! with a later start, which engines read as a reset of the counter.
 
 use crate::reading::{CounterSeries, Meta};
 

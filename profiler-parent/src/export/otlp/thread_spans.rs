@@ -1,9 +1,9 @@
 //! The spans of one thread, and what each of them contains.
 //!
-//! Used by both passes. A span is an interval, or a start and an end that were recorded apart: these
-//! are paired by number, or by name, the latest start first. A span of `tracing` names its parent;
-//! any other lies within the innermost interval that contains it and is not of `tracing`, because
-//! spans of asynchronous functions overlap without being nested.
+//! Used by both passes. A span is an interval, or a start and an end that were recorded apart:
+//! these are paired by number, or by name, the latest start first. A span of `tracing` names its
+//! parent; any other lies within the innermost interval that contains it and is not of `tracing`,
+//! because spans of asynchronous functions overlap without being nested.
 
 use std::collections::HashMap;
 

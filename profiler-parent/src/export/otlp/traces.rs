@@ -1,10 +1,10 @@
 //! Traces: the spans of all threads.
 //!
 //! Called by [`super::encode`]. Intervals are spans, as are starts and ends of numbered spans. A
-//! span whose end is not in the profile ends with the profile, one whose start is not in it has only
-//! its end; the attribute `profiler.span.state` says so. Points in time are events of the span that
-//! they name, or else of the innermost interval that contains them; a point outside of all spans is
-//! left out, as are the profiler's statements about itself.
+//! span whose end is not in the profile ends with the profile, one whose start is not in it has
+//! only its end; the attribute `profiler.span.state` says so. Points in time are events of the span
+//! that they name, or else of the innermost interval that contains them; a point outside of all
+//! spans is left out, as are the profiler's statements about itself.
 
 use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink};
