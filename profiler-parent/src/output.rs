@@ -28,8 +28,24 @@ pub(crate) use self::commit_behind::CommitBehind;
 use unfinished::Unfinished;
 pub use unfinished::remove_unfinished;
 
-/// Compression level of `.gz` files, 1 to 9.
-const GZIP_LEVEL: u32 = 6;
+/// How much time the compression of a `.gz` file may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GzipEffort {
+    /// Level 1, for a file that is read once and then deleted: a third of the time for a quarter
+    /// more bytes.
+    Fast,
+    /// Level 6.
+    Small,
+}
+
+impl GzipEffort {
+    const fn level(self) -> Compression {
+        match self {
+            Self::Fast => Compression::new(1),
+            Self::Small => Compression::new(6),
+        }
+    }
+}
 
 /// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -71,6 +87,14 @@ impl ProfileFile {
     /// # Errors
     /// [`OutputError`]; no file is left then.
     pub fn create(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
+        Self::create_with(target, GzipEffort::Small)
+    }
+
+    /// Creates a temporary file like [`Self::create`], compressed with this effort.
+    pub(crate) fn create_with(
+        target: impl Into<PathBuf>,
+        effort: GzipEffort,
+    ) -> Result<Self, OutputError> {
         let target = target.into();
         let created = Unfinished::create(|| temporary_beside(&target));
         let (temporary, unfinished) = match created {
@@ -87,10 +111,7 @@ impl ProfileFile {
             .extension()
             .is_some_and(|extension| extension == "gz")
         {
-            true => Sink::Gzip(Box::new(GzEncoder::new(
-                temporary,
-                Compression::new(GZIP_LEVEL),
-            ))),
+            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, effort.level()))),
             false => Sink::Plain(temporary),
         };
         Ok(Self {

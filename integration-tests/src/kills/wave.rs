@@ -4,9 +4,11 @@
 //! in what the session does meanwhile, so that kills hit thread starts, chunk switches, evictions,
 //! pauses, gathering and the end of a session.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -269,17 +271,24 @@ fn belongs_to(pool: &File, pid: u32) -> bool {
     read_header(pool).is_ok_and(|header| header.pid.get() == pid)
 }
 
-/// Returns all pools that this process has open, each with a descriptor of its own.
+/// Returns all pools that this process has open, each once, with a descriptor of its own. Other
+/// threads call this at the same time, so a pool may be open many times: if each copy were opened
+/// again, the threads would copy each other's copies until no descriptor is free.
 fn open_pools() -> Vec<File> {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();
     };
-    let is_pool = |path: &std::path::PathBuf| {
+    let is_pool = |path: &PathBuf| {
         std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("profiler-pool"))
+    };
+    let mut seen = HashSet::new();
+    let mut is_new = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|about| seen.insert((about.dev(), about.ino())))
     };
     open.flatten()
         .map(|entry| entry.path())
         .filter(is_pool)
+        .filter(|path| is_new(path))
         .filter_map(|path| File::open(path).ok())
         .collect()
 }

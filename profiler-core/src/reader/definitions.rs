@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::source::{ByteSource, high, low, word};
+use super::record_window::{RecordHead, RecordWindow};
+use super::source::ByteSource;
 use crate::codec;
 use crate::ids::DefinitionId;
 use crate::pool::definitions::{
-    CategoryDefinition, CounterDefinition, Definition, LabelDefinition, ModuleDefinition, READY,
+    CategoryDefinition, CounterDefinition, Definition, LabelDefinition, ModuleDefinition,
     SiteDefinition,
 };
 use crate::pool::layout::{Layout, Region};
@@ -217,13 +218,6 @@ pub(super) struct DefinitionsReader {
     unfinished: Vec<u64>,
 }
 
-/// The contents of a record's first word.
-struct RecordHead {
-    len: u32,
-    is_ready: bool,
-    end: u64,
-}
-
 impl DefinitionsReader {
     /// The definitions read so far.
     pub(super) const fn definitions(&self) -> &Definitions {
@@ -232,24 +226,25 @@ impl DefinitionsReader {
 
     /// Reads the records added since the last call. Costs one read if there are none.
     pub(super) fn read_on(&mut self, source: &impl ByteSource, layout: &Layout) -> io::Result<()> {
+        let mut window = RecordWindow::new(source, layout.region(Region::Definitions));
         for at in std::mem::take(&mut self.unfinished) {
-            if let Some(head) = head(source, layout, at)? {
-                self.take(source, layout, at, &head)?;
+            if let Some(head) = window.head(at)? {
+                self.take(&mut window, layout, at, &head)?;
             }
         }
         while self.weight < layout.pool_len {
-            let Some(head) = head(source, layout, self.at)? else {
+            let Some(head) = window.head(self.at)? else {
                 break;
             };
-            self.take(source, layout, self.at, &head)?;
+            self.take(&mut window, layout, self.at, &head)?;
             self.at = head.end;
         }
         Ok(())
     }
 
-    fn take(
+    fn take<S: ByteSource>(
         &mut self,
-        source: &impl ByteSource,
+        window: &mut RecordWindow<'_, S>,
         layout: &Layout,
         at: u64,
         head: &RecordHead,
@@ -260,15 +255,8 @@ impl DefinitionsReader {
             }
             return Ok(());
         }
-        let mut record = vec![0; head.len as usize];
-        source.read_at(
-            &mut record,
-            layout
-                .region(Region::Definitions)
-                .offset
-                .saturating_add(at + 8),
-        )?;
-        if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
+        let definition = codec::decode(&window.content(at, head)?);
+        if let (Ok(definition), Ok(number)) = (definition, u32::try_from(at / 8 + 1)) {
             self.weight = self.weight.saturating_add(weight(&definition));
             if self.weight < layout.pool_len {
                 self.definitions.add(DefinitionId::new(number), definition);
@@ -276,25 +264,4 @@ impl DefinitionsReader {
         }
         Ok(())
     }
-}
-
-/// The head of the record at `at`; `None` if none was ever written there.
-fn head(source: &impl ByteSource, layout: &Layout, at: u64) -> io::Result<Option<RecordHead>> {
-    let region = layout.region(Region::Definitions);
-    if at.saturating_add(8) > region.len {
-        return Ok(None);
-    }
-    let mut head = [0; 8];
-    source.read_at(&mut head, region.offset.saturating_add(at))?;
-    let len = low(word(&head, 0));
-    let state = high(word(&head, 0));
-    let end = at
-        .saturating_add(8)
-        .saturating_add(u64::from(len).div_ceil(8) * 8);
-    let is_there = state != 0 && end <= region.len && len as usize <= codec::MAX_ENCODED_BYTES;
-    Ok(is_there.then_some(RecordHead {
-        len,
-        is_ready: u64::from(state) == READY,
-        end,
-    }))
 }

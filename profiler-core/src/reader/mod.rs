@@ -15,6 +15,7 @@ mod directory;
 mod follow;
 pub mod groups;
 mod panics;
+mod record_window;
 mod snapshot;
 mod source;
 pub(crate) mod tables;

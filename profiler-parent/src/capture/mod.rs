@@ -38,8 +38,9 @@ use profiler_core::internal::profile::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::output::{OutputError, ProfileFile};
+use crate::output::{GzipEffort, OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
+use crate::processed::TickDetail;
 #[doc(inline)]
 pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
 use crate::push_sums::PushSums;
@@ -261,6 +262,7 @@ pub(crate) struct Selection {
     range: Option<TimeRange>,
     slow_runs: SlowRuns,
     focus: Focus,
+    detail: TickDetail,
 }
 
 /// Which processes a profile is about.
@@ -357,11 +359,13 @@ impl Capture {
         self
     }
 
+    /// Makes a batch of a pusher: leaves out what the profiles of this series contain, and adds this
+    /// profile to the series when its file is complete. Such a profile is read once, by a sender,
+    /// so it has less of each tick, and is compressed fast. Only in the processed format.
     #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
-    /// Leaves out what the profiles of this series contain, and adds this profile to the series
-    /// when its file is complete. Only in the processed format.
     pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
         self.series = Some(Arc::clone(series));
+        self.selection.detail = TickDetail::EachSecond;
         self
     }
 
@@ -398,7 +402,11 @@ impl Capture {
             .turn
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut file = ProfileFile::create(path)?;
+        let effort = match self.series {
+            Some(_) => GzipEffort::Fast,
+            None => GzipEffort::Small,
+        };
+        let mut file = ProfileFile::create_with(path, effort)?;
         let events = &self.events.0;
         let continued = self.series.as_ref();
         let mut series = continued.map_or_else(CaptureSeries::default, |series| {

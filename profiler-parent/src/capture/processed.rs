@@ -59,6 +59,7 @@ pub(super) fn run(
         range,
         slow_runs,
         focus,
+        detail,
     } = selection;
     let table = &*sources.processes;
     let clock = sources.time.clock();
@@ -79,6 +80,7 @@ pub(super) fn run(
     log.note_restarted_counter();
     let profile = ProcessedProfile::new(clock, &spec, all.len())
         .until(until)
+        .detail(*detail)
         .arguments(focus.arguments.clone());
     let mut profile = profile.on_writing(|pid, done, of| send_writing(events, pid, done, of));
     let mut settled = Vec::new();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::pauses::Pauses;
 use super::slices::{Cut, Debts, Slice, bounded_ns};
-use super::{ExportError, ExportOptions, FleetLabels, Target, TimeKind};
+use super::{ExportError, ExportOptions, FleetLabels, TimeKind};
 use crate::reading::{
     self, CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
 };
@@ -79,7 +79,7 @@ impl Recording {
         let wanted = Wanted {
             names: options.names,
             logs: options.target.has_processes(),
-            counters: options.target == Target::ClickHouse,
+            counters: false,
         };
         let mut reader = ProfileReader::open_with(path, wanted, listener)?;
         labels.apply(reader.meta_mut());

@@ -15,30 +15,35 @@ use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
 
 use super::process::Process;
 use super::store::RowStore;
+use super::tick_detail::{CounterChanges, TickDetail};
 
 /// Writes all counters of a process into the open array. A profile that ends before the capture has
 /// the counters whose values are known in its range.
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
+    detail: TickDetail,
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
+    let written = |counter| WrittenCounter {
+        process,
+        main_thread,
+        counter,
+        rows,
+        detail,
+    };
     let counters = process.sorted.snapshot.counters.iter();
     for counter in counters.filter(|counter| is_counter_shown(counter)) {
         let cell = counter.definition.cell;
         let has_values = process.sorted.counters_before.contains_key(&cell)
-            || process
-                .sorted
-                .counters
-                .get(&cell)
-                .is_some_and(|rows| !rows.is_empty());
+            || process.sorted.counters.of(cell).is_some();
         if has_values || !process.is_cut() {
-            write_counter(process, main_thread, counter, rows, out)?;
+            written(counter).write(out)?;
         }
     }
     match resident_memory(&process.model).filter(|_| !process.is_cut()) {
-        Some(counter) => write_counter(process, main_thread, &counter, rows, out),
+        Some(counter) => written(&counter).write(out),
         None => Ok(()),
     }
 }
@@ -54,88 +59,138 @@ fn first_value(process: &Process<'_>, cell: CounterIndex, start_ns: i64) -> Opti
     })
 }
 
-/// Calls `show` with every point of a counter.
-fn for_each_point(
-    process: &Process<'_>,
-    counter: &CounterInfo,
-    rows: &RowStore,
-    show: &mut dyn FnMut(CounterPoint),
-) -> io::Result<()> {
-    let cell = counter.definition.cell;
-    let from_ns = process.model.limits().from_ns;
-    let start_ns = process.model.recording_start_ns();
-    let start_ns = from_ns.map_or(start_ns, |from| from.max(start_ns));
-    let earlier_ns = process.sorted.earlier.end().map(|at| process.model.ns(at));
-    let start_ns = earlier_ns.map_or(start_ns, |end| end.max(start_ns));
-    let mut points = CounterPoints::new(&process.model, &counter.definition, start_ns);
-    if let Some(first) = first_value(process, cell, start_ns) {
-        points.value(first, &mut *show);
-    }
-    if let Some(values) = process.sorted.counters.get(&cell) {
-        values.for_each(rows, |[at, value, number]| {
-            let at_ns = process.ns_of_raw(at);
-            let value = value.cast_signed();
-            points.value(
-                CounterPoint {
-                    at_ns,
-                    value,
-                    number,
-                },
-                &mut *show,
-            );
-        })?;
-    }
-    let end_ns = process.model.end_ns();
-    let CounterInfo { value, number, .. } = *counter;
-    let present = CounterPoint {
-        at_ns: end_ns,
-        value,
-        number,
-    };
-    points.end(end_ns, (!process.is_cut()).then_some(present), show);
-    Ok(())
+/// The points of a counter, at every tick or for each second.
+enum Points {
+    EveryTick(CounterPoints),
+    EachSecond(CounterChanges),
 }
 
-fn write_counter<W: Write>(
-    process: &Process<'_>,
+impl Points {
+    fn value(&mut self, value: CounterPoint, show: &mut dyn FnMut(CounterPoint)) {
+        match self {
+            Self::EveryTick(points) => points.value(value, show),
+            Self::EachSecond(points) => points.value(value, show),
+        }
+    }
+
+    fn end(self, end_ns: i64, present: Option<CounterPoint>, show: &mut dyn FnMut(CounterPoint)) {
+        match self {
+            Self::EveryTick(points) => points.end(end_ns, present, show),
+            Self::EachSecond(points) => points.end(end_ns, present, show),
+        }
+    }
+}
+
+/// A counter of a process that is written.
+struct WrittenCounter<'w> {
+    process: &'w Process<'w>,
     main_thread: u64,
-    counter: &CounterInfo,
-    rows: &RowStore,
-    out: &mut JsonWriter<W>,
-) -> io::Result<()> {
-    let definition = &counter.definition;
-    out.begin_object();
-    out.entry_str("name", &definition.name);
-    out.entry_str("category", &definition.category);
-    out.entry_str("description", &definition.description);
-    out.entry_str("pid", process.pid);
-    out.entry_u64("mainThreadIndex", main_thread);
-    out.key("samples");
-    out.begin_object();
-    let mut column = |name: &str, item: &mut dyn FnMut(CounterPoint, &mut JsonWriter<W>)| {
-        out.key(name);
-        out.begin_array();
-        for_each_point(process, counter, rows, &mut |point| item(point, out))?;
-        out.end_array();
-        io::Result::Ok(())
-    };
-    let mut before = 0;
-    let mut len = 0;
-    column("timeDeltas", &mut |point, out| {
-        out.millis_ns(point.at_ns.saturating_sub(before));
-        before = point.at_ns;
-        len += 1;
-    })?;
-    let kind = CounterKind::of(definition);
-    column("count", &mut |point, out| {
-        kind.write_change(point.value, out)
-    })?;
-    column("number", &mut |point, out| out.u64(point.number))?;
-    out.entry_u64("length", len);
-    out.end_object();
-    Display::of(definition).write(out);
-    out.end_object();
-    Ok(())
+    counter: &'w CounterInfo,
+    rows: &'w RowStore,
+    detail: TickDetail,
+}
+
+impl WrittenCounter<'_> {
+    /// The time from which on its values are known.
+    fn start_ns(&self) -> i64 {
+        let Process { model, sorted, .. } = self.process;
+        let start_ns = model.recording_start_ns();
+        let from_ns = model.limits().from_ns;
+        let start_ns = from_ns.map_or(start_ns, |from| from.max(start_ns));
+        let earlier_ns = sorted.earlier.end().map(|at| model.ns(at));
+        earlier_ns.map_or(start_ns, |end| end.max(start_ns))
+    }
+
+    /// Calls `show` with every point.
+    fn for_each_point(&self, show: &mut dyn FnMut(CounterPoint)) -> io::Result<()> {
+        let Self {
+            process, counter, ..
+        } = self;
+        let CounterDefinition { cell, .. } = counter.definition;
+        let start_ns = self.start_ns();
+        let mut points = self.no_points(start_ns);
+        if let Some(first) = first_value(process, cell, start_ns) {
+            points.value(first, show);
+        }
+        if let Some(values) = process.sorted.counters.of(cell) {
+            values.for_each(self.rows, |[at, value, number]| {
+                let point = CounterPoint {
+                    at_ns: process.ns_of_raw(at),
+                    value: value.cast_signed(),
+                    number,
+                };
+                points.value(point, show);
+            })?;
+        }
+        let end_ns = process.model.end_ns();
+        let present = CounterPoint {
+            at_ns: end_ns,
+            value: counter.value,
+            number: counter.number,
+        };
+        points.end(end_ns, (!process.is_cut()).then_some(present), show);
+        Ok(())
+    }
+
+    fn no_points(&self, start_ns: i64) -> Points {
+        let Self {
+            process, counter, ..
+        } = self;
+        let definition = &counter.definition;
+        match self.detail {
+            TickDetail::EveryTick => {
+                Points::EveryTick(CounterPoints::new(&process.model, definition, start_ns))
+            }
+            TickDetail::EachSecond => {
+                Points::EachSecond(CounterChanges::new(CounterKind::of(definition), start_ns))
+            }
+        }
+    }
+
+    fn write<W: Write>(&self, out: &mut JsonWriter<W>) -> io::Result<()> {
+        let definition = &self.counter.definition;
+        out.begin_object();
+        out.entry_str("name", &definition.name);
+        out.entry_str("category", &definition.category);
+        out.entry_str("description", &definition.description);
+        out.entry_str("pid", self.process.pid);
+        out.entry_u64("mainThreadIndex", self.main_thread);
+        out.key("samples");
+        out.begin_object();
+        self.write_columns(out)?;
+        out.end_object();
+        let display = Display::of(definition);
+        match self.detail {
+            TickDetail::EveryTick => display.write(out),
+            TickDetail::EachSecond => out.entry_str("unit", display.unit),
+        }
+        out.end_object();
+        Ok(())
+    }
+
+    fn write_columns<W: Write>(&self, out: &mut JsonWriter<W>) -> io::Result<()> {
+        let mut column = |name: &str, item: &mut dyn FnMut(CounterPoint, &mut JsonWriter<W>)| {
+            out.key(name);
+            out.begin_array();
+            self.for_each_point(&mut |point| item(point, out))?;
+            out.end_array();
+            io::Result::Ok(())
+        };
+        let mut before = 0;
+        let mut len = 0;
+        column("timeDeltas", &mut |point, out| {
+            out.millis_ns(point.at_ns.saturating_sub(before));
+            before = point.at_ns;
+            len += 1;
+        })?;
+        let kind = CounterKind::of(&self.counter.definition);
+        column("count", &mut |point, out| {
+            kind.write_change(point.value, out)
+        })?;
+        column("number", &mut |point, out| out.u64(point.number))?;
+        out.entry_u64("length", len);
+        Ok(())
+    }
 }
 
 /// How a counter is drawn.

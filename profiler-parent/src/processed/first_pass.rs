@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use profiler_core::ids::CounterIndex;
 use profiler_core::internal::entry::periodic::OverheadEntry;
@@ -31,6 +32,7 @@ use profiler_core::internal::reader::{
 use profiler_core::time::Timestamp;
 
 use super::borders::{BorderThread, Borders, MOST_WAIT_FRAMES, WaitStack};
+use super::counter_rows::CounterRows;
 use super::earlier::{CountersAtEnd, EarlierEntries, LeftOutThreads, key_of};
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
@@ -40,6 +42,7 @@ use super::stacks::{NodeId, Paths, StackKind, Stacks};
 use super::store::RowStore;
 use super::strings::ProfileStrings;
 use super::thread_cap::ThreadCap;
+use super::tick_detail::TickDetail;
 use super::window::Window;
 
 /// The tables that all processes share in the first pass.
@@ -51,6 +54,8 @@ pub(super) struct ProfileTables {
     pub(super) stacks: Stacks,
     pub(super) rows: RowStore,
     pub(super) thread_cap: ThreadCap,
+    /// The directory of the files of long columns.
+    pub(super) spill_directory: PathBuf,
     /// The number of frames of open waits that are remembered.
     wait_frames: usize,
 }
@@ -65,6 +70,7 @@ impl ProfileTables {
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
             thread_cap: ThreadCap::new(processes),
+            spill_directory: crate::part_file::directory(),
             wait_frames: 0,
         }
     }
@@ -102,9 +108,7 @@ pub(super) struct SortedProcess {
     /// The last value of each counter before the profile's range: time, value and number of
     /// changes.
     pub(super) counters_before: BTreeMap<CounterIndex, [u64; 3]>,
-    /// Rows of time, value and number of changes. Contains only the counters of the snapshot. The
-    /// entries in the pool may name other cells.
-    pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
+    pub(super) counters: CounterRows,
     /// Rows of time, and the durations of locking, counters, threads, and the whole tick.
     /// Time, waiting for locks, counters, threads, all, handlers, interval.
     pub(super) overhead: Rows<7>,
@@ -114,26 +118,22 @@ pub(super) struct SortedProcess {
 }
 
 impl SortedProcess {
-    /// A process without entries that ends at `end`. Removes the threads that find no room.
+    /// A process without entries. Removes the threads that find no room.
     fn new(
         snapshot: Snapshot,
         earlier: EarlierEntries,
-        end: Timestamp,
+        terms: FirstPassTerms<'_>,
         shared: &mut ProfileTables,
     ) -> Self {
-        let counters_at_end = CountersAtEnd::of(&snapshot, end, Timestamp::now());
+        let counters_at_end = CountersAtEnd::of(&snapshot, terms.end, Timestamp::now());
         let mut snapshot = snapshot;
         only_one_main_thread(&mut snapshot);
         let mut left_out = LeftOutThreads::default();
         let leave_out = |thread: &ThreadInfo| left_out.add(thread, &earlier);
         shared.thread_cap.keep(&mut snapshot, leave_out);
-        let counters = snapshot
-            .counters
-            .iter()
-            .map(|counter| (counter.definition.cell, Rows::default()));
         Self {
             member: shared.frames.member(),
-            counters: counters.collect(),
+            counters: CounterRows::new(&snapshot, terms.second()),
             owners: ThreadOwners::new(&snapshot),
             threads: snapshot
                 .threads
@@ -197,6 +197,16 @@ pub(super) struct FirstPassTerms<'a> {
     pub(super) tick: u64,
     /// The end of the process, or of the recording.
     pub(super) end: Timestamp,
+    pub(super) detail: TickDetail,
+    /// The length of a second in ticks of the clock.
+    pub(super) second: u64,
+}
+
+impl FirstPassTerms<'_> {
+    /// The length of a second, if only some values of it are kept.
+    fn second(&self) -> Option<u64> {
+        (self.detail == TickDetail::EachSecond).then_some(self.second)
+    }
 }
 
 /// Runs the first pass over a pool and its `snapshot`.
@@ -207,7 +217,7 @@ pub(super) fn sort_process<S: ByteSource>(
     terms: FirstPassTerms<'_>,
     shared: &mut ProfileTables,
 ) -> io::Result<SortedProcess> {
-    let mut sorted = SortedProcess::new(snapshot, earlier, terms.end, shared);
+    let mut sorted = SortedProcess::new(snapshot, earlier, terms, shared);
     // Moved out, because `sorted` is borrowed mutably while entries are sorted.
     let threads = std::mem::take(&mut sorted.snapshot.threads);
     let mut buffer = ChunkBuffer::default();
@@ -267,6 +277,7 @@ pub(super) fn sort_process<S: ByteSource>(
         }
     }
     sorted.snapshot.threads = threads;
+    sorted.counters.finish(&mut shared.rows)?;
     end_open_waits(&mut sorted, terms, shared)?;
     Ok(sorted)
 }
@@ -342,14 +353,11 @@ impl Pass<'_, '_> {
             Entry::Allocation(allocation) => self.allocation(allocation)?,
             Entry::Counters(counters) if self.sorted.earlier.has_counters_of(counters.at) => true,
             Entry::Counters(counters) => {
-                for value in counters.values() {
-                    let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
-                    if let Some(rows) = self.sorted.counters.get_mut(&value.cell) {
-                        rows.push(&mut self.shared.rows, row)?;
-                    }
-                }
+                let store = &mut self.shared.rows;
+                self.sorted.counters.add(counters, store)?;
                 true
             }
+            Entry::Overhead(_) if self.terms.detail == TickDetail::EachSecond => true,
             Entry::Overhead(overhead) => {
                 let OverheadEntry {
                     at,
@@ -399,7 +407,7 @@ impl Pass<'_, '_> {
             Entry::Counters(counters) if counters.at < since => {
                 let at = counters.at.raw();
                 for value in counters.values() {
-                    if self.sorted.counters.contains_key(&value.cell) {
+                    if self.sorted.counters.has(value.cell) {
                         let row = [at, value.value.cast_unsigned(), value.number];
                         let before = self.sorted.counters_before.entry(value.cell);
                         let before = before.or_insert(row);

@@ -4,6 +4,7 @@
 //! Texts are stored in the string table that all threads share.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use profiler_core::internal::entry::MarkerEntry;
 use profiler_core::internal::profile::model::{
@@ -29,9 +30,9 @@ pub(super) struct MarkerColumns {
 }
 
 impl MarkerColumns {
-    pub(super) fn begin() -> Self {
-        let directory = crate::part_file::directory();
-        let column = || column(&directory);
+    /// No rows. A long column is in a file in `directory`.
+    pub(super) fn begin(directory: &Path) -> Self {
+        let column = || column(directory);
         Self {
             name: column(),
             start: column(),

@@ -24,6 +24,7 @@
 //! nothing in a pool is trusted, so any bytes give a profile that can be opened.
 
 mod borders;
+mod counter_rows;
 mod counters;
 mod earlier;
 mod first_pass;
@@ -53,12 +54,14 @@ mod tables;
 mod tests;
 mod thread;
 mod thread_cap;
+mod tick_detail;
 mod visible;
 mod window;
 
 pub(crate) use earlier::EarlierEntries;
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use spill::{Spilled, spilled, write_spilled, write_spilled_members};
+pub(crate) use tick_detail::TickDetail;
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
 /// included: the memory for reading debug information and perf maps, for the definitions of each

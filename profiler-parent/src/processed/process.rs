@@ -125,7 +125,7 @@ impl Process<'_> {
         for (place, info, sorted) in self.listed() {
             let mut markers = match info.is_main {
                 true => self.begin_main(late, shared),
-                false => MarkerColumns::begin(),
+                false => MarkerColumns::begin(&shared.spill_directory),
             };
             for run in self.slow_runs.of(place) {
                 markers.add_own(run, &self.model, &mut shared.strings);
@@ -159,7 +159,7 @@ impl Process<'_> {
                 self,
                 &head,
                 sorted,
-                MarkerColumns::begin(),
+                MarkerColumns::begin(&shared.spill_directory),
                 ledger,
                 out,
             )?);
@@ -170,7 +170,7 @@ impl Process<'_> {
     /// Begins the markers of the main thread with the profiler's own: one for each incomplete
     /// process, and one for the losses of each thread that is not shown.
     fn begin_main(&self, late: &[IncompleteProcess], shared: &mut ProfileTables) -> MarkerColumns {
-        let mut markers = MarkerColumns::begin();
+        let mut markers = MarkerColumns::begin(&shared.spill_directory);
         for incomplete in late {
             markers.add_own(incomplete, &self.model, &mut shared.strings);
         }

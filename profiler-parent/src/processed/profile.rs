@@ -24,6 +24,7 @@ use super::process::{Process, Written};
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
+use super::tick_detail::TickDetail;
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
@@ -38,6 +39,7 @@ pub(crate) struct ProcessedProfile<'a> {
     clock: SessionClock,
     spec: &'a ProfileSpec,
     window: Window,
+    detail: TickDetail,
     arguments: Option<String>,
     shared: ProfileTables,
     members: Vec<Member<'a>>,
@@ -72,6 +74,7 @@ impl<'a> ProcessedProfile<'a> {
             clock,
             spec,
             window,
+            detail: TickDetail::default(),
             arguments: None,
             shared: ProfileTables::new(processes),
             members: Vec::new(),
@@ -88,6 +91,12 @@ impl<'a> ProcessedProfile<'a> {
     /// Leaves out entries that began after `until`.
     pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
         self.window.until = until;
+        self
+    }
+
+    /// Shows this much of each tick.
+    pub(crate) fn detail(mut self, detail: TickDetail) -> Self {
+        self.detail = detail;
         self
     }
 
@@ -131,12 +140,15 @@ impl<'a> ProcessedProfile<'a> {
             .params
             .as_ref()
             .map_or(0, |params| params.interval_ns);
-        let tick = self.clock.converter(self.spec.later).ticks_in(interval_ns);
+        let converter = self.clock.converter(self.spec.later);
+        let tick = converter.ticks_in(interval_ns);
         let terms = FirstPassTerms {
             window: self.window,
             categories: &self.spec.categories,
             tick,
             end: ended.unwrap_or(self.spec.later.ticks),
+            detail: self.detail,
+            second: converter.ticks_in(1_000_000_000),
         };
         let sorted = sort_process(&reader, snapshot, earlier.clone(), terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
@@ -331,7 +343,8 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_array();
         for (member, (written, _)) in self.members.iter().zip(&all) {
             let process = member.process(self.clock, self.spec, self.window);
-            counters::write(&process, written.main_thread, &self.shared.rows, out)?;
+            let rows = &self.shared.rows;
+            counters::write(&process, written.main_thread, self.detail, rows, out)?;
         }
         out.end_array();
         out.key("profilerOverhead");

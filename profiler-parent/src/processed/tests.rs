@@ -28,6 +28,7 @@ use super::process::Process;
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::SymbolicatedFrames;
+use super::tick_detail::TickDetail;
 use super::window::Window;
 use super::{
     EarlierEntries, MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
@@ -138,6 +139,8 @@ impl Forged {
                 categories: &[],
                 tick: 0,
                 end: profiler_core::time::Timestamp::ZERO,
+                detail: TickDetail::EveryTick,
+                second: 0,
             },
             shared,
         )
@@ -232,6 +235,8 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         categories: &[],
         tick: 0,
         end: profiler_core::time::Timestamp::ZERO,
+        detail: TickDetail::EveryTick,
+        second: 0,
     };
     let sorted = sort_process(
         &reader,

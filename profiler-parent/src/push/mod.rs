@@ -16,7 +16,7 @@
 //! this process dies: the next pusher with the same spool sends it. Invariants: memory and disk are
 //! bounded, whatever the endpoints do; every entry is in one batch or counted as missed; every
 //! batch is sent, rejected, lost or waits, for each destination; a body has the same identifier in
-//! all attempts.
+//! all attempts, and the same bytes, except that stacks which a store has are left out of it.
 
 mod attempts;
 mod base64;
@@ -44,6 +44,7 @@ mod spool;
 mod spool_access;
 mod spool_directory;
 mod stored_identity;
+mod stored_stacks;
 mod temporary_spool;
 #[cfg(test)]
 mod tests;

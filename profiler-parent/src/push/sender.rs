@@ -4,7 +4,8 @@
 //! A body is sent until the endpoint accepts or refuses it, until its batch is removed from the
 //! spool, or until the pusher ends. A batch that cannot be encoded because the system has no
 //! descriptor, thread or memory is encoded again later. An endpoint that breaks off may have stored
-//! a body; the body is then sent again with the same identifier.
+//! a body; the body is then sent again with the same identifier. A body without rows, because the
+//! store has all its stacks already, counts as accepted.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -21,6 +22,7 @@ use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
+use super::stored_stacks::StoredStacks;
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
@@ -39,11 +41,13 @@ impl Sender {
     /// Sends until the pusher ends.
     pub(super) fn run(&self) {
         let mut attempts = Attempts::default();
+        let mut stored = StoredStacks::default();
         while let Some(batch) = self.spool.take(self.index) {
             let mut bodies = SentBodies {
                 sender: self,
                 batch: &batch,
                 attempts: &mut attempts,
+                stored: &mut stored,
                 random: RandomState::new(),
                 next: 0,
                 done: batch.bodies,
@@ -152,6 +156,7 @@ struct SentBodies<'s> {
     sender: &'s Sender,
     batch: &'s BatchToSend,
     attempts: &'s mut Attempts,
+    stored: &'s mut StoredStacks,
     random: RandomState,
     /// The number of the next body.
     next: u64,
@@ -206,8 +211,12 @@ impl SentBodies<'_> {
             client,
             ..
         } = self.sender;
+        let rows = self.stored.missing(&body.kind, body.bytes);
+        if rows.is_empty() {
+            return Ok(());
+        }
         let request = request_for(destination, &body.kind, &self.batch.id.body(number));
-        let bytes = body_for(destination, &body.kind, body.bytes);
+        let bytes = body_for(destination, &body.kind, &rows);
         loop {
             let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
             let sent = client.send(&request, &bytes, time_left);
@@ -217,6 +226,7 @@ impl SentBodies<'_> {
             let random = self.random();
             match self.attempts.after(sent.answer, random) {
                 NextStep::Accepted => {
+                    self.stored.note(&body.kind, &rows);
                     let secrets = &request.headers;
                     self.note_refused_part(&body.kind, &sent.answered, secrets);
                     return Ok(());

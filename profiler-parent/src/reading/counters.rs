@@ -35,7 +35,7 @@ pub struct CounterSeries {
     pub category: String,
     /// Its description; empty if it has none.
     pub description: String,
-    /// The unit in which viewers show it, if the file has it.
+    /// The unit in which viewers show it, if the file has it: in `display`, or alone.
     pub unit: Option<String>,
     /// `time`, `timeDeltas`, `count`, `number`.
     samples: Table<4>,
@@ -69,6 +69,7 @@ impl Members for CounterSeries {
             "category" => self.category = text(map)?,
             "description" => self.description = text(map)?,
             "pid" => self.pid = Some(plain(&map.next_value::<Value>()?)),
+            "unit" => self.unit = map.next_value()?,
             "display" => self.unit = map.next_value::<Option<Display>>()?.and_then(|it| it.unit),
             "samples" => self.samples = map.next_value_seed(Columns(COLUMNS))?,
             _ => skip(map)?,

@@ -96,6 +96,7 @@ impl Sink for Encoder<'_> {
         shift_ns: i64,
         survey: &Survey,
     ) -> Result<(), ExportError> {
+        self.seen.counter(counter);
         counters::write(counter, shift_ns, survey, &mut self.rows)
     }
 }

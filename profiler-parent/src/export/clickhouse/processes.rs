@@ -11,14 +11,20 @@ use super::rows::{Row, Rows, instant};
 use crate::export::ExportError;
 use crate::export::recording::Thread;
 use crate::export::slices::bounded_ns;
-use crate::reading::{GatheredProcess, Survey};
+use crate::reading::{CounterSeries, GatheredProcess, Survey};
 
 /// The counter of a process's memory.
 const RESIDENT: &str = "Resident memory";
 
-/// The processes of the threads, by number.
+/// What the threads and counters of a profile say about its processes.
 #[derive(Debug, Default)]
-pub(super) struct Seen(BTreeMap<String, SeenProcess>);
+pub(super) struct Seen {
+    /// The processes of the threads, by number.
+    processes: BTreeMap<String, SeenProcess>,
+    /// The latest resident memory in bytes, by number without a suffix such as `.1`. Of processes
+    /// with one number, the last one's.
+    resident: BTreeMap<String, u64>,
+}
 
 #[derive(Debug, Default)]
 struct SeenProcess {
@@ -29,11 +35,26 @@ struct SeenProcess {
 impl Seen {
     /// Notes the process of a thread.
     pub(super) fn thread(&mut self, thread: &Thread<'_>) {
-        let seen = self.0.entry(thread.pid.to_owned()).or_default();
+        let seen = self.processes.entry(thread.pid.to_owned()).or_default();
         seen.threads += 1;
         if seen.name.is_empty() {
             seen.name = thread.process.to_owned();
         }
+    }
+
+    /// Notes the memory of a process, if the counter is that.
+    pub(super) fn counter(&mut self, counter: &CounterSeries) {
+        let pid = counter.pid.as_deref().filter(|_| counter.name == RESIDENT);
+        if let (Some(pid), Some(last)) = (pid, counter.values().last()) {
+            self.resident
+                .insert(without_suffix(pid).to_owned(), last.value as u64);
+        }
+    }
+
+    /// The latest resident memory of a process; 0 if the profile does not have it.
+    fn resident_bytes(&self, pid: &str) -> u64 {
+        let of_process = self.resident.get(without_suffix(pid));
+        of_process.copied().unwrap_or(0)
     }
 }
 
@@ -54,18 +75,18 @@ pub(super) fn write(
     for process in logs.flat_map(|log| &log.processes) {
         // A later program of the process has a number such as `12.1` in the threads.
         let pid = process.pid.to_string();
-        let of_process = |known: &String| known.split('.').next() == Some(pid.as_str());
-        seen.0.retain(|known, _| !of_process(known));
+        seen.processes
+            .retain(|known, _| without_suffix(known) != pid);
         let times = Lifetime {
             captured,
             began: process.began_ms.map(|ms| rows.identity.unix_ns(at(ms))),
             ended: process.ended_ms.map(|ms| rows.identity.unix_ns(at(ms))),
         };
         rows.add(FleetTable::Processes, captured, |row| {
-            write_process(process, &pid, times, survey, row);
+            write_process(process, &pid, times, seen.resident_bytes(&pid), row);
         })?;
     }
-    for (pid, process) in seen.0 {
+    for (pid, process) in std::mem::take(&mut seen.processes) {
         rows.add(FleetTable::Processes, captured, |row| {
             let process = GatheredProcess {
                 name: process.name,
@@ -76,7 +97,7 @@ pub(super) fn write(
                 captured,
                 ..Lifetime::default()
             };
-            write_process(&process, &pid, times, survey, row);
+            write_process(&process, &pid, times, seen.resident_bytes(&pid), row);
         })?;
     }
     Ok(())
@@ -94,7 +115,7 @@ fn write_process(
     process: &GatheredProcess,
     pid: &str,
     times: Lifetime,
-    survey: &Survey,
+    resident_bytes: u64,
     row: &mut Row,
 ) {
     row.entry_str("process", &process.name);
@@ -112,7 +133,7 @@ fn write_process(
         ("evicted", process.newly_evicted()),
         ("unfinished", process.unfinished),
         ("dropped", sum(process.dropped.values())),
-        ("resident_bytes", resident_bytes(pid, survey)),
+        ("resident_bytes", resident_bytes),
     ] {
         row.entry_u64(column, count);
     }
@@ -129,13 +150,9 @@ fn sum<'c>(counts: impl Iterator<Item = &'c u64>) -> u64 {
     counts.fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// The latest resident memory of a process; 0 if the profile does not have it.
-fn resident_bytes(pid: &str, survey: &Survey) -> u64 {
-    let is_of_process = |of: Option<&str>| of.and_then(|of| of.split('.').next()) == Some(pid);
-    let mut counters = survey.counters.iter();
-    let counter =
-        counters.rfind(|counter| counter.name == RESIDENT && is_of_process(counter.pid.as_deref()));
-    counter.map_or(0, |counter| counter.last as u64)
+/// The number of a process without the suffix of a later process or program, as in `12.1`.
+fn without_suffix(pid: &str) -> &str {
+    pid.split('.').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! The values of a process's counters over time, collected in the first pass.
+//!
+//! Filled by [`super::first_pass`], read where counters are written. Invariants: only the counters
+//! of the snapshot have rows, although the entries in the pool may name other cells; if only some
+//! values are kept, the last and the highest of every second are among them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use profiler_core::ids::CounterIndex;
+use profiler_core::internal::entry::periodic::CountersEntry;
+use profiler_core::internal::reader::Snapshot;
+
+use super::rows::Rows;
+use super::store::RowStore;
+use super::tick_detail::{CounterRow, SecondFilter};
+
+/// The values of all counters.
+#[derive(Debug)]
+pub(super) struct CounterRows {
+    by_cell: BTreeMap<CounterIndex, CounterValues>,
+    /// The length of a second in ticks of the clock, if only some values of it are kept.
+    second: Option<u64>,
+}
+
+/// The values of a counter.
+#[derive(Debug, Default)]
+struct CounterValues {
+    rows: Rows<3>,
+    filter: SecondFilter,
+}
+
+impl CounterRows {
+    /// No values yet of the counters of a snapshot.
+    pub(super) fn new(snapshot: &Snapshot, second: Option<u64>) -> Self {
+        let cells = snapshot
+            .counters
+            .iter()
+            .map(|counter| counter.definition.cell);
+        Self {
+            by_cell: cells.map(|cell| (cell, CounterValues::default())).collect(),
+            second,
+        }
+    }
+
+    /// Whether the snapshot has this counter.
+    pub(super) fn has(&self, cell: CounterIndex) -> bool {
+        self.by_cell.contains_key(&cell)
+    }
+
+    /// The rows of a counter, in the order of their times, if it has any.
+    pub(super) fn of(&self, cell: CounterIndex) -> Option<&Rows<3>> {
+        let rows = self.by_cell.get(&cell).map(|values| &values.rows);
+        rows.filter(|rows| !rows.is_empty())
+    }
+
+    /// Adds the values of an entry.
+    pub(super) fn add(
+        &mut self,
+        counters: &CountersEntry<'_>,
+        store: &mut RowStore,
+    ) -> io::Result<()> {
+        for value in counters.values() {
+            let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
+            let Some(CounterValues { rows, filter }) = self.by_cell.get_mut(&value.cell) else {
+                continue;
+            };
+            match self.second {
+                None => rows.push(store, row)?,
+                Some(second) => push_all(rows, store, filter.add(row, second))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the values that were not decided about. To be called at the end of the first pass.
+    pub(super) fn finish(&mut self, store: &mut RowStore) -> io::Result<()> {
+        for CounterValues { rows, filter } in self.by_cell.values_mut() {
+            push_all(rows, store, filter.end_second())?;
+        }
+        Ok(())
+    }
+}
+
+fn push_all(
+    rows: &mut Rows<3>,
+    store: &mut RowStore,
+    kept: impl IntoIterator<Item = CounterRow>,
+) -> io::Result<()> {
+    kept.into_iter().try_for_each(|row| rows.push(store, row))
+}
