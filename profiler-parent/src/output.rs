@@ -30,7 +30,7 @@ pub use unfinished::remove_unfinished;
 
 /// How much time the compression of a `.gz` file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GzipEffort {
+pub(crate) enum GzipLevel {
     /// Level 1, for a file that is read once and then deleted: a third of the time for a quarter
     /// more bytes.
     Fast,
@@ -38,8 +38,8 @@ pub(crate) enum GzipEffort {
     Small,
 }
 
-impl GzipEffort {
-    const fn level(self) -> Compression {
+impl GzipLevel {
+    const fn compression(self) -> Compression {
         match self {
             Self::Fast => Compression::new(1),
             Self::Small => Compression::new(6),
@@ -87,13 +87,13 @@ impl ProfileFile {
     /// # Errors
     /// [`OutputError`]; no file is left then.
     pub fn create(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
-        Self::create_with(target, GzipEffort::Small)
+        Self::create_with(target, GzipLevel::Small)
     }
 
-    /// Creates a temporary file like [`Self::create`], compressed with this effort.
+    /// Creates a temporary file like [`Self::create`], compressed with this level.
     pub(crate) fn create_with(
         target: impl Into<PathBuf>,
-        effort: GzipEffort,
+        level: GzipLevel,
     ) -> Result<Self, OutputError> {
         let target = target.into();
         let created = Unfinished::create(|| temporary_beside(&target));
@@ -111,7 +111,7 @@ impl ProfileFile {
             .extension()
             .is_some_and(|extension| extension == "gz")
         {
-            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, effort.level()))),
+            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, level.compression()))),
             false => Sink::Plain(temporary),
         };
         Ok(Self {

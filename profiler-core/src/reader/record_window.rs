@@ -9,9 +9,9 @@
 //! second copy   │      │ content  │      │ …  │      │ …     read only if one is ready
 //! ```
 //!
-//! Invariant: a content is from a copy that began after the copy with its head was complete. One
-//! copy has no guaranteed order, so it may contain the head of a finished record and what was in
-//! the place of its content before.
+//! Invariant: the content of a record is from a copy that began after the copy of its head was
+//! complete. A single copy reads its bytes in no guaranteed order, so it may contain the head of a
+//! finished record together with bytes from before its content was written.
 
 use std::borrow::Cow;
 use std::io;
@@ -131,14 +131,14 @@ mod tests {
     use super::*;
 
     /// A region that is written to between two reads.
-    struct Changing {
+    struct ChangingRegion {
         bytes: RefCell<Vec<u8>>,
-        /// What happens before the next reads.
+        /// Offsets and new bytes. Each read removes the last change and applies it afterwards.
         changes: RefCell<Vec<(usize, Vec<u8>)>>,
         reads: RefCell<u32>,
     }
 
-    impl Changing {
+    impl ChangingRegion {
         fn new(len: usize) -> Self {
             Self {
                 bytes: RefCell::new(vec![0; len]),
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    impl ByteSource for Changing {
+    impl ByteSource for ChangingRegion {
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
             *self.reads.borrow_mut() += 1;
             self.bytes.borrow()[..].read_at(buffer, offset)?;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// All records up to the first one that is missing.
-    fn all(region: &Changing) -> Vec<Vec<u8>> {
+    fn all(region: &ChangingRegion) -> Vec<Vec<u8>> {
         let mut window = region.window();
         let mut at = 0;
         let mut records = Vec::new();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn records_within_and_across_windows_are_read_whole() {
-        let region = Changing::new(1 << 20);
+        let region = ChangingRegion::new(1 << 20);
         let lengths = [1, 7, 8, 9, 4000, 100, 4096, 20_000, 3, 4080, 4088, 12, 0, 5];
         let mut at = 0;
         let mut expected = Vec::new();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn short_records_take_two_reads_for_each_window() {
-        let region = Changing::new(1 << 20);
+        let region = ChangingRegion::new(1 << 20);
         let mut at = 0;
         for number in 0..100 {
             at = region.record(at, &[number; 24]);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_content_is_read_after_its_head() {
-        let region = Changing::new(4096);
+        let region = ChangingRegion::new(4096);
         region.record(0, b"complete");
         // The copy with the heads has an earlier content.
         region.bytes.borrow_mut()[8..16].copy_from_slice(b"earlier.");
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_head_beyond_the_region_is_no_record() {
-        let region = Changing::new(64);
+        let region = ChangingRegion::new(64);
         region.record(0, &[1; 8]);
         let too_long = (READY << 32) | 41;
         region.bytes.borrow_mut()[16..24].copy_from_slice(&too_long.to_ne_bytes());

@@ -38,7 +38,7 @@ use profiler_core::internal::profile::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::output::{GzipEffort, OutputError, ProfileFile};
+use crate::output::{GzipLevel, OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
 use crate::processed::TickDetail;
 #[doc(inline)]
@@ -359,9 +359,9 @@ impl Capture {
         self
     }
 
-    /// Makes a batch of a pusher: leaves out what the profiles of this series contain, and adds this
-    /// profile to the series when its file is complete. Such a profile is read once, by a sender,
-    /// so it has less of each tick, and is compressed fast. Only in the processed format.
+    /// Makes a batch of a pusher: leaves out what the profiles of this series contain, and adds
+    /// this profile to the series when its file is complete. A sender reads a batch once, so the
+    /// batch contains less of each tick and is compressed fast. Only for the processed format.
     #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
         self.series = Some(Arc::clone(series));
@@ -402,11 +402,11 @@ impl Capture {
             .turn
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let effort = match self.series {
-            Some(_) => GzipEffort::Fast,
-            None => GzipEffort::Small,
+        let level = match self.series {
+            Some(_) => GzipLevel::Fast,
+            None => GzipLevel::Small,
         };
-        let mut file = ProfileFile::create_with(path, effort)?;
+        let mut file = ProfileFile::create_with(path, level)?;
         let events = &self.events.0;
         let continued = self.series.as_ref();
         let mut series = continued.map_or_else(CaptureSeries::default, |series| {

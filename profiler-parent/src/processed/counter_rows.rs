@@ -13,34 +13,40 @@ use profiler_core::internal::reader::Snapshot;
 
 use super::rows::Rows;
 use super::store::RowStore;
-use super::tick_detail::{CounterRow, SecondFilter};
+use super::tick_detail::{CounterRow, PerSecondFilter, WallSeconds};
 
 /// The values of all counters.
 #[derive(Debug)]
 pub(super) struct CounterRows {
     by_cell: BTreeMap<CounterIndex, CounterValues>,
-    /// The length of a second in ticks of the clock, if only some values of it are kept.
-    second: Option<u64>,
+    /// The seconds of which only some values are kept; `None` if all values are.
+    seconds: Option<WallSeconds>,
 }
 
 /// The values of a counter.
 #[derive(Debug, Default)]
 struct CounterValues {
     rows: Rows<3>,
-    filter: SecondFilter,
+    filter: PerSecondFilter,
 }
 
 impl CounterRows {
     /// No values yet of the counters of a snapshot.
-    pub(super) fn new(snapshot: &Snapshot, second: Option<u64>) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, seconds: Option<WallSeconds>) -> Self {
         let cells = snapshot
             .counters
             .iter()
             .map(|counter| counter.definition.cell);
         Self {
             by_cell: cells.map(|cell| (cell, CounterValues::default())).collect(),
-            second,
+            seconds,
         }
+    }
+
+    /// Whether the snapshot has no counter.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_cell.is_empty()
     }
 
     /// Whether the snapshot has this counter.
@@ -48,7 +54,7 @@ impl CounterRows {
         self.by_cell.contains_key(&cell)
     }
 
-    /// The rows of a counter, in the order of their times, if it has any.
+    /// The rows of a counter, if it has any.
     pub(super) fn of(&self, cell: CounterIndex) -> Option<&Rows<3>> {
         let rows = self.by_cell.get(&cell).map(|values| &values.rows);
         rows.filter(|rows| !rows.is_empty())
@@ -65,15 +71,15 @@ impl CounterRows {
             let Some(CounterValues { rows, filter }) = self.by_cell.get_mut(&value.cell) else {
                 continue;
             };
-            match self.second {
+            match self.seconds {
                 None => rows.push(store, row)?,
-                Some(second) => push_all(rows, store, filter.add(row, second))?,
+                Some(seconds) => push_all(rows, store, filter.add(row, seconds))?,
             }
         }
         Ok(())
     }
 
-    /// Adds the values that were not decided about. To be called at the end of the first pass.
+    /// Adds the values that the filters still hold. Call this at the end of the first pass.
     pub(super) fn finish(&mut self, store: &mut RowStore) -> io::Result<()> {
         for CounterValues { rows, filter } in self.by_cell.values_mut() {
             push_all(rows, store, filter.end_second())?;

@@ -26,7 +26,7 @@ pub(super) fn write<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    let written = |counter| WrittenCounter {
+    let written = |counter| CounterWriter {
         process,
         main_thread,
         counter,
@@ -60,12 +60,12 @@ fn first_value(process: &Process<'_>, cell: CounterIndex, start_ns: i64) -> Opti
 }
 
 /// The points of a counter, at every tick or for each second.
-enum Points {
+enum DetailedPoints {
     EveryTick(CounterPoints),
     EachSecond(CounterChanges),
 }
 
-impl Points {
+impl DetailedPoints {
     fn value(&mut self, value: CounterPoint, show: &mut dyn FnMut(CounterPoint)) {
         match self {
             Self::EveryTick(points) => points.value(value, show),
@@ -82,7 +82,7 @@ impl Points {
 }
 
 /// A counter of a process that is written.
-struct WrittenCounter<'w> {
+struct CounterWriter<'w> {
     process: &'w Process<'w>,
     main_thread: u64,
     counter: &'w CounterInfo,
@@ -90,7 +90,7 @@ struct WrittenCounter<'w> {
     detail: TickDetail,
 }
 
-impl WrittenCounter<'_> {
+impl CounterWriter<'_> {
     /// The time from which on its values are known.
     fn start_ns(&self) -> i64 {
         let Process { model, sorted, .. } = self.process;
@@ -108,7 +108,7 @@ impl WrittenCounter<'_> {
         } = self;
         let CounterDefinition { cell, .. } = counter.definition;
         let start_ns = self.start_ns();
-        let mut points = self.no_points(start_ns);
+        let mut points = self.empty_points(start_ns);
         if let Some(first) = first_value(process, cell, start_ns) {
             points.value(first, show);
         }
@@ -132,18 +132,19 @@ impl WrittenCounter<'_> {
         Ok(())
     }
 
-    fn no_points(&self, start_ns: i64) -> Points {
+    fn empty_points(&self, start_ns: i64) -> DetailedPoints {
         let Self {
             process, counter, ..
         } = self;
         let definition = &counter.definition;
         match self.detail {
             TickDetail::EveryTick => {
-                Points::EveryTick(CounterPoints::new(&process.model, definition, start_ns))
+                DetailedPoints::EveryTick(CounterPoints::new(&process.model, definition, start_ns))
             }
-            TickDetail::EachSecond => {
-                Points::EachSecond(CounterChanges::new(CounterKind::of(definition), start_ns))
-            }
+            TickDetail::EachSecond => DetailedPoints::EachSecond(CounterChanges::new(
+                CounterKind::of(definition),
+                start_ns,
+            )),
         }
     }
 

@@ -42,7 +42,7 @@ use super::stacks::{NodeId, Paths, StackKind, Stacks};
 use super::store::RowStore;
 use super::strings::ProfileStrings;
 use super::thread_cap::ThreadCap;
-use super::tick_detail::TickDetail;
+use super::tick_detail::WallSeconds;
 use super::window::Window;
 
 /// The tables that all processes share in the first pass.
@@ -133,7 +133,7 @@ impl SortedProcess {
         shared.thread_cap.keep(&mut snapshot, leave_out);
         Self {
             member: shared.frames.member(),
-            counters: CounterRows::new(&snapshot, terms.second()),
+            counters: CounterRows::new(&snapshot, terms.downsampling),
             owners: ThreadOwners::new(&snapshot),
             threads: snapshot
                 .threads
@@ -197,16 +197,9 @@ pub(super) struct FirstPassTerms<'a> {
     pub(super) tick: u64,
     /// The end of the process, or of the recording.
     pub(super) end: Timestamp,
-    pub(super) detail: TickDetail,
-    /// The length of a second in ticks of the clock.
-    pub(super) second: u64,
-}
-
-impl FirstPassTerms<'_> {
-    /// The length of a second, if only some values of it are kept.
-    fn second(&self) -> Option<u64> {
-        (self.detail == TickDetail::EachSecond).then_some(self.second)
-    }
+    /// The seconds of which only some values of counters are kept, without overhead; `None` to keep
+    /// everything.
+    pub(super) downsampling: Option<WallSeconds>,
 }
 
 /// Runs the first pass over a pool and its `snapshot`.
@@ -357,7 +350,7 @@ impl Pass<'_, '_> {
                 self.sorted.counters.add(counters, store)?;
                 true
             }
-            Entry::Overhead(_) if self.terms.detail == TickDetail::EachSecond => true,
+            Entry::Overhead(_) if self.terms.downsampling.is_some() => true,
             Entry::Overhead(overhead) => {
                 let OverheadEntry {
                     at,

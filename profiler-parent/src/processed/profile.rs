@@ -13,7 +13,7 @@ use profiler_core::internal::profile::{
 };
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
-use profiler_core::time::{SessionClock, Timestamp, UnixNs};
+use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
 
 use super::earlier::EarlierEntries;
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
@@ -24,7 +24,7 @@ use super::process::{Process, Written};
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
-use super::tick_detail::TickDetail;
+use super::tick_detail::{TickDetail, WallSeconds};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
@@ -147,8 +147,7 @@ impl<'a> ProcessedProfile<'a> {
             categories: &self.spec.categories,
             tick,
             end: ended.unwrap_or(self.spec.later.ticks),
-            detail: self.detail,
-            second: converter.ticks_in(1_000_000_000),
+            downsampling: self.downsampling(&converter),
         };
         let sorted = sort_process(&reader, snapshot, earlier.clone(), terms, &mut self.shared)
             .map_err(|error| error.to_string())?;
@@ -203,6 +202,12 @@ impl<'a> ProcessedProfile<'a> {
                 is_trusted,
             });
         }
+    }
+
+    /// The seconds of which only some values are kept, if the profile does not show every tick.
+    fn downsampling(&self, converter: &TimeConverter) -> Option<WallSeconds> {
+        let seconds = || WallSeconds::of(&self.clock, converter);
+        (self.detail == TickDetail::EachSecond).then(seconds)
     }
 
     fn since(&self, began: Timestamp) -> u64 {

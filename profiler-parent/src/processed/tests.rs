@@ -28,7 +28,6 @@ use super::process::Process;
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::SymbolicatedFrames;
-use super::tick_detail::TickDetail;
 use super::window::Window;
 use super::{
     EarlierEntries, MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
@@ -139,8 +138,7 @@ impl Forged {
                 categories: &[],
                 tick: 0,
                 end: profiler_core::time::Timestamp::ZERO,
-                detail: TickDetail::EveryTick,
-                second: 0,
+                downsampling: None,
             },
             shared,
         )
@@ -195,7 +193,7 @@ fn values_of_undefined_counters_take_no_memory() {
         sorted.threads[0].delivery.delivered, 100,
         "the entries are read"
     );
-    assert_eq!(sorted.counters.len(), 0);
+    assert!(sorted.counters.is_empty());
     assert!(forged.profile()["counters"].as_array().unwrap().len() <= 1);
 }
 
@@ -235,8 +233,7 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         categories: &[],
         tick: 0,
         end: profiler_core::time::Timestamp::ZERO,
-        detail: TickDetail::EveryTick,
-        second: 0,
+        downsampling: None,
     };
     let sorted = sort_process(
         &reader,

@@ -3,10 +3,14 @@
 //!
 //! Set by the capture; used in the first pass and where counters are written. A profile for viewers
 //! has every tick. A batch of a pusher has the values of each second, because no engine takes more:
-//! with an interval of 100 ms this is a quarter of the profile's bytes. Invariant: the last value
-//! of a counter is in both, and the highest one, too.
+//! with an interval of 100 ms this is a quarter of the profile's bytes. Invariant: both contain the
+//! last and the highest value of each counter.
 
 use profiler_core::internal::profile::model::{CounterKind, CounterPoint};
+use profiler_core::time::{SessionClock, TimeConverter};
+
+/// Nanoseconds of a second.
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// How much a profile shows of each tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,41 +18,73 @@ pub(crate) enum TickDetail {
     /// Every value, and the cost of each tick.
     #[default]
     EveryTick,
-    /// Of each second, the last and the highest value of a counter. The cost of ticks is left out,
-    /// and how a counter is drawn, except its unit.
+    /// The last and the highest value of each counter in each second. Leaves out the cost of ticks,
+    /// and the display settings of counters except the unit.
     EachSecond,
 }
 
 /// The value of a counter in a pool: time, value as unsigned bits, and number of changes.
 pub(super) type CounterRow = [u64; 3];
 
-/// Chooses the last and the highest of a counter's values in each second.
+/// The seconds of the wall clock, in ticks of the session's clock. Engines divide counters into the
+/// same seconds, so they choose the same last values from a batch and from a whole profile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WallSeconds {
+    /// The beginning of the second in which the session began. May be before tick 0.
+    origin: i128,
+    length: u64,
+}
+
+impl WallSeconds {
+    /// The seconds of a session.
+    pub(super) fn of(clock: &SessionClock, converter: &TimeConverter) -> Self {
+        let into_second = converter.ticks_in(clock.start_unix.0 % SECOND_NS);
+        Self {
+            origin: i128::from(clock.start.ticks.raw()) - i128::from(into_second),
+            length: converter.ticks_in(SECOND_NS).max(1),
+        }
+    }
+
+    fn second_of(self, [at, ..]: CounterRow) -> i128 {
+        (i128::from(at) - self.origin).div_euclid(i128::from(self.length))
+    }
+}
+
+/// Chooses the last and the highest of a counter's values in each second, and the very first value:
+/// changes begin there.
 #[derive(Debug, Default)]
-pub(super) struct SecondFilter {
+pub(super) struct PerSecondFilter {
+    has_begun: bool,
     /// The last value of the present second.
     last: Option<CounterRow>,
     /// The highest value of the present second, if later ones are lower.
     highest: Option<CounterRow>,
 }
 
-impl SecondFilter {
-    /// Adds the next value. Returns the values to keep of the second before it.
+impl PerSecondFilter {
+    /// Adds the next value. Returns the values to keep: the very first one, or those of the second
+    /// that has ended.
     pub(super) fn add(
         &mut self,
         row: CounterRow,
-        second: u64,
+        seconds: WallSeconds,
     ) -> impl Iterator<Item = CounterRow> + use<> {
-        let second_of = |[at, ..]: CounterRow| at / second.max(1);
-        let ended = match self.last {
-            Some(last) if second_of(last) != second_of(row) => Some(self.end_second()),
-            Some(last) if value_of(last) > value_of(row) && self.is_highest(last) => {
-                self.highest = Some(last);
-                None
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let mut ended = None;
+        if !is_first {
+            match self.last {
+                Some(last) if seconds.second_of(last) != seconds.second_of(row) => {
+                    ended = Some(self.end_second());
+                }
+                Some(last) if value_of(last) > value_of(row) && self.is_highest(last) => {
+                    self.highest = Some(last);
+                }
+                _ => {}
             }
-            _ => None,
-        };
-        self.last = Some(row);
-        ended.into_iter().flatten()
+            self.last = Some(row);
+        }
+        let first = is_first.then_some(row);
+        first.into_iter().chain(ended.into_iter().flatten())
     }
 
     /// Ends the present second. Returns its values to keep, in the order of their times.
@@ -143,12 +179,18 @@ mod tests {
 
     use super::*;
 
-    /// The values that are kept, with seconds of a thousand.
+    /// Seconds of a thousand ticks, with a border at 300.
+    const SECONDS: WallSeconds = WallSeconds {
+        origin: -700,
+        length: 1000,
+    };
+
+    /// The values that are kept.
     fn kept(values: &[(u64, i64)]) -> Vec<(u64, i64)> {
-        let mut filter = SecondFilter::default();
+        let mut filter = PerSecondFilter::default();
         let mut kept = Vec::new();
         for (at, value) in values {
-            kept.extend(filter.add([*at, value.cast_unsigned(), 0], 1000));
+            kept.extend(filter.add([*at, value.cast_unsigned(), 0], SECONDS));
         }
         kept.extend(filter.end_second());
         let plain = kept.into_iter().map(|row| (row[0], value_of(row)));
@@ -157,10 +199,26 @@ mod tests {
 
     #[test]
     fn a_second_has_its_last_and_its_highest_value() {
-        let growing = [(0, 0), (100, 1), (900, 5), (1100, 6), (1900, 7), (4000, 9)];
-        assert_eq!(kept(&growing), [(900, 5), (1900, 7), (4000, 9)]);
-        let level = [(0, 4), (100, 9), (200, 7), (300, 8), (1500, -3), (1600, -6)];
-        assert_eq!(kept(&level), [(100, 9), (300, 8), (1500, -3), (1600, -6)]);
+        let growing = [
+            (310, 0),
+            (400, 1),
+            (1290, 5),
+            (1300, 6),
+            (2200, 7),
+            (4000, 9),
+        ];
+        let chosen = [(310, 0), (1290, 5), (2200, 7), (4000, 9)];
+        assert_eq!(kept(&growing), chosen);
+        let level = [
+            (300, 4),
+            (400, 9),
+            (500, 7),
+            (600, 8),
+            (1500, -3),
+            (1600, -6),
+        ];
+        let chosen = [(300, 4), (400, 9), (600, 8), (1500, -3), (1600, -6)];
+        assert_eq!(kept(&level), chosen);
         assert_eq!(kept(&[]), []);
     }
 
@@ -216,15 +274,17 @@ mod tests {
             }).collect();
             let kept = kept(&values);
             prop_assert!(kept.is_sorted_by_key(|(at, _)| *at));
-            for second in 0..=at / 1000 {
+            prop_assert_eq!(values.first(), kept.first());
+            for second in 0..=SECONDS.second_of([at, 0, 0]) {
                 let of = |all: &[(u64, i64)]| -> Vec<i64> {
-                    let in_it = all.iter().filter(|(at, _)| at / 1000 == second);
+                    let is_in_it = |at: u64| SECONDS.second_of([at, 0, 0]) == second;
+                    let in_it = all.iter().filter(|(at, _)| is_in_it(*at));
                     in_it.map(|(_, value)| *value).collect()
                 };
                 let (all, kept) = (of(&values), of(&kept));
                 prop_assert_eq!(all.last(), kept.last());
                 prop_assert_eq!(all.iter().max(), kept.iter().max());
-                prop_assert!(kept.len() <= 2);
+                prop_assert!(kept.len() <= 3);
             }
         }
     }

@@ -58,7 +58,7 @@ impl Capturer {
         let capture = Capture::new(Arc::clone(&self.captures)).in_series(&self.series);
         let saved = capture.save(&path).map_err(|error| error.to_string());
         let added = saved.and_then(|_| {
-            let added = self.add(before.contents(), &path);
+            let added = self.add(&before, &path);
             added.map_err(|error| {
                 // The next batch has the entries of this one.
                 self.series(|series| *series = before);
@@ -68,13 +68,16 @@ impl Capturer {
         self.report(added);
     }
 
-    /// Puts the batch into the spool, unless the series contained everything `before`.
-    fn add(&self, before: SeriesContents, path: &Path) -> io::Result<()> {
+    /// Puts the batch into the spool, unless the series contained everything `before`. The series
+    /// then stays as it was: what the batch has of open waits is in the next one.
+    fn add(&self, before: &CaptureSeries, path: &Path) -> io::Result<()> {
         let series = self.series(|series| series.clone());
         let contents = series.contents();
-        if contents == before {
+        if contents == before.contents() {
+            self.series(|series| series.clone_from(before));
             return fs::remove_file(path);
         }
+        let before = before.contents();
         let entries = contents.entries.saturating_sub(before.entries);
         let add = || self.spool.add(entries);
         self.addresses.publish(&series, add)

@@ -54,18 +54,18 @@ impl DirectoryLock {
         }))
     }
 
-    /// Locks the directory again if the program has closed the descriptor, which ends the lock.
+    /// Locks the directory again: the program may have closed the descriptor, or another one of the
+    /// same file, which ends the lock. Without an effect if the directory is locked.
     ///
     /// # Errors
     /// Another process has taken over the directory meanwhile, or the lock was released.
     pub(super) fn renew(&self) -> io::Result<()> {
         let mut file = self.lock();
-        let open = file.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        if !open.is_ours() {
-            *file = Some(locked_file(&self.directory)?);
-            self.mark.restore()?;
+        match file.as_ref().ok_or(io::ErrorKind::NotConnected)?.get() {
+            Ok(open) => lock_file(open, &self.directory.join(LOCK))?,
+            Err(_) => *file = Some(locked_file(&self.directory)?),
         }
-        Ok(())
+        self.mark.restore()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OwnFile>> {
@@ -180,12 +180,19 @@ fn locked_file(directory: &Path) -> io::Result<OwnFile> {
     let file = options.custom_flags(libc::O_NOFOLLOW).open(&path)?;
     // Before the lock, which ends when any descriptor of the file is closed.
     let file = File::from(above_streams(file.into())?);
-    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    let (locked, present) = (file.metadata()?, fs::symlink_metadata(&path)?);
+    lock_file(&file, &path)?;
+    Ok(file.into())
+}
+
+/// Locks an open file for this process. Fails if another process has locked it, or if it is no
+/// longer at `path`.
+fn lock_file(file: &File, path: &Path) -> io::Result<()> {
+    fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?;
+    let (locked, present) = (file.metadata()?, fs::symlink_metadata(path)?);
     if (locked.dev(), locked.ino()) != (present.dev(), present.ino()) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    Ok(file.into())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -226,6 +233,22 @@ mod tests {
             fs::read(directory.path().join("database")).unwrap(),
             b"data"
         );
+    }
+
+    #[test]
+    fn a_lock_that_ends_with_another_descriptor_of_its_file_is_taken_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = take(directory.path());
+        let path = directory.path().join(LOCK);
+        let is_locked = || {
+            let inode = format!(":{} ", fs::metadata(&path).unwrap().ino());
+            fs::read_to_string("/proc/locks").unwrap().contains(&inode)
+        };
+        assert!(is_locked());
+        drop(File::open(&path).unwrap());
+        assert!(!is_locked(), "a lock of fcntl");
+        lock.renew().unwrap();
+        assert!(is_locked());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! A body is sent until the endpoint accepts or refuses it, until its batch is removed from the
 //! spool, or until the pusher ends. A batch that cannot be encoded because the system has no
 //! descriptor, thread or memory is encoded again later. An endpoint that breaks off may have stored
-//! a body; the body is then sent again with the same identifier. A body without rows, because the
-//! store has all its stacks already, counts as accepted.
+//! a body; the body is then sent again with the same identifier. A body of
+//! stacks is not sent if the store has all of its rows; it counts as accepted.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -62,6 +62,10 @@ impl Sender {
 
     /// Sends a batch. `None` if it must not be sent any more.
     fn send(&self, batch: &BatchToSend, bodies: &mut SentBodies<'_>) -> Option<BatchEnd> {
+        if let Err(error) = self.spool.keep_locked(batch) {
+            self.note_error(&format!("another pusher sends batch {}: {error}", batch.id));
+            return Some(BatchEnd::Rejected);
+        }
         let mut unclear = 0;
         loop {
             let (cause, error) = match self.encode(batch, bodies) {
@@ -211,13 +215,13 @@ impl SentBodies<'_> {
             client,
             ..
         } = self.sender;
-        let rows = self.stored.missing(&body.kind, body.bytes);
-        if rows.is_empty() {
-            return Ok(());
-        }
         let request = request_for(destination, &body.kind, &self.batch.id.body(number));
-        let bytes = body_for(destination, &body.kind, &rows);
         loop {
+            let rows = self.stored.missing(&body.kind, body.bytes);
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let bytes = body_for(destination, &body.kind, &rows);
             let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
             let sent = client.send(&request, &bytes, time_left);
             self.sender
@@ -232,10 +236,14 @@ impl SentBodies<'_> {
                     return Ok(());
                 }
                 NextStep::Rejected(why) => {
+                    self.stored.forget();
                     self.is_refused(&body.kind, status, why);
                     return Ok(());
                 }
                 NextStep::TryAgain { after, why } => {
+                    if status.is_none() {
+                        self.stored.forget();
+                    }
                     self.sender.note_error(&why);
                     if !spool.pause(*index, self.batch.number, after) {
                         return Err(ExportError::Stopped);

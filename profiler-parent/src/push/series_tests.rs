@@ -10,6 +10,7 @@ use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::session::Features;
 use serde_json::Value;
 use test_support::own_process;
+use test_support::patience::until;
 
 use super::{PushDestination, PushError, PushOptions, Pusher};
 use crate::capture::series::CaptureSeries;
@@ -202,4 +203,47 @@ fn a_forked_child_has_no_pusher() {
     assert!(report.destinations.is_empty());
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 1);
     assert!(push(&session, "otlp+http://127.0.0.1:1", spool.path()).is_err());
+}
+
+#[test]
+fn a_batch_has_few_values_of_each_second_and_the_same_last_value() {
+    own_process!();
+    let builder = Session::builder().features(Features::CPU);
+    let session = builder.interval(Duration::from_millis(1)).start().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let [whole, batch] = ["whole.json", "batch.json"].map(|name| directory.path().join(name));
+    let counter = |path: &Path| -> Value {
+        let text = std::fs::read(path).unwrap();
+        let profile: Value = serde_json::from_slice(&text).unwrap();
+        let overhead = profile["profilerOverhead"].as_array().unwrap().len();
+        let counters = profile["counters"].as_array().unwrap();
+        let cpu = counters
+            .iter()
+            .find(|counter| counter["name"] == "processCPU");
+        let mut counter = cpu.cloned().unwrap_or_default();
+        counter["overhead"] = overhead.into();
+        counter
+    };
+    let column = |counter: &Value, name: &str| -> Vec<f64> {
+        let values = counter["samples"][name].as_array().into_iter().flatten();
+        values.map(|value| value.as_f64().unwrap()).collect()
+    };
+    assert!(until(|| {
+        session.capture().save(&whole).unwrap();
+        column(&counter(&whole), "count").len() > 500
+    }));
+    capture(&session, &Series::default(), &batch).unwrap();
+    let (whole, batch) = (counter(&whole), counter(&batch));
+    let times = column(&batch, "timeDeltas");
+    let length_ms: f64 = times.iter().skip(1).sum();
+    let most = 2.0 * (length_ms / 1000.0 + 2.0) + 3.0;
+    assert!(times.len() as f64 <= most, "{batch}");
+    // The batch was captured later.
+    let sum = |counter: &Value| column(counter, "count").iter().sum::<f64>();
+    assert!(sum(&batch) >= sum(&whole) && sum(&whole) > 0.0);
+    assert_eq!(batch["unit"], whole["display"]["unit"]);
+    assert_eq!(
+        (&batch["overhead"], &whole["overhead"]),
+        (&0.into(), &1.into())
+    );
 }

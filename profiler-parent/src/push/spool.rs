@@ -81,6 +81,8 @@ pub(super) struct BatchToSend {
     pub(super) number: BatchNumber,
     pub(super) id: BatchId,
     pub(super) path: PathBuf,
+    /// The place of its directory.
+    home: usize,
     /// The bodies that the destination already has.
     pub(super) bodies: u64,
     /// That of the pusher that has captured it; `None` for files.
@@ -239,6 +241,16 @@ impl Spool {
         self.remove(&files);
     }
 
+    /// Makes sure that no other pusher sends a batch.
+    ///
+    /// # Errors
+    /// Another pusher has taken over the directory of the batch, and sends it.
+    pub(super) fn keep_locked(&self, batch: &BatchToSend) -> io::Result<()> {
+        self.homes
+            .get(batch.home)
+            .map_or(Ok(()), SpoolDirectory::keep_locked)
+    }
+
     /// Waits before the next attempt to send a batch. False if it must not be sent any more,
     /// because it was removed or because the pusher ends.
     pub(super) fn pause(
@@ -320,10 +332,14 @@ impl Spool {
         }
     }
 
-    /// Removes files. One that cannot be removed is found, and removed, by the next pusher.
+    /// Removes files. One that cannot be removed is found, and removed, by the next pusher. Leaves
+    /// those alone whose directory another pusher has taken over.
     fn remove(&self, files: &[SpooledFile]) {
         for file in files {
-            let _ = fs::remove_file(&file.stored.path);
+            let home = self.homes.get(file.home);
+            if home.is_some_and(|home| home.keep_locked().is_ok()) {
+                let _ = fs::remove_file(&file.stored.path);
+            }
         }
     }
 
@@ -336,11 +352,12 @@ impl Spool {
     }
 
     /// Removes the directories that have no batch, and unlocks the others. A forked child leaves
-    /// those of its parent.
+    /// those of its parent alone, and a pusher those that another one has taken over.
     fn release(&self) {
         let own = self.homes.iter().filter(|home| home.is_locked());
         for home in own {
-            if home.batches().is_ok_and(|batches| batches.is_empty()) {
+            let is_ours = home.keep_locked().is_ok();
+            if is_ours && home.batches().is_ok_and(|batches| batches.is_empty()) {
                 let _ = home.remove();
             }
             home.unlock();
@@ -390,6 +407,7 @@ impl WaitingBatches {
             number: position.batch,
             id: file.stored.id.clone(),
             path: file.stored.path.clone(),
+            home: file.home,
             bodies: earlier,
             identity: file.identity.clone(),
         })

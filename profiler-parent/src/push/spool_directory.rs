@@ -28,6 +28,8 @@ use super::directory_lock::DirectoryLock;
 use super::spool_access::is_own;
 use super::{PushIdentity, stored_identity};
 
+/// The most directories that are made until one can be locked.
+const MOST_ATTEMPTS: u32 = 8;
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
 
@@ -66,15 +68,25 @@ impl SpoolDirectory {
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let series = SeriesId::new()?;
-        let path = spool.join(series.to_string());
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)?;
-        let lock = DirectoryLock::take(&path)?.ok_or(io::ErrorKind::AlreadyExists)?;
-        stored_identity::store(&path, identity)?;
-        Ok(Self::locked(series, path, lock, destinations))
+        let mut attempts = 1;
+        loop {
+            let series = SeriesId::new()?;
+            let path = spool.join(series.to_string());
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)?;
+            // Until it is locked, another pusher may take it for one that was left behind.
+            match DirectoryLock::take(&path) {
+                Ok(Some(lock)) => {
+                    stored_identity::store(&path, identity)?;
+                    return Ok(Self::locked(series, path, lock, destinations));
+                }
+                Err(error) if attempts >= MOST_ATTEMPTS => return Err(error),
+                _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
+                _ => attempts += 1,
+            }
+        }
     }
 
     /// The directories in `spool` whose pushers have died, now locked by this process.

@@ -1,11 +1,11 @@
 //! The rows of stacks that a store has, so that each is sent once.
 //!
-//! Used by the sender, which has one for its destination. A row of `profiler_stacks` has the names
-//! of a stack, a day and a host, and nothing of its batch, so a store that has a row needs no equal
-//! one. Without this, each batch sends the names of all its stacks again: half of the bytes of a
-//! recording of Python. Invariants: a row counts as stored only after the store has accepted a
-//! body with it; memory is bounded; a row may be sent again at any time, because the store reduces
-//! equal rows to one.
+//! Used by the sender, which has one for its destination. A row of `profiler_stacks` contains the
+//! function names of a stack, a day and a host, and does not depend on the batch, so a store needs
+//! each row only once. Otherwise, each batch would repeat the names of all its stacks: half of the
+//! bytes of a recording of Python. Invariants: a row counts as stored only after the store has
+//! accepted a body with it; memory is bounded; a row may be sent again at any time, because the
+//! store reduces equal rows to one; after each outage of the store, all rows are sent again.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,8 +17,8 @@ use crate::export::clickhouse::FleetTable;
 /// The most rows that are remembered: about 2 MiB.
 const MOST_ROWS: usize = 1 << 17;
 
-/// The rows of stacks that a store has. Of each, a hash of 64 bits is kept, with keys of this
-/// process: among 100,000 rows, one is taken for another with a probability of 1 in 4 billion.
+/// The rows of stacks that a store has. Keeps a 64-bit hash of each row, with random keys. Among
+/// 100,000 rows, two have the same hash with a probability of 1 in 4 billion.
 #[derive(Debug, Default)]
 pub(super) struct StoredStacks {
     hashes: HashSet<u64>,
@@ -26,7 +26,7 @@ pub(super) struct StoredStacks {
 }
 
 impl StoredStacks {
-    /// The rows of a body that the store may not have. Bodies of other tables are whole.
+    /// The rows of a body that the store may not have. Returns bodies of other tables unchanged.
     pub(super) fn missing<'b>(&self, kind: &BodyKind, body: &'b [u8]) -> Cow<'b, [u8]> {
         if !has_stacks(kind) || self.hashes.is_empty() {
             return Cow::Borrowed(body);
@@ -40,7 +40,14 @@ impl StoredStacks {
         )
     }
 
-    /// The store has accepted a body. With too many rows, begins with those of the body.
+    /// Forgets all rows. To be called when the store may have lost some: it does not answer, as
+    /// during a restart, or it refuses a body.
+    pub(super) fn forget(&mut self) {
+        self.hashes.clear();
+    }
+
+    /// Remembers the rows of a body that the store has accepted. If there would be too many rows,
+    /// forgets all earlier ones.
     pub(super) fn note(&mut self, kind: &BodyKind, body: &[u8]) {
         if !has_stacks(kind) {
             return;

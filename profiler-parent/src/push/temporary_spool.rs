@@ -45,7 +45,8 @@ impl TemporarySpool {
                     let directory = made.keep();
                     return Ok(Self { directory, lock });
                 }
-                Err(error) if attempts == MOST_ATTEMPTS => return Err(error),
+                Err(error) if attempts >= MOST_ATTEMPTS => return Err(error),
+                _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
                 _ => attempts += 1,
             }
         }
@@ -59,7 +60,8 @@ impl TemporarySpool {
 
 impl Drop for TemporarySpool {
     fn drop(&mut self) {
-        if self.lock.is_held() {
+        // Another process may have taken it over if the program has closed the lock.
+        if self.lock.is_held() && self.lock.renew().is_ok() {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }

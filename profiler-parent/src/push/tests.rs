@@ -14,6 +14,9 @@ use flate2::read::GzDecoder;
 use rustix::io::Errno;
 use test_support::patience::until;
 
+mod stacks;
+mod takeover;
+
 use super::destination::{PushDestination, PushEngine, Secret};
 use super::http_client::HttpClient;
 use super::queue::{DestinationCounts, DestinationIndex};

@@ -20,7 +20,7 @@ use super::series::{Series, Shape};
 use crate::reading::{CounterSeries, CounterValue, EntryTotals, Survey};
 
 /// The shortest time between two points of a counter.
-const STEP_NS: i64 = 1_000_000_000;
+const STEP_NS: u64 = 1_000_000_000;
 /// The largest number of points in one message.
 const MOST_POINTS: usize = 4096;
 
@@ -165,7 +165,9 @@ impl Points<'_> {
         for of_counter in self.counter.values() {
             let at = bounded_ns(of_counter.at_ms).saturating_add(self.shift_ns);
             first = first.or(Some(at));
-            let is_of = |one: i64, other: i64| one.div_euclid(STEP_NS) == other.div_euclid(STEP_NS);
+            // Seconds of the wall clock, in which a pusher thins counters out.
+            let second = |at: i64| self.clock.at(at) / STEP_NS;
+            let is_of = |one: i64, other: i64| second(one) == second(other);
             if let Some(last) = last.filter(|last| !is_of(last.0, at)) {
                 points.push(last);
             }

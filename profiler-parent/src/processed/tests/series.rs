@@ -62,8 +62,7 @@ fn add_profile(earlier: &EarlierEntries, end: u64, sums: &mut [Sums; 2]) -> Earl
         categories: &[],
         tick: TICK,
         end: Timestamp::from_raw(end),
-        detail: TickDetail::EveryTick,
-        second: 0,
+        downsampling: None,
     };
     let mut shared = ProfileTables::new(1);
     let snapshot = reader.snapshot().unwrap();
@@ -123,8 +122,7 @@ fn a_thread_that_found_no_room_in_a_profile_goes_on_where_it_was() {
             categories: &[],
             tick: TICK,
             end: Timestamp::from_raw(900),
-            detail: TickDetail::EveryTick,
-            second: 0,
+            downsampling: None,
         };
         let mut shared = ProfileTables::new(1);
         for _ in room..thread_cap::MAX_THREADS {

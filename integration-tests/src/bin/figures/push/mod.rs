@@ -39,7 +39,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Periods of each of these times.
 const PERIODS: u64 = 3;
 /// How long the rest may take at the end.
-const FAREWELL: Duration = Duration::from_secs(60);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// All figures of the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
@@ -80,11 +80,11 @@ fn cost(report: &mut Report) -> Result<()> {
     let sink = Sink::start()?;
     let address = format!("clickhouse+http://{}/fleet", sink.address);
     let options = PushOptions::to(PushDestination::parse(&address)?);
-    let mut measured = Measured::default();
+    let mut measured = PushMeasurements::default();
     for _ in 0..at_length("FIGURES_PUSH_ROUNDS", ROUNDS as u64) {
         measured.round(&session, &options)?;
     }
-    let Measured {
+    let PushMeasurements {
         without,
         with,
         rss_mib,
@@ -103,7 +103,7 @@ fn cost(report: &mut Report) -> Result<()> {
 
 /// What was measured in all rounds.
 #[derive(Default)]
-struct Measured {
+struct PushMeasurements {
     /// Processor time of periods without a pusher, in seconds.
     without: Vec<f64>,
     /// Processor time of periods with one batch each, in seconds.
@@ -112,7 +112,7 @@ struct Measured {
     batch_kib: Vec<f64>,
 }
 
-impl Measured {
+impl PushMeasurements {
     fn round(&mut self, session: &Session, options: &PushOptions) -> Result<()> {
         self.without.extend(cpu_of_periods(PERIODS));
         let memory = PeakMemory::begin()?;
@@ -121,7 +121,7 @@ impl Measured {
         std::thread::sleep(PERIOD.mul_f64(1.5));
         self.with.extend(cpu_of_periods(PERIODS));
         self.rss_mib = self.rss_mib.max(memory.growth_mib()?);
-        let pushed = pusher.finish(FAREWELL);
+        let pushed = pusher.finish(FINISH_TIMEOUT);
         let to = pushed.destinations.first().context("no destination")?;
         let left_out = to.lost.batches + to.rejected.batches + to.waiting_batches;
         ensure!(to.sent.batches > 0 && left_out == 0, "{pushed:?}");
