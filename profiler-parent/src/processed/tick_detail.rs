@@ -175,6 +175,7 @@ impl CounterChanges {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::time::{Anchor, ClockKind, MonotonicNs, Timestamp, UnixNs};
     use proptest::prelude::*;
 
     use super::*;
@@ -220,6 +221,26 @@ mod tests {
         let chosen = [(300, 4), (400, 9), (600, 8), (1500, -3), (1600, -6)];
         assert_eq!(kept(&level), chosen);
         assert_eq!(kept(&[]), []);
+    }
+
+    #[test]
+    fn seconds_are_those_of_the_wall_clock() {
+        let anchor = |ticks: u64| Anchor {
+            ticks: Timestamp::from_raw(ticks),
+            monotonic: MonotonicNs(ticks),
+        };
+        // The session begins at tick 1000, a quarter of a second after a border.
+        let clock = SessionClock {
+            kind: ClockKind::Monotonic,
+            start: anchor(1000),
+            start_unix: UnixNs(1_700_000_000_250_000_000),
+        };
+        let seconds = WallSeconds::of(&clock, &clock.converter(anchor(2000)));
+        let second_at = |after_start: u64| seconds.second_of([1000 + after_start, 0, 0]);
+        assert_eq!(second_at(0), second_at(749_999_999));
+        assert_eq!(second_at(0) + 1, second_at(750_000_000));
+        assert_eq!(second_at(0) + 2, second_at(1_750_000_000));
+        assert_eq!(seconds.second_of([0; 3]), second_at(0));
     }
 
     /// The changes of a counter with these values, in milliseconds.

@@ -10,7 +10,8 @@
 //! destination B  ▲ next = 7                 (7 and 8 stay because of B)
 //! ```
 //!
-//! Invariant: for each destination, every batch is sent, rejected, lost, or waits.
+//! Invariant: for each destination, every batch is sent, by this pusher or an earlier one, rejected,
+//! lost, or waits.
 
 use std::collections::VecDeque;
 
@@ -72,6 +73,8 @@ pub(crate) enum BatchEnd {
     Sent,
     /// It has refused at least one body, or the batch cannot be read.
     Rejected,
+    /// It has got the batch from an earlier pusher, which has counted it.
+    SentEarlier,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +111,19 @@ impl BatchQueue {
         }
     }
 
-    /// Adds a batch. Returns its number, and the batches to remove.
-    pub(crate) fn add(&mut self, bytes: u64, entries: u64) -> (BatchNumber, Vec<BatchNumber>) {
+    /// The number that the next batch gets.
+    pub(crate) const fn next_number(&self) -> BatchNumber {
+        self.next
+    }
+
+    /// Adds a batch. Returns the batches to remove. `has` says whether a destination has got a
+    /// batch from an earlier pusher: it loses nothing with it.
+    pub(crate) fn add(
+        &mut self,
+        bytes: u64,
+        entries: u64,
+        has: impl Fn(BatchNumber, DestinationIndex) -> bool,
+    ) -> Vec<BatchNumber> {
         let number = self.next;
         self.next = BatchNumber(number.0.saturating_add(1));
         self.batches.push_back(QueuedBatch {
@@ -117,17 +131,22 @@ impl BatchQueue {
             bytes,
             entries,
         });
-        (number, self.remove_surplus())
+        self.remove_surplus(has)
     }
 
-    fn remove_surplus(&mut self) -> Vec<BatchNumber> {
+    fn remove_surplus(
+        &mut self,
+        has: impl Fn(BatchNumber, DestinationIndex) -> bool,
+    ) -> Vec<BatchNumber> {
         let mut removed = Vec::new();
         while self.bytes() > self.limit
             && let Some(oldest) = self.batches.pop_front()
         {
-            for destination in &mut self.destinations {
+            for (place, destination) in self.destinations.iter_mut().enumerate() {
                 if destination.position.batch <= oldest.number {
-                    destination.counts.lost.add(&oldest);
+                    if !has(oldest.number, DestinationIndex(place)) {
+                        destination.counts.lost.add(&oldest);
+                    }
                     destination.position = after(oldest.number);
                 }
             }
@@ -194,6 +213,7 @@ impl BatchQueue {
             match end {
                 BatchEnd::Sent => counts.sent.add(batch),
                 BatchEnd::Rejected => counts.rejected.add(batch),
+                BatchEnd::SentEarlier => {}
             }
             progress.position = after(number);
         }
@@ -234,6 +254,12 @@ mod tests {
     const A: DestinationIndex = DestinationIndex(0);
     const B: DestinationIndex = DestinationIndex(1);
 
+    /// Adds a batch that no destination has. Returns its number, and the batches to remove.
+    fn add(queue: &mut BatchQueue, bytes: u64, entries: u64) -> (BatchNumber, Vec<BatchNumber>) {
+        let number = queue.next_number();
+        (number, queue.add(bytes, entries, |_, _| false))
+    }
+
     fn numbers(batches: &[BatchNumber]) -> Vec<u64> {
         batches.iter().map(|batch| batch.0).collect()
     }
@@ -241,8 +267,8 @@ mod tests {
     #[test]
     fn a_batch_stays_until_all_destinations_are_done_with_it() {
         let mut queue = BatchQueue::new(1000, 2);
-        let (first, _) = queue.add(10, 5);
-        let (second, _) = queue.add(10, 5);
+        let (first, _) = add(&mut queue, 10, 5);
+        let (second, _) = add(&mut queue, 10, 5);
         assert_eq!(queue.finish(A, first, BatchEnd::Sent), []);
         assert_eq!(queue.next_of(A).unwrap().batch, second);
         assert_eq!(queue.next_of(B).unwrap().batch, first);
@@ -264,11 +290,11 @@ mod tests {
     #[test]
     fn the_oldest_batches_are_lost_for_the_destinations_that_have_not_got_them() {
         let mut queue = BatchQueue::new(25, 2);
-        let (first, _) = queue.add(10, 1);
-        queue.add(10, 2);
+        let (first, _) = add(&mut queue, 10, 1);
+        add(&mut queue, 10, 2);
         queue.finish(A, first, BatchEnd::Sent);
         assert!(queue.accept_body(A, BatchNumber(1)));
-        let (_, removed) = queue.add(10, 4);
+        let (_, removed) = add(&mut queue, 10, 4);
         assert_eq!(numbers(&removed), [0]);
         assert_eq!(queue.counts(A).lost, Amount::default());
         assert_eq!(
@@ -278,7 +304,7 @@ mod tests {
                 entries: 1
             }
         );
-        let (_, removed) = queue.add(20, 8);
+        let (_, removed) = add(&mut queue, 20, 8);
         assert_eq!(numbers(&removed), [1, 2]);
         assert!(!queue.accept_body(A, BatchNumber(1)), "it was removed");
         assert_eq!(
@@ -294,10 +320,24 @@ mod tests {
     #[test]
     fn a_batch_beyond_the_limit_alone_is_lost_at_once() {
         let mut queue = BatchQueue::new(10, 1);
-        let (_, removed) = queue.add(11, 3);
+        let (_, removed) = add(&mut queue, 11, 3);
         assert_eq!(numbers(&removed), [0]);
         assert_eq!((queue.bytes(), queue.next_of(A)), (0, None));
         assert_eq!(queue.counts(A).lost.entries, 3);
+    }
+
+    #[test]
+    fn a_destination_loses_no_batch_that_it_has_got_from_an_earlier_pusher() {
+        let mut queue = BatchQueue::new(15, 2);
+        let of_a = |_, destination| destination == A;
+        assert_eq!(queue.add(10, 1, of_a), []);
+        assert_eq!(numbers(&queue.add(10, 2, of_a)), [0]);
+        assert_eq!(queue.counts(A).lost, Amount::default());
+        assert_eq!(queue.counts(B).lost.entries, 1);
+        let second = queue.next_of(A).unwrap().batch;
+        queue.finish(A, second, BatchEnd::SentEarlier);
+        assert_eq!(queue.counts(A), DestinationCounts::default());
+        assert_eq!(queue.next_of(A), None);
     }
 
     #[derive(Clone, Debug)]
@@ -325,7 +365,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Add(bytes) => {
-                        let (number, removed) = queue.add(bytes, 1);
+                        let (number, removed) = add(&mut queue, bytes, 1);
                         added += 1;
                         files.push(number);
                         files.retain(|file| !removed.contains(file));

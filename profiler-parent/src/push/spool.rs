@@ -195,8 +195,7 @@ impl Spool {
 
     fn enqueue(&self, file: SpooledFile) {
         let mut waiting = self.lock();
-        let (number, removed) = waiting.queue.add(file.stored.bytes, file.stored.entries);
-        waiting.files.insert(number, file);
+        let removed = waiting.add(file);
         let files = waiting.take_files(&removed);
         drop(waiting);
         self.changed.notify_all();
@@ -235,7 +234,9 @@ impl Spool {
             return;
         };
         let mut waiting = self.lock();
-        let removed = waiting.queue.finish(destination, batch, BatchEnd::Sent);
+        let removed = waiting
+            .queue
+            .finish(destination, batch, BatchEnd::SentEarlier);
         let files = waiting.take_files(&removed);
         drop(waiting);
         self.remove(&files);
@@ -410,6 +411,17 @@ impl WaitingBatches {
             home: file.home,
             bodies: earlier,
             identity: file.identity.clone(),
+        })
+    }
+
+    /// Adds a batch. Returns the batches to remove.
+    fn add(&mut self, file: SpooledFile) -> Vec<BatchNumber> {
+        let Self { queue, files, .. } = self;
+        let StoredBatch { bytes, entries, .. } = file.stored;
+        files.insert(queue.next_number(), file);
+        queue.add(bytes, entries, |batch, destination| {
+            let file: Option<&SpooledFile> = files.get(&batch);
+            file.is_some_and(|file| file.earlier.get(destination.0) == Some(&None))
         })
     }
 
