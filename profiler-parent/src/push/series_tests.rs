@@ -208,7 +208,8 @@ fn a_forked_child_has_no_pusher() {
 #[test]
 fn a_batch_has_few_values_of_each_second_and_the_same_last_value() {
     own_process!();
-    let builder = Session::builder().features(Features::CPU);
+    let features = Features::CPU.with(Features::PROCESS_CPU);
+    let builder = Session::builder().features(features);
     let session = builder.interval(Duration::from_millis(1)).start().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let [whole, batch] = ["whole.json", "batch.json"].map(|name| directory.path().join(name));
