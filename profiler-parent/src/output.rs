@@ -31,8 +31,7 @@ pub use unfinished::remove_unfinished;
 /// How much time the compression of a `.gz` file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GzipLevel {
-    /// Level 1, for a file that is read once and then deleted: a third of the time for a quarter
-    /// more bytes.
+    /// Level 1, for a file that is read once and then deleted: less time, and more bytes.
     Fast,
     /// Level 6.
     Small,

@@ -21,7 +21,7 @@ use crate::codec;
 use crate::pool::definitions::READY;
 use crate::pool::layout::Extent;
 
-/// Bytes of a window. The definitions of most processes fit into one or two.
+/// Bytes of a window: room for some dozens of short records.
 const WINDOW_BYTES: u64 = 4096;
 /// Bytes of a record's head.
 const HEAD_BYTES: u64 = 8;

@@ -2,9 +2,8 @@
 //! their own cost.
 //!
 //! Set by the capture; used in the first pass and where counters are written. A profile for viewers
-//! has every tick. A batch of a pusher has the values of each second, because no engine takes more:
-//! with an interval of 100 ms this is a quarter of the profile's bytes. Invariant: both contain the
-//! last and the highest value of each counter.
+//! has every tick. A batch of a pusher has the values of each second, because no engine takes more.
+//! Invariant: both contain the last and the highest value of each counter.
 
 use profiler_core::internal::profile::model::{CounterKind, CounterPoint};
 use profiler_core::time::{SessionClock, TimeConverter};

@@ -10,8 +10,8 @@
 //! destination B  ▲ next = 7                 (7 and 8 stay because of B)
 //! ```
 //!
-//! Invariant: for each destination, every batch is sent, by this pusher or an earlier one, rejected,
-//! lost, or waits.
+//! Invariant: for each destination, every batch is sent, by this pusher or an earlier one, or is
+//! rejected, is lost, or waits.
 
 use std::collections::VecDeque;
 
@@ -71,7 +71,8 @@ impl Amount {
 pub(crate) enum BatchEnd {
     /// It has accepted all bodies.
     Sent,
-    /// It has refused at least one body, or the batch cannot be read.
+    /// It has refused at least one body, the batch cannot be read, or another pusher has taken over
+    /// the directory of the batch.
     Rejected,
     /// It has got the batch from an earlier pusher, which has counted it.
     SentEarlier,

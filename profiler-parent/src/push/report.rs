@@ -38,7 +38,8 @@ pub struct DestinationReport {
     pub sent: PushedAmount,
     /// The batches that were removed before they were sent, because the spool was full.
     pub lost: PushedAmount,
-    /// The batches of which it has refused a part, or that cannot be read.
+    /// The batches of which it has refused a part, that cannot be read, or whose directory another
+    /// pusher has taken over.
     pub rejected: PushedAmount,
     /// The batches that wait in the spool.
     pub waiting_batches: u64,

@@ -3,8 +3,8 @@
 //!
 //! Part of the [`ProcessTable`](crate::process_table::ProcessTable). Invariants: the end of a
 //! process never waits for a reading; what has ended is in the sums before the next reading; the
-//! ends that wait are those of one reading, because a thread that adds one adds all that wait, unless
-//! a reading runs.
+//! ends that wait are those of one reading, because a thread that adds one adds all that wait,
+//! unless a reading runs.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

@@ -33,7 +33,7 @@ const PROCESSES: u64 = 200;
 /// Between two looks at the processor time and the groups of a process.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Rounds of a time without a pusher and a time with one.
-const ROUNDS: usize = 3;
+const ROUNDS: u64 = 3;
 /// The pusher's period.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Periods of each of these times.
@@ -81,7 +81,7 @@ fn cost(report: &mut Report) -> Result<()> {
     let address = format!("clickhouse+http://{}/fleet", sink.address);
     let options = PushOptions::to(PushDestination::parse(&address)?);
     let mut measured = PushMeasurements::default();
-    for _ in 0..at_length("FIGURES_PUSH_ROUNDS", ROUNDS as u64) {
+    for _ in 0..at_length("FIGURES_PUSH_ROUNDS", ROUNDS) {
         measured.round(&session, &options)?;
     }
     let PushMeasurements {
