@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
@@ -14,11 +14,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use profiler_core::internal::reader::{Definitions, PoolReader};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use rustix::param::page_size;
 
 use crate::patience::Stopwatch;
 
 /// Time spent in the library after each load, so that the sampler sees its addresses.
 const WITHIN: Duration = Duration::from_millis(3);
+/// The number of latest addresses that the library does not get again.
+const TAKEN: usize = 8;
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +47,10 @@ pub fn play(loads: usize) -> Result<Reloads> {
         },
         StartOptions::default(),
     )?;
-    let mut places = HashSet::new();
+    let mut places = Places::default();
     let first = until_defined(&mut places)?;
-    for number in 0..loads {
-        load(number, &mut places)?;
+    for _ in 0..loads {
+        load(&mut places)?;
     }
     let samples = session::sampling_stats()
         .context("nothing was sampled")?
@@ -56,15 +59,15 @@ pub fn play(loads: usize) -> Result<Reloads> {
     session::stop();
     Ok(Reloads {
         added,
-        places: places.len(),
+        places: places.all.len(),
         samples,
     })
 }
 
 /// Loads the library until the sampler has seen it. Returns how many files are then defined.
-fn until_defined(places: &mut HashSet<usize>) -> Result<usize> {
-    for number in 0..1000 {
-        load(number, places)?;
+fn until_defined(places: &mut Places) -> Result<usize> {
+    for _ in 0..1000 {
+        load(places)?;
         let files = files()?;
         if files.iter().any(|path| path.contains("libresolv")) {
             return Ok(files.len());
@@ -84,22 +87,57 @@ fn files() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Maps memory of a size that depends on `number`, so that the library gets another address. Then
-/// loads the library, calls it for [`WITHIN`] and unloads it.
-fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
-    let len = (1 + number * 7 % 61) << 16;
-    let rights = libc::PROT_READ;
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new memory, which nothing else uses.
-    let noise = unsafe { libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0) };
-    ensure!(noise != libc::MAP_FAILED, "no memory");
+/// The addresses at which the library was loaded. Memory is mapped at the latest ones, so that the
+/// library gets another one.
+#[derive(Debug, Default)]
+struct Places {
+    all: HashSet<usize>,
+    /// Pages of the latest ones, the oldest first.
+    taken: VecDeque<*mut c_void>,
+}
+
+impl Places {
+    /// The library was loaded with this address in it, and is unloaded.
+    fn add(&mut self, address: usize) -> Result<()> {
+        self.all.insert(address);
+        let size = page_size();
+        let page = ptr::without_provenance_mut(address & !(size - 1));
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: new memory at an address where there is none.
+        let mapped = unsafe { libc::mmap(page, size, libc::PROT_NONE, kind, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return Ok(()); // another thread has mapped memory there
+        }
+        ensure!(mapped == page, "this kernel maps memory elsewhere");
+        self.taken.push_back(mapped);
+        if self.taken.len() > TAKEN {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        if let Some(page) = self.taken.pop_front() {
+            // SAFETY: mapped by `add`, and no code refers to it.
+            unsafe { libc::munmap(page, page_size()) };
+        }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        (0..self.taken.len()).for_each(|_| self.give_back());
+    }
+}
+
+/// Loads the library, calls it for [`WITHIN`] and unloads it.
+fn load(places: &mut Places) -> Result<()> {
     // SAFETY: a library of the system, whose start-up code does nothing.
     let library = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW) };
     ensure!(!library.is_null(), "no libresolv");
     // SAFETY: the library is open, and the name ends with a zero.
     let symbol = unsafe { libc::dlsym(library, c"ns_get16".as_ptr()) };
     ensure!(!symbol.is_null(), "no ns_get16");
-    places.insert(symbol as usize);
     // SAFETY: `ns_get16` takes a pointer to two bytes and returns a number.
     let get16 =
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const u8) -> u32>(symbol) };
@@ -109,7 +147,5 @@ fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
     }
     // SAFETY: opened above, and nothing of it is used any more.
     unsafe { libc::dlclose(library) };
-    // SAFETY: mapped above, and no other code refers to it.
-    unsafe { libc::munmap(noise, len) };
-    Ok(())
+    places.add(symbol as usize)
 }

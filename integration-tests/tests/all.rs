@@ -104,6 +104,7 @@ mod processed;
 mod pushing;
 mod pushing_command;
 mod pushing_deaths;
+mod pushing_leftovers;
 mod pushing_support;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod python;

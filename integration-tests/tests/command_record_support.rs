@@ -138,6 +138,21 @@ impl Recording {
     }
 }
 
+impl Recording {
+    /// Kills the command. The program ends, too, because its input does.
+    pub(crate) fn kill(self) -> anyhow::Result<()> {
+        let Self {
+            mut command,
+            stdout,
+            ..
+        } = self;
+        command.kill()?;
+        command.wait_with_output()?; // closes the input
+        drop(stdout);
+        Ok(())
+    }
+}
+
 impl Ended {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

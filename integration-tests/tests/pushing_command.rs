@@ -42,9 +42,11 @@ fn x20_a_file_that_is_pushed_twice_is_in_the_store_once() -> anyhow::Result<()> 
     session.session()?.capture().save(&file)?;
     let mut stored = Vec::new();
     let mut requests = Vec::new();
-    for _ in 0..2 {
+    let file = file.to_string_lossy();
+    // The second time as a user without a password.
+    for user in [&[][..], &["--push-user", "default"]] {
         let address = store(&relay);
-        let said = tools::run(&["push", &file.to_string_lossy(), "--to", &address])?;
+        let said = tools::run(&[&["push", &file, "--to", &address], user].concat())?;
         ensure!(said.code == Some(0), "{said:?}");
         ensure!(said.out.starts_with("pushed 1 batch in "), "{said:?}");
         stored.push(rows(&cluster)?);

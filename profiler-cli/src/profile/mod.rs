@@ -13,7 +13,7 @@ use std::path::Path;
 
 use profiler_parent::WorkListener;
 use profiler_parent::internal::reading::{
-    self, Meta, ProfileReader, PushedLog, ReadError, Survey, Thread, ThreadSink,
+    self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink,
 };
 
 use crate::report::{Report, Samples, TopFunction};
@@ -90,7 +90,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
         mut functions,
     } = collected;
     functions.finish(&survey.tables);
-    let pushed = pushed(&survey);
+    let pushed = survey.pushed();
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
@@ -113,13 +113,6 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
         pushed,
         ..Report::default()
     }
-}
-
-/// What the profile says about pushing. Both formats have it in the outermost object.
-fn pushed(survey: &Survey) -> Vec<PushedLog> {
-    let logs = survey.parts.first().into_iter();
-    let logs = logs.flat_map(|root| root.logs.gathering.values());
-    logs.flat_map(|log| log.pushed.iter().cloned()).collect()
 }
 
 /// The functions that take most of the time.

@@ -1,14 +1,17 @@
 //! The address of a store: `clickhouse://[USER@]HOST[:PORT][/DATABASE]`.
 //!
-//! The port is that of ClickHouse's HTTP interface. Invariant: an address has no password, so it
+//! The port is that of ClickHouse's HTTP interface. The form of a pusher's addresses,
+//! `clickhouse+http://…`, is the same address; so one address serves both. Invariant: an address has no password, so it
 //! can be printed.
 
 use std::fmt;
 use std::str::FromStr;
 
 const SCHEME: &str = "clickhouse://";
+/// The beginning of a pusher's address.
+const PUSH_SCHEME: &str = "clickhouse+http://";
 /// The port of ClickHouse's HTTP interface.
-const PORT: u16 = 8123;
+pub(crate) const CLICKHOUSE_PORT: u16 = 8123;
 /// The database that `profiler fleet ddl` creates.
 pub(crate) const DEFAULT_DATABASE: &str = "profiler";
 
@@ -38,6 +41,7 @@ impl FromStr for FleetAddress {
         let wrong = |why| InvalidAddress { why };
         let rest = text
             .strip_prefix(SCHEME)
+            .or_else(|| text.strip_prefix(PUSH_SCHEME))
             .ok_or(wrong("it does not begin with clickhouse://"))?;
         let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, place) = match server.rsplit_once('@') {
@@ -65,7 +69,7 @@ impl FromStr for FleetAddress {
         Ok(Self {
             user: user.filter(|user| !user.is_empty()).map(str::to_owned),
             host: host.to_owned(),
-            port: port.unwrap_or(PORT),
+            port: port.unwrap_or(CLICKHOUSE_PORT),
             database: if database.is_empty() {
                 DEFAULT_DATABASE
             } else {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use ureq::Agent;
 
+use super::request_error::request_error;
+
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a server may take to begin its answer: as long as ClickHouse's own clients wait.
@@ -42,7 +44,7 @@ pub(super) fn post(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = request.send(body).map_err(|error| error.to_string())?;
+    let answer = request.send(body).map_err(|error| request_error(&error))?;
     Ok(HttpAnswer {
         status: answer.status().as_u16(),
         body: Box::new(answer.into_body().into_reader()),

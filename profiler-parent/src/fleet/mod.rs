@@ -24,9 +24,10 @@ mod instant;
 mod parameters;
 mod password;
 mod query;
+mod request_error;
 mod store;
 
-pub(crate) use address::{DEFAULT_DATABASE, is_of_name};
+pub(crate) use address::{CLICKHOUSE_PORT, DEFAULT_DATABASE, is_of_name};
 pub use address::{FleetAddress, InvalidAddress};
 pub use error::FleetError;
 pub use filter::{FleetFilter, TimeRange};
@@ -35,6 +36,7 @@ pub use instant::{InvalidInstant, UnixMicros, parse_instant};
 pub use parameters::{Parameters, UnknownParameter};
 pub use password::PasswordSource;
 pub use query::{FleetQuery, count};
+pub(crate) use request_error::request_error;
 pub use store::FleetStore;
 
 #[cfg(test)]

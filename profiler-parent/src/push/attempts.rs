@@ -91,7 +91,10 @@ impl Attempts {
                 retry_after,
                 text,
             } => {
-                let why = format!("status {status}: {text}");
+                let why = match text.as_str() {
+                    "" => format!("status {status}"),
+                    text => format!("status {status}: {text}"),
+                };
                 let is_unexplained = status == 500 && !is_overload(&text);
                 self.server_errors += u32::from(is_unexplained);
                 if is_temporary(status) && self.server_errors < MOST_SERVER_ERRORS {

@@ -52,14 +52,11 @@ impl Capturer {
 
     fn capture(&self) {
         let before = self.series(|series| series.clone());
-        let Some(path) = self.spool.unfinished_path() else {
-            return;
-        };
-        let capture = Capture::new(Arc::clone(&self.captures)).in_series(&self.series);
-        let saved = capture.save(&path).map_err(|error| error.to_string());
-        let added = saved.and_then(|_| {
-            let added = self.add(&before, &path);
-            added.map_err(|error| {
+        let path = self.spool.unfinished_path();
+        let added = path.map_err(|error| error.to_string()).and_then(|path| {
+            let capture = Capture::new(Arc::clone(&self.captures)).in_series(&self.series);
+            capture.save(&path).map_err(|error| error.to_string())?;
+            self.add(&before, &path).map_err(|error| {
                 // The next batch has the entries of this one.
                 self.series(|series| *series = before);
                 error.to_string()

@@ -3,13 +3,14 @@
 //! Made by the application or by the command. Invariants: an address contains no secret; a secret
 //! is in no message and in no `Debug` output.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
 use ureq::http::Uri;
 
 use super::PushError;
-use crate::fleet::is_of_name;
+use crate::fleet::{CLICKHOUSE_PORT, is_of_name};
 
 /// A token or a password for a destination.
 ///
@@ -129,7 +130,8 @@ pub struct PushDestination {
 impl PushDestination {
     /// The destination with this address: `otlp+http://HOST:PORT/PATH`, `pyroscope+http://…`,
     /// `parca+http://…` or `clickhouse+http://HOST:PORT/DATABASE`, or the same with `https`.
-    /// `https` needs the feature `push-tls`.
+    /// `https` needs the feature `push-tls`. `clickhouse://` is short for `clickhouse+http://`. The
+    /// port is that of HTTP or HTTPS by default, and 8123 for `clickhouse+http`.
     ///
     /// # Errors
     /// [`PushError::Address`].
@@ -138,14 +140,20 @@ impl PushDestination {
             address: without_secrets(address),
             reason,
         };
-        let engine = PushEngine::ALL.into_iter().find(|engine| {
-            let rest = address.strip_prefix(engine.scheme());
-            rest.is_some_and(|rest| rest.starts_with('+'))
+        let parts = PushEngine::ALL.into_iter().find_map(|engine| {
+            let rest = address.strip_prefix(engine.scheme())?;
+            match rest.strip_prefix('+') {
+                Some(url) => Some((engine, Cow::Borrowed(url))),
+                // The form of `profiler fleet`.
+                None if engine == PushEngine::ClickHouse && rest.starts_with("://") => {
+                    Some((engine, Cow::Owned(format!("http{rest}"))))
+                }
+                None => None,
+            }
         });
-        let engine = engine.ok_or_else(|| {
+        let (engine, url) = parts.ok_or_else(|| {
             refused("it must begin with otlp+, pyroscope+, parca+ or clickhouse+, as otlp+http://HOST:4318 does")
         })?;
-        let url = address.get(engine.scheme().len() + 1..).unwrap_or_default();
         let uri: Uri = url
             .parse()
             .map_err(|_| refused("it is not a valid address"))?;
@@ -177,9 +185,15 @@ impl PushDestination {
         if engine == PushEngine::ClickHouse && !database.chars().all(is_of_name) {
             return Err("its database has characters other than letters, digits, _ - .");
         }
+        let port = match authority.port() {
+            None if engine == PushEngine::ClickHouse && scheme == "http" => {
+                format!(":{CLICKHOUSE_PORT}")
+            }
+            _ => String::new(),
+        };
         Ok(Self {
             engine,
-            base: format!("{scheme}://{authority}"),
+            base: format!("{scheme}://{authority}{port}"),
             path: path.to_owned(),
             authorization: Authorization::None,
         })
@@ -244,6 +258,7 @@ fn without_secrets(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::FleetAddress;
 
     #[test]
     fn an_address_names_the_engine_and_where_it_is() {
@@ -258,9 +273,31 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_the_fleet_is_a_destination_and_an_address_of_a_destination_one_of_the_fleet() {
+        for (address, canonical) in [
+            ("clickhouse://db", "clickhouse+http://db:8123"),
+            ("clickhouse+http://db/x", "clickhouse+http://db:8123/x"),
+            ("clickhouse://[::1]:9/x", "clickhouse+http://[::1]:9/x"),
+        ] {
+            let address = PushDestination::parse(address).unwrap().address();
+            assert_eq!(address, canonical);
+            let of_fleet: FleetAddress = address.parse().unwrap();
+            let database = if of_fleet.database() == "profiler" {
+                "/profiler"
+            } else {
+                ""
+            };
+            let shown = canonical.replace("+http", "");
+            assert_eq!(of_fleet.to_string(), format!("{shown}{database}"));
+        }
+    }
+
+    #[test]
     fn an_address_that_cannot_be_used_is_refused_without_its_secrets() {
         for (address, part) in [
             ("http://host", "must begin with otlp+"),
+            ("otlp://host", "must begin with otlp+"),
+            ("clickhouse://me:hunter2@host", "must not contain a user"),
             ("otlp+ftp://host", "only http and https"),
             ("otlp+http:///v1", "not a valid address"),
             ("otlp+http://host:99999", "its port"),

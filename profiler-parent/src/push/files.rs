@@ -1,4 +1,4 @@
-//! Pushes profiles that exist as files.
+//! Pushes profiles that exist as files, and the batches that dead pushers have left in a spool.
 //!
 //! Called by `profiler push` and by applications. A file has the identifier of its content, so its
 //! bodies have the same identifiers whenever and wherever it is pushed.
@@ -15,6 +15,7 @@ use profiler_core::ids::ByteLimit;
 use super::batch::SeriesId;
 use super::encoders::EngineEncoder;
 use super::spool_directory::batch_name;
+use super::temporary_spool::TemporarySpool;
 use super::{
     BatchEncoder, PushError, PushOptions, PushReport, Pusher, check, end_of, spool_directory,
 };
@@ -42,9 +43,45 @@ pub fn push_files(
             source,
         })?;
     }
-    let encoder: Arc<dyn BatchEncoder> =
-        Arc::new(EngineEncoder::of_files(options.identity.clone()));
-    let mut pusher = Pusher::new(&directory, options, temporary)?;
+    let encoder = EngineEncoder::of_files(options.identity.clone());
+    send_all(&directory, options, temporary, Arc::new(encoder), timeout)
+}
+
+/// Sends the batches in a spool that a dead pusher has left there, without a session. The options
+/// about the period and the spool do not apply: nothing is removed because the spool is full.
+/// Batches of a living pusher are left alone.
+///
+/// Attempts are repeated as by a [`Pusher`], for at most `timeout`. What was not sent by then stays
+/// in the spool.
+///
+/// # Errors
+/// [`PushError`]; nothing is sent then. [`PushError::Spool`] if the directory does not exist.
+pub fn push_spool(
+    spool: &Path,
+    options: &PushOptions,
+    timeout: Duration,
+) -> Result<PushReport, PushError> {
+    check(&options.destinations)?;
+    // A pusher makes a directory that does not exist. Here it is a mistake.
+    fs::metadata(spool).map_err(|source| PushError::Spool {
+        path: spool.to_owned(),
+        source,
+    })?;
+    let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
+    let (directory, _) = spool_directory(Some(spool))?;
+    let encoder = EngineEncoder::of_batches(options.identity.clone());
+    send_all(&directory, options, None, Arc::new(encoder), timeout)
+}
+
+/// Sends the batches in a directory for at most `timeout`.
+fn send_all(
+    directory: &Path,
+    options: &PushOptions,
+    temporary: Option<TemporarySpool>,
+    encoder: Arc<dyn BatchEncoder>,
+    timeout: Duration,
+) -> Result<PushReport, PushError> {
+    let mut pusher = Pusher::new(directory, options, temporary)?;
     pusher.start_senders(options, &encoder)?;
     pusher.drain(end_of(timeout));
     Ok(pusher.report())

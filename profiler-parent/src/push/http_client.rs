@@ -16,6 +16,7 @@ use ureq::http::{Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::attempts::Answer;
+use crate::fleet::request_error;
 
 /// The time for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -134,7 +135,7 @@ impl HttpClient {
             .build();
         match self.agent.run(timed) {
             Ok(response) => answer_of(response, &request.headers, answered),
-            Err(error) => Answer::Missing(error.to_string()),
+            Err(error) => Answer::Missing(request_error(&error)),
         }
     }
 }
@@ -171,7 +172,7 @@ fn answer_of(
         }
         // An endpoint that breaks off may have failed while it stored the body.
         Err(error) if (200..300).contains(&status) && !is_too_long(&error) => {
-            Answer::Missing(error.to_string())
+            Answer::Missing(request_error(&error))
         }
         Err(_) => Answer::Status {
             status,
@@ -191,6 +192,7 @@ pub(super) fn without_secrets(answer: String, headers: &[(&'static str, String)]
     let values = headers.iter().filter(|(name, _)| secret(name));
     // `Bearer`, and what authorises.
     let secrets = values.filter_map(|(_, value)| value.rsplit(' ').next());
+    let secrets = secrets.filter(|secret| !secret.is_empty()); // a password may be empty
     secrets.fold(answer, |answer, secret| answer.replace(secret, "…"))
 }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! batches        7   8   9   10            oldest first
-//! destination A          ▲ next = 9, 3 bodies of it accepted
+//! destination A          ▲ next = 9
 //! destination B  ▲ next = 7                 (7 and 8 stay because of B)
 //! ```
 //!
@@ -31,15 +31,6 @@ pub(crate) struct QueuedBatch {
     pub(crate) bytes: u64,
     /// The entries that it has.
     pub(crate) entries: u64,
-}
-
-/// Where a destination is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueuePosition {
-    /// The batch that it gets next.
-    pub(crate) batch: BatchNumber,
-    /// The bodies of this batch that it has accepted.
-    pub(crate) bodies: u64,
 }
 
 /// What has become of the batches of a destination.
@@ -80,7 +71,8 @@ pub(crate) enum BatchEnd {
 
 #[derive(Clone, Copy, Debug)]
 struct DestinationProgress {
-    position: QueuePosition,
+    /// The batch that it gets next.
+    next: BatchNumber,
     counts: DestinationCounts,
 }
 
@@ -98,10 +90,7 @@ impl BatchQueue {
     pub(crate) fn new(limit: u64, destinations: usize) -> Self {
         let first = BatchNumber(0);
         let progress = DestinationProgress {
-            position: QueuePosition {
-                batch: first,
-                bodies: 0,
-            },
+            next: first,
             counts: DestinationCounts::default(),
         };
         Self {
@@ -144,11 +133,11 @@ impl BatchQueue {
             && let Some(oldest) = self.batches.pop_front()
         {
             for (place, destination) in self.destinations.iter_mut().enumerate() {
-                if destination.position.batch <= oldest.number {
+                if destination.next <= oldest.number {
                     if !has(oldest.number, DestinationIndex(place)) {
                         destination.counts.lost.add(&oldest);
                     }
-                    destination.position = after(oldest.number);
+                    destination.next = after(oldest.number);
                 }
             }
             removed.push(oldest.number);
@@ -163,7 +152,7 @@ impl BatchQueue {
 
     /// The batches that wait for a destination.
     pub(crate) fn waiting(&self, destination: DestinationIndex) -> Amount {
-        let next = self.position(destination).batch;
+        let next = self.position(destination);
         let waiting = self.batches.iter().filter(|batch| batch.number >= next);
         waiting.fold(Amount::default(), |mut sum, batch| {
             sum.add(batch);
@@ -171,30 +160,21 @@ impl BatchQueue {
         })
     }
 
-    /// The batch that a destination gets next, and the bodies of it that it has; `None` if it has
-    /// all batches.
-    pub(crate) fn next_of(&self, destination: DestinationIndex) -> Option<QueuePosition> {
-        let position = self.position(destination);
-        let is_there = self.batches.back()?.number >= position.batch;
-        is_there.then_some(position)
+    /// The batch that a destination gets next; `None` if it has all batches.
+    pub(crate) fn next_of(&self, destination: DestinationIndex) -> Option<BatchNumber> {
+        let next = self.position(destination);
+        (self.batches.back()?.number >= next).then_some(next)
     }
 
-    /// Where a destination is.
-    pub(crate) fn position(&self, destination: DestinationIndex) -> QueuePosition {
+    /// Whether a destination gets this batch next. False if the batch was removed.
+    pub(crate) fn is_next_of(&self, destination: DestinationIndex, batch: BatchNumber) -> bool {
+        self.next_of(destination) == Some(batch)
+    }
+
+    /// The batch that a destination gets next, which may not have been added yet.
+    fn position(&self, destination: DestinationIndex) -> BatchNumber {
         let progress = self.destinations.get(destination.0);
-        progress.map_or(after(self.next), |progress| progress.position)
-    }
-
-    /// A destination has accepted another body of its batch. False if the batch was removed
-    /// meanwhile.
-    pub(crate) fn accept_body(&mut self, destination: DestinationIndex, of: BatchNumber) -> bool {
-        match self.destinations.get_mut(destination.0) {
-            Some(progress) if progress.position.batch == of => {
-                progress.position.bodies = progress.position.bodies.saturating_add(1);
-                true
-            }
-            _ => false,
-        }
+        progress.map_or(after(self.next), |progress| progress.next)
     }
 
     /// A destination is done with its batch. Returns the batches that all destinations are done
@@ -208,7 +188,7 @@ impl BatchQueue {
         let batch = self.batches.iter().find(|batch| batch.number == number);
         let progress = self.destinations.get_mut(destination.0);
         if let (Some(batch), Some(progress)) = (batch, progress)
-            && progress.position.batch == number
+            && progress.next == number
         {
             let counts = &mut progress.counts;
             match end {
@@ -216,14 +196,14 @@ impl BatchQueue {
                 BatchEnd::Rejected => counts.rejected.add(batch),
                 BatchEnd::SentEarlier => {}
             }
-            progress.position = after(number);
+            progress.next = after(number);
         }
         self.remove_done()
     }
 
     fn remove_done(&mut self) -> Vec<BatchNumber> {
-        let positions = self.destinations.iter().map(|each| each.position.batch);
-        let first = positions.min().unwrap_or(self.next);
+        let next = self.destinations.iter().map(|each| each.next);
+        let first = next.min().unwrap_or(self.next);
         let done = self.batches.partition_point(|batch| batch.number < first);
         self.batches
             .drain(..done)
@@ -238,12 +218,9 @@ impl BatchQueue {
     }
 }
 
-/// The beginning of the batch after this one.
-const fn after(batch: BatchNumber) -> QueuePosition {
-    QueuePosition {
-        batch: BatchNumber(batch.0.saturating_add(1)),
-        bodies: 0,
-    }
+/// The number of the batch after this one.
+const fn after(batch: BatchNumber) -> BatchNumber {
+    BatchNumber(batch.0.saturating_add(1))
 }
 
 #[cfg(test)]
@@ -271,8 +248,8 @@ mod tests {
         let (first, _) = add(&mut queue, 10, 5);
         let (second, _) = add(&mut queue, 10, 5);
         assert_eq!(queue.finish(A, first, BatchEnd::Sent), []);
-        assert_eq!(queue.next_of(A).unwrap().batch, second);
-        assert_eq!(queue.next_of(B).unwrap().batch, first);
+        assert_eq!(queue.next_of(A).unwrap(), second);
+        assert_eq!(queue.next_of(B).unwrap(), first);
         assert_eq!(queue.finish(A, second, BatchEnd::Sent), []);
         assert_eq!(queue.next_of(A), None);
         assert_eq!(queue.finish(B, first, BatchEnd::Rejected), [first]);
@@ -294,7 +271,7 @@ mod tests {
         let (first, _) = add(&mut queue, 10, 1);
         add(&mut queue, 10, 2);
         queue.finish(A, first, BatchEnd::Sent);
-        assert!(queue.accept_body(A, BatchNumber(1)));
+        assert!(queue.is_next_of(A, BatchNumber(1)));
         let (_, removed) = add(&mut queue, 10, 4);
         assert_eq!(numbers(&removed), [0]);
         assert_eq!(queue.counts(A).lost, Amount::default());
@@ -307,7 +284,7 @@ mod tests {
         );
         let (_, removed) = add(&mut queue, 20, 8);
         assert_eq!(numbers(&removed), [1, 2]);
-        assert!(!queue.accept_body(A, BatchNumber(1)), "it was removed");
+        assert!(!queue.is_next_of(A, BatchNumber(1)), "it was removed");
         assert_eq!(
             queue.counts(A).lost,
             Amount {
@@ -315,7 +292,7 @@ mod tests {
                 entries: 6
             }
         );
-        assert_eq!(queue.next_of(A).unwrap().batch, BatchNumber(3));
+        assert_eq!(queue.next_of(A).unwrap(), BatchNumber(3));
     }
 
     #[test]
@@ -335,7 +312,7 @@ mod tests {
         assert_eq!(numbers(&queue.add(10, 2, of_a)), [0]);
         assert_eq!(queue.counts(A).lost, Amount::default());
         assert_eq!(queue.counts(B).lost.entries, 1);
-        let second = queue.next_of(A).unwrap().batch;
+        let second = queue.next_of(A).unwrap();
         queue.finish(A, second, BatchEnd::SentEarlier);
         assert_eq!(queue.counts(A), DestinationCounts::default());
         assert_eq!(queue.next_of(A), None);
@@ -344,14 +321,12 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Add(u64),
-        Body(usize),
         Finish(usize, bool),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             (0_u64..40).prop_map(Step::Add),
-            (0_usize..3).prop_map(Step::Body),
             (0_usize..3, any::<bool>()).prop_map(|(of, sent)| Step::Finish(of, sent)),
         ];
         prop::collection::vec(step, 0..200)
@@ -371,17 +346,11 @@ mod tests {
                         files.push(number);
                         files.retain(|file| !removed.contains(file));
                     }
-                    Step::Body(of) => {
-                        let of = DestinationIndex(of);
-                        if let Some(position) = queue.next_of(of) {
-                            queue.accept_body(of, position.batch);
-                        }
-                    }
                     Step::Finish(of, is_sent) => {
                         let of = DestinationIndex(of);
-                        if let Some(position) = queue.next_of(of) {
+                        if let Some(batch) = queue.next_of(of) {
                             let end = if is_sent { BatchEnd::Sent } else { BatchEnd::Rejected };
-                            let removed = queue.finish(of, position.batch, end);
+                            let removed = queue.finish(of, batch, end);
                             files.retain(|file| !removed.contains(file));
                         }
                     }
@@ -392,8 +361,8 @@ mod tests {
                     let DestinationCounts { sent, lost, rejected } = queue.counts(of);
                     let over = sent.batches + lost.batches + rejected.batches;
                     prop_assert_eq!(over + queue.waiting(of).batches, added);
-                    if let Some(position) = queue.next_of(of) {
-                        prop_assert!(files.contains(&position.batch));
+                    if let Some(batch) = queue.next_of(of) {
+                        prop_assert!(files.contains(&batch));
                     }
                 }
             }

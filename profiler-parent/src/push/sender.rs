@@ -22,6 +22,7 @@ use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
+use super::spool_directory::DoneBodies;
 use super::stored_stacks::StoredStacks;
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
@@ -50,8 +51,7 @@ impl Sender {
                 stored: &mut stored,
                 random: RandomState::new(),
                 next: 0,
-                done: batch.bodies,
-                refused: 0,
+                done: batch.done,
             };
             // Without an end, it was removed from the spool, or it waits for the next pusher.
             if let Some(end) = self.send(&batch, &mut bodies) {
@@ -69,7 +69,7 @@ impl Sender {
         let mut unclear = 0;
         loop {
             let (cause, error) = match self.encode(batch, bodies) {
-                Ok(()) if bodies.refused == 0 => return Some(BatchEnd::Sent),
+                Ok(()) if bodies.done.refused == 0 => return Some(BatchEnd::Sent),
                 Ok(()) => return Some(BatchEnd::Rejected),
                 Err(EncodingError::Export(ExportError::Stopped)) => return None,
                 Err(error) => (error.cause(), error),
@@ -164,9 +164,8 @@ struct SentBodies<'s> {
     random: RandomState,
     /// The number of the next body.
     next: u64,
-    /// The bodies that the destination has accepted or refused; they are the first ones.
-    done: u64,
-    refused: u64,
+    /// The bodies that the destination is done with.
+    done: DoneBodies,
 }
 
 impl SentBodies<'_> {
@@ -189,15 +188,15 @@ impl BodySink for SentBodies<'_> {
     fn body(&mut self, body: EncodedBody<'_>) -> Result<(), ExportError> {
         let number = self.next;
         self.next = number.saturating_add(1);
-        if number < self.done {
+        if number < self.done.bodies {
             return Ok(());
         }
         if !self.sender.leaves_out(&body.kind) {
             self.deliver(&body, number)?;
         }
-        self.done = self.next;
+        self.done.bodies = self.next;
         let Sender { index, spool, .. } = self.sender;
-        if spool.accept_body(*index, self.batch) {
+        if spool.finish_body(*index, self.batch, self.done) {
             Ok(())
         } else {
             Err(ExportError::Stopped)
@@ -261,7 +260,7 @@ impl SentBodies<'_> {
         headers: &[(&'static str, String)],
     ) {
         if let Some(part) = refused_part(answer).filter(|_| is_otlp(kind)) {
-            self.refused = self.refused.saturating_add(1);
+            self.done.refused = self.done.refused.saturating_add(1);
             let RefusedPart { items, why } = part;
             let why = shown(&without_secrets(why, headers));
             self.sender
@@ -275,7 +274,7 @@ impl SentBodies<'_> {
             self.sender
                 .count(|counts| counts.without_profiles = Some(why));
         } else {
-            self.refused = self.refused.saturating_add(1);
+            self.done.refused = self.done.refused.saturating_add(1);
             self.sender.note_error(&why);
         }
     }

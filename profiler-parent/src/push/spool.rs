@@ -16,9 +16,10 @@ use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
 use super::queue::{
-    Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex, QueuePosition,
+    Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
 };
-use super::spool_directory::{BatchProgress, SpoolDirectory, StoredBatch};
+use super::spool_directory::{BatchProgress, DoneBodies, StoredBatch};
+use super::spool_homes::{HomeIndex, SpoolHomes};
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,7 @@ impl SpoolPhase {
 /// The batches of a pusher.
 #[derive(Debug)]
 pub(super) struct Spool {
-    /// The last one is that of this pusher.
-    homes: Vec<SpoolDirectory>,
+    homes: SpoolHomes,
     waiting: Mutex<WaitingBatches>,
     /// Notified when a batch is added, and at the end.
     changed: Condvar,
@@ -67,10 +67,10 @@ struct WaitingBatches {
 struct SpooledFile {
     stored: StoredBatch,
     /// The place of its directory.
-    home: usize,
+    home: HomeIndex,
     /// For each destination the bodies that it had when the directory was taken over; `None` if it
     /// had all.
-    earlier: Arc<[Option<u64>]>,
+    earlier: Arc<[Option<DoneBodies>]>,
     /// That of the pusher that has captured it.
     identity: Option<Arc<PushIdentity>>,
 }
@@ -82,9 +82,9 @@ pub(super) struct BatchToSend {
     pub(super) id: BatchId,
     pub(super) path: PathBuf,
     /// The place of its directory.
-    home: usize,
-    /// The bodies that the destination already has.
-    pub(super) bodies: u64,
+    home: HomeIndex,
+    /// The bodies that the destination has accepted or refused, from an earlier pusher.
+    pub(super) done: DoneBodies,
     /// That of the pusher that has captured it; `None` for files.
     pub(super) identity: Option<Arc<PushIdentity>>,
 }
@@ -97,9 +97,6 @@ impl Spool {
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let own = SpoolDirectory::create(directory, destinations, identity)?;
-        let mut homes = SpoolDirectory::left_behind(directory, destinations)?;
-        homes.push(own);
         let spool = Self {
             waiting: Mutex::new(WaitingBatches {
                 queue: BatchQueue::new(limit, destinations.len()),
@@ -107,20 +104,13 @@ impl Spool {
                 phase: SpoolPhase::Running,
                 next: 0,
             }),
-            homes,
+            homes: SpoolHomes::open(directory, destinations, identity)?,
             changed: Condvar::new(),
             files: Mutex::default(),
         };
-        for (place, home) in spool.homes.iter().enumerate() {
+        for (place, home) in spool.homes.all() {
             for stored in home.batches()? {
-                let earlier = |destination: usize| {
-                    let BatchProgress { next, bodies } = home.progress(destination);
-                    match stored.id.number.cmp(&next) {
-                        std::cmp::Ordering::Less => None,
-                        std::cmp::Ordering::Equal => Some(bodies),
-                        std::cmp::Ordering::Greater => Some(0),
-                    }
-                };
+                let earlier = |destination| home.progress(destination).of_batch(stored.id.number);
                 let earlier = (0..destinations.len()).map(earlier).collect();
                 spool.enqueue(SpooledFile {
                     stored,
@@ -148,9 +138,15 @@ impl Spool {
         self.lock().phase == SpoolPhase::Stopped
     }
 
-    /// The path of the next batch while it is written.
-    pub(super) fn unfinished_path(&self) -> Option<PathBuf> {
-        self.homes.last().map(SpoolDirectory::unfinished_path)
+    /// The path of the next batch while it is written. If another pusher has taken over the
+    /// directory, makes a new one.
+    ///
+    /// # Errors
+    /// The pusher has no directory, and none can be made.
+    pub(super) fn unfinished_path(&self) -> io::Result<PathBuf> {
+        self.homes.keep_own()?;
+        let (_, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
+        Ok(home.unfinished_path())
     }
 
     /// Adds the batch that is complete under [`Self::unfinished_path`].
@@ -160,7 +156,7 @@ impl Spool {
     pub(super) fn add(&self, entries: u64) -> io::Result<()> {
         let ended = || io::Error::other("the pusher has ended");
         let _files = self.change_files().ok_or_else(ended)?;
-        let home = self.homes.last().ok_or(io::ErrorKind::NotFound)?;
+        let (place, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
         home.keep_locked()?;
         let number = self.next_number();
         let unfinished = home.unfinished_path();
@@ -178,7 +174,7 @@ impl Spool {
                 bytes,
                 entries,
             },
-            home: self.homes.len() - 1,
+            home: place,
             earlier: Arc::default(),
             identity: home.identity.clone(),
         });
@@ -209,12 +205,12 @@ impl Spool {
             if waiting.phase.is_over() {
                 return None;
             }
-            if let Some(position) = waiting.queue.next_of(destination) {
-                if let Some(batch) = waiting.batch_at(destination, position) {
+            if let Some(number) = waiting.queue.next_of(destination) {
+                if let Some(batch) = waiting.batch_for(destination, number) {
                     return Some(batch);
                 }
                 drop(waiting);
-                self.skip(destination, position.batch);
+                self.skip(destination, number);
                 waiting = self.lock();
                 continue;
             }
@@ -247,9 +243,8 @@ impl Spool {
     /// # Errors
     /// Another pusher has taken over the directory of the batch, and sends it.
     pub(super) fn keep_locked(&self, batch: &BatchToSend) -> io::Result<()> {
-        self.homes
-            .get(batch.home)
-            .map_or(Ok(()), SpoolDirectory::keep_locked)
+        let home = self.homes.at(batch.home);
+        home.map_or(Ok(()), |home| home.keep_locked())
     }
 
     /// Waits before the next attempt to send a batch. False if it must not be sent any more,
@@ -263,7 +258,7 @@ impl Spool {
         let until = super::now() + pause;
         let mut waiting = self.lock();
         loop {
-            let is_there = waiting.queue.position(destination).batch == batch;
+            let is_there = waiting.queue.is_next_of(destination, batch);
             if !is_there || waiting.phase.is_over() {
                 return false;
             }
@@ -291,21 +286,24 @@ impl Spool {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A destination has accepted a body. False if the batch was removed meanwhile, or the spool
-    /// stopped.
-    pub(super) fn accept_body(&self, destination: DestinationIndex, batch: &BatchToSend) -> bool {
+    /// A destination is done with a body: it has accepted or refused it. `done` are all bodies of
+    /// the batch so far. False if the batch was removed meanwhile, or the spool stopped.
+    pub(super) fn finish_body(
+        &self,
+        destination: DestinationIndex,
+        batch: &BatchToSend,
+        done: DoneBodies,
+    ) -> bool {
         let Some(_files) = self.change_files() else {
             return false;
         };
-        let mut waiting = self.lock();
-        let is_there = waiting.queue.accept_body(destination, batch.number);
-        let bodies = waiting.queue.position(destination).bodies;
+        let waiting = self.lock();
+        let is_there = waiting.queue.is_next_of(destination, batch.number);
         let home = waiting.files.get(&batch.number).map(|file| file.home);
         drop(waiting);
         if is_there {
             let next = batch.id.number;
-            let bodies = bodies.saturating_add(batch.bodies);
-            self.note(home, destination, BatchProgress { next, bodies });
+            self.note(home, destination, BatchProgress { next, done });
         }
         is_there
     }
@@ -321,14 +319,20 @@ impl Spool {
         let files = waiting.take_files(&removed);
         drop(waiting);
         let next = batch.id.number.saturating_add(1);
-        self.note(home, destination, BatchProgress { next, bodies: 0 });
+        let done = DoneBodies::default();
+        self.note(home, destination, BatchProgress { next, done });
         self.remove(&files);
     }
 
     /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again;
     /// this one does not.
-    fn note(&self, home: Option<usize>, destination: DestinationIndex, progress: BatchProgress) {
-        if let Some(home) = home.and_then(|home| self.homes.get(home)) {
+    fn note(
+        &self,
+        home: Option<HomeIndex>,
+        destination: DestinationIndex,
+        progress: BatchProgress,
+    ) {
+        if let Some(home) = home.and_then(|home| self.homes.at(home)) {
             let _ = home.note(destination.0, progress);
         }
     }
@@ -337,7 +341,7 @@ impl Spool {
     /// those alone whose directory another pusher has taken over.
     fn remove(&self, files: &[SpooledFile]) {
         for file in files {
-            let home = self.homes.get(file.home);
+            let home = self.homes.at(file.home);
             if home.is_some_and(|home| home.keep_locked().is_ok()) {
                 let _ = fs::remove_file(&file.stored.path);
             }
@@ -355,8 +359,10 @@ impl Spool {
     /// Removes the directories that have no batch, and unlocks the others. A forked child leaves
     /// those of its parent alone, and a pusher those that another one has taken over.
     fn release(&self) {
-        let own = self.homes.iter().filter(|home| home.is_locked());
-        for home in own {
+        for (_, home) in self.homes.all() {
+            if !home.is_locked() {
+                continue;
+            }
             let is_ours = home.keep_locked().is_ok();
             if is_ours && home.batches().is_ok_and(|batches| batches.is_empty()) {
                 let _ = home.remove();
@@ -391,25 +397,21 @@ impl Drop for Spool {
 }
 
 impl WaitingBatches {
-    /// The batch at this position of a destination; `None` if the destination has got it from an
-    /// earlier pusher.
-    fn batch_at(
-        &self,
-        destination: DestinationIndex,
-        position: QueuePosition,
-    ) -> Option<BatchToSend> {
-        let file = self.files.get(&position.batch)?;
+    /// A batch as a destination gets it; `None` if the destination has got it from an earlier
+    /// pusher.
+    fn batch_for(&self, destination: DestinationIndex, number: BatchNumber) -> Option<BatchToSend> {
+        let file = self.files.get(&number)?;
         let earlier = file
             .earlier
             .get(destination.0)
             .copied()
-            .unwrap_or(Some(0))?;
+            .unwrap_or(Some(DoneBodies::default()))?;
         Some(BatchToSend {
-            number: position.batch,
+            number,
             id: file.stored.id.clone(),
             path: file.stored.path.clone(),
             home: file.home,
-            bodies: earlier,
+            done: earlier,
             identity: file.identity.clone(),
         })
     }

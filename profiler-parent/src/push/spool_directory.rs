@@ -14,6 +14,7 @@
 //! Invariants: only this user can read it; a directory of another user is left alone; no file is
 //! opened through a symbolic link; a batch appears under its name when it is complete.
 
+use std::cmp::Ordering;
 use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -58,7 +59,27 @@ pub(super) struct StoredBatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchProgress {
     pub(super) next: u64,
+    pub(super) done: DoneBodies,
+}
+
+/// The bodies of a batch that a destination has accepted or refused. They are its first ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DoneBodies {
+    /// All of them.
     pub(super) bodies: u64,
+    /// Those that it has refused, whole or in part.
+    pub(super) refused: u64,
+}
+
+impl BatchProgress {
+    /// What the destination has of a batch; `None` if it has all.
+    pub(super) fn of_batch(self, number: u64) -> Option<DoneBodies> {
+        match number.cmp(&self.next) {
+            Ordering::Less => None,
+            Ordering::Equal => Some(self.done),
+            Ordering::Greater => Some(DoneBodies::default()),
+        }
+    }
 }
 
 impl SpoolDirectory {
@@ -222,8 +243,8 @@ fn parse_name(name: &str) -> Option<(u64, u64)> {
 struct ProgressFile(PathBuf);
 
 impl ProgressFile {
-    /// The length of the line: two numbers of 20 digits and one of 10, two spaces and a line break.
-    const LENGTH: usize = 53;
+    /// The length of the line: three numbers of 20 digits and one of 10, spaces and a line break.
+    const LENGTH: usize = 74;
 
     fn of(home: &Path, destination: &PushDestination) -> Self {
         let name = format!("progress-{:016x}", fnv(destination.address().as_bytes()));
@@ -239,28 +260,26 @@ impl ProgressFile {
     /// same identifiers. If another version of the encoder has made the bodies, the batch begins
     /// anew: its bodies are divided in another way.
     fn read(&self) -> BatchProgress {
-        let (next, bodies, encoder) = self.numbers().unwrap_or_default();
+        let [next, bodies, refused, encoder] = self.numbers().unwrap_or_default();
         let is_same = encoder == u64::from(ENCODER_VERSION);
-        let bodies = if is_same { bodies } else { 0 };
-        BatchProgress { next, bodies }
+        let done = DoneBodies { bodies, refused };
+        let done = if is_same { done } else { DoneBodies::default() };
+        BatchProgress { next, done }
     }
 
-    fn numbers(&self) -> Option<(u64, u64, u64)> {
+    fn numbers(&self) -> Option<[u64; 4]> {
         let mut line = [0; Self::LENGTH];
         let file = self.open(OpenOptions::new().read(true)).ok()?;
         file.get().ok()?.read_exact_at(&mut line, 0).ok()?;
         let text = std::str::from_utf8(&line).ok()?;
-        let (next, rest) = text.trim_end().split_once(' ')?;
-        let (bodies, encoder) = rest.split_once(' ')?;
-        Some((
-            next.parse().ok()?,
-            bodies.parse().ok()?,
-            encoder.parse().ok()?,
-        ))
+        let numbers = text.trim_end().split(' ').map(|number| number.parse().ok());
+        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+        numbers.try_into().ok()
     }
 
-    fn write(&self, BatchProgress { next, bodies }: BatchProgress) -> io::Result<()> {
-        let line = format!("{next:020} {bodies:020} {ENCODER_VERSION:010}\n");
+    fn write(&self, BatchProgress { next, done }: BatchProgress) -> io::Result<()> {
+        let DoneBodies { bodies, refused } = done;
+        let line = format!("{next:020} {bodies:020} {refused:020} {ENCODER_VERSION:010}\n");
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let file = self.open(options)?;
@@ -285,6 +304,12 @@ mod tests {
         SpoolDirectory::create(spool, &destinations(), &PushIdentity::default())
     }
 
+    fn progress(next: u64, bodies: u64) -> BatchProgress {
+        let refused = bodies / 2;
+        let done = DoneBodies { bodies, refused };
+        BatchProgress { next, done }
+    }
+
     fn destinations() -> Vec<PushDestination> {
         ["otlp+http://a", "otlp+http://b"]
             .map(|address| PushDestination::parse(address).unwrap())
@@ -297,7 +322,7 @@ mod tests {
         let home = create(spool.path()).unwrap();
         fs::write(home.batch_path(3, 40), "12345").unwrap();
         fs::write(home.unfinished_path(), "1").unwrap();
-        home.note(1, BatchProgress { next: 3, bodies: 2 }).unwrap();
+        home.note(1, progress(3, 2)).unwrap();
         let left = || SpoolDirectory::left_behind(spool.path(), &destinations()).unwrap();
         assert!(left().is_empty(), "its pusher lives");
         let series = home.series.clone();
@@ -305,7 +330,7 @@ mod tests {
         let found = left();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].progress(0), BatchProgress::default());
-        assert_eq!(found[0].progress(1), BatchProgress { next: 3, bodies: 2 });
+        assert_eq!(found[0].progress(1), progress(3, 2));
         let batches = found[0].batches().unwrap();
         let shown: Vec<_> = batches
             .iter()
@@ -320,8 +345,12 @@ mod tests {
     fn damaged_progress_is_that_of_the_beginning() {
         let spool = tempfile::tempdir().unwrap();
         let home = create(spool.path()).unwrap();
-        let other = format!("{:020}x{:020} {:010}\n", 1, 2, ENCODER_VERSION);
-        for damage in ["", "x", &"9".repeat(53), &other] {
+        let other = format!("{:020}x{:020} {:020} {:010}\n", 1, 2, 0, ENCODER_VERSION);
+        let more = format!(
+            "{:010} {:020} {:020} {:09} {:010}",
+            1, 2, 0, 0, ENCODER_VERSION
+        );
+        for damage in ["", "x", &"9".repeat(74), &other, &more] {
             fs::write(&home.progress[0].0, damage).unwrap();
             assert_eq!(home.progress(0), BatchProgress::default(), "{damage:?}");
         }
@@ -331,12 +360,12 @@ mod tests {
     fn a_batch_begins_anew_after_another_version_of_the_encoder() {
         let spool = tempfile::tempdir().unwrap();
         let home = create(spool.path()).unwrap();
-        home.note(0, BatchProgress { next: 3, bodies: 2 }).unwrap();
+        home.note(0, progress(3, 2)).unwrap();
         let line = fs::read_to_string(&home.progress[0].0).unwrap();
         let present = format!("{ENCODER_VERSION:010}\n");
         let other = line.replace(&present, &format!("{:010}\n", ENCODER_VERSION + 1));
         fs::write(&home.progress[0].0, other).unwrap();
-        assert_eq!(home.progress(0), BatchProgress { next: 3, bodies: 0 });
+        assert_eq!(home.progress(0), progress(3, 0));
     }
 
     #[test]
@@ -348,7 +377,7 @@ mod tests {
         symlink(&secret, home.batch_path(0, 1)).unwrap();
         symlink(&secret, &home.progress[0].0).unwrap();
         assert_eq!(home.batches().unwrap(), []);
-        assert!(home.note(0, BatchProgress { next: 1, bodies: 0 }).is_err());
+        assert!(home.note(0, progress(1, 0)).is_err());
         let kept = fs::read_to_string(&secret).unwrap();
         assert_eq!(kept, "not to be sent, and not to be changed");
     }

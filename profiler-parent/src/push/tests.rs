@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flate2::read::GzDecoder;
+use profiler_core::ids::ByteLimit;
 use rustix::io::Errno;
 use test_support::patience::until;
 
+mod endpoint;
+mod resuming;
 mod stacks;
 mod takeover;
 
@@ -23,171 +24,13 @@ use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
-use super::{BatchEncoder, PushIdentity, PushOptions, Pusher, check};
+use super::{BatchEncoder, PushError, PushIdentity, PushOptions, Pusher, check, push_spool};
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
+use endpoint::{Act, Endpoint, Received};
 
 const FIRST: DestinationIndex = DestinationIndex(0);
 const NO_LIMIT: u64 = u64::MAX;
-
-/// What an endpoint does with a request.
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    /// Answers with this status.
-    Answer(u16),
-    /// Accepts, and says that it has refused three spans.
-    RefuseSpans,
-    /// Answers with this status, and asks for another attempt at once.
-    AskAgain(u16),
-    /// Reads the request and closes the connection.
-    BreakOff,
-    /// Reads the request and says nothing until the client gives up.
-    BeSilent,
-    /// Reads a part of the request and resets the connection.
-    Reset,
-    /// Answers with something that is not HTTP.
-    Babble,
-    /// Accepts, and answers without an end.
-    TalkWithoutEnd,
-}
-
-/// A request that an endpoint has read whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Received {
-    key: String,
-    body: String,
-    was_accepted: bool,
-}
-
-/// An endpoint on this machine.
-struct Endpoint {
-    address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
-    acts: Arc<Mutex<VecDeque<Act>>>,
-    connections: Arc<AtomicU64>,
-    _thread: JoinHandle<()>,
-}
-
-impl Endpoint {
-    /// An endpoint that does this, one act for each request, and then accepts everything.
-    fn new(acts: &[Act]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let received = Arc::<Mutex<Vec<Received>>>::default();
-        let acts = Arc::new(Mutex::new(acts.iter().copied().collect::<VecDeque<_>>()));
-        let (all, script) = (Arc::clone(&received), Arc::clone(&acts));
-        let connections = Arc::<AtomicU64>::default();
-        let count = Arc::clone(&connections);
-        let thread = std::thread::Builder::new().spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                count.fetch_add(1, Ordering::Relaxed);
-                while serve(&stream, &all, &script) {}
-            }
-        });
-        Self {
-            address,
-            received,
-            acts,
-            connections,
-            _thread: thread.unwrap(),
-        }
-    }
-
-    fn destination(&self) -> PushDestination {
-        PushDestination::parse(&format!("otlp+http://{}", self.address)).unwrap()
-    }
-
-    fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap().clone()
-    }
-
-    /// The bodies that it has accepted, in their order.
-    fn accepted(&self) -> Vec<String> {
-        let received = self.received();
-        let accepted = received.into_iter().filter(|each| each.was_accepted);
-        accepted.map(|each| each.body).collect()
-    }
-}
-
-/// Reads a request and acts. Whether the connection goes on.
-fn serve(stream: &TcpStream, all: &Mutex<Vec<Received>>, script: &Mutex<VecDeque<Act>>) -> bool {
-    let mut reader = BufReader::new(stream);
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        match reader.read_line(&mut line) {
-            Ok(length) if length > 2 => headers.push(line.trim_end().to_ascii_lowercase()),
-            Ok(2) => break,
-            _ => return false,
-        }
-    }
-    let header = |name: &str| {
-        let mut values = headers.iter().filter_map(|line| line.strip_prefix(name));
-        values
-            .next()
-            .map(|value| value.trim_start_matches(':').trim().to_owned())
-    };
-    let act = script
-        .lock()
-        .unwrap()
-        .pop_front()
-        .unwrap_or(Act::Answer(200));
-    if matches!(act, Act::Reset) {
-        // Unread data makes the system reset the connection.
-        return false;
-    }
-    let length = header("content-length").and_then(|value| value.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    if reader.read_exact(&mut body).is_err() {
-        return false;
-    }
-    let mut text = String::new();
-    GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
-    let was_accepted = matches!(
-        act,
-        Act::Answer(200) | Act::TalkWithoutEnd | Act::RefuseSpans
-    );
-    all.lock().unwrap().push(Received {
-        key: header("idempotency-key").unwrap_or_default(),
-        body: text,
-        was_accepted,
-    });
-    respond(stream, act)
-}
-
-fn respond(mut stream: &TcpStream, act: Act) -> bool {
-    let line = |status: u16, more: &str| {
-        format!("HTTP/1.1 {status} Said\r\ncontent-length: 2\r\n{more}\r\nok")
-    };
-    match act {
-        Act::Answer(status) => stream.write_all(line(status, "").as_bytes()).is_ok(),
-        Act::RefuseSpans => {
-            let answer =
-                b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n\x0a\x0e\x08\x03\x12\x0aold s3cret";
-            stream.write_all(answer).is_ok()
-        }
-        Act::AskAgain(status) => {
-            let line = line(status, "retry-after: 0\r\n");
-            stream.write_all(line.as_bytes()).is_ok()
-        }
-        Act::BreakOff | Act::Reset => false,
-        Act::BeSilent => {
-            let mut rest = Vec::new();
-            let _ = stream.read_to_end(&mut rest); // until the client closes the connection
-            false
-        }
-        Act::Babble => {
-            let _ = stream.write_all(b"\x16\x03\x01 what is this?\r\n\r\n");
-            false
-        }
-        Act::TalkWithoutEnd => {
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-            while stream.write_all(b"4\r\nblah\r\n").is_ok() {}
-            false
-        }
-    }
-}
 
 /// Each line of a batch is a body.
 struct Lines;
@@ -419,42 +262,6 @@ fn an_answer_without_an_end_is_not_read_to_its_end() {
     let (endpoint, counts, _) = send_to(&[Act::TalkWithoutEnd]);
     assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
     assert_eq!(counts.sent.batches, 2);
-}
-
-#[test]
-fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
-    let directory = tempfile::tempdir().unwrap();
-    // The port is not used by anyone while its listener does not accept.
-    let endpoint = Endpoint::new(&[Act::Answer(200), Act::BeSilent, Act::BeSilent]);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
-    add(&spool, &["a", "b"]);
-    add(&spool, &["c"]);
-    let mut sender = RunningSender::start(&spool, destination.clone());
-    assert!(until(|| sender.failed() > 0));
-    sender.stop();
-    assert_eq!(endpoint.accepted(), ["a"]);
-    drop((sender, spool)); // its directory is no longer locked
-    endpoint.acts.lock().unwrap().clear();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
-    add(&spool, &["d"]);
-    let mut sender = RunningSender::start(&spool, destination);
-    sender.finish();
-    assert_eq!(
-        endpoint.accepted(),
-        ["a", "b", "c", "d"],
-        "nothing is sent twice"
-    );
-    drop((sender, spool));
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

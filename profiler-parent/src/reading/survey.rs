@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 use super::addresses::{AddressMap, Lib, code_of};
 use super::counters::{CounterLevels, CounterSeries, ReadCounters};
 use super::json::{Members, Object, OptionalList, skip};
-use super::logs::Logs;
+use super::logs::{Logs, PushedLog};
 use super::meta::Meta;
 use super::namer::{Nameless, Namer};
 use super::shared::SharedTables;
@@ -72,6 +72,14 @@ impl Survey {
             wanted,
             ..Self::default()
         }
+    }
+
+    /// What pushers had sent before the capture, by destination. Empty unless logs are wanted.
+    pub fn pushed(&self) -> Vec<PushedLog> {
+        // Both formats have it in the outermost object.
+        let logs = self.parts.first().into_iter();
+        let logs = logs.flat_map(|root| root.logs.gathering.values());
+        logs.flat_map(|log| log.pushed.iter().cloned()).collect()
     }
 
     /// Looks up the addresses that have no name. Must be called once, at the end.

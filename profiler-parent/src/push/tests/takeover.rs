@@ -37,11 +37,55 @@ fn batches_that_another_pusher_has_taken_over_are_neither_sent_nor_removed() {
     assert_eq!(endpoint.received(), []);
     let error = sender.counts.lock().unwrap().error.clone().unwrap();
     assert!(error.contains("another pusher"), "{error}");
-    fs::write(spool.unfinished_path().unwrap(), "c").unwrap();
-    spool.add(1).unwrap_err();
-    fs::remove_file(spool.unfinished_path().unwrap()).unwrap();
     spool.stop();
     assert_eq!(files(directory.path()), before);
+}
+
+#[test]
+fn a_pusher_without_its_directory_makes_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a"]);
+    let unfinished = spool.unfinished_path().unwrap();
+    fs::write(&unfinished, "b").unwrap();
+    take_over(directory.path());
+    let error = spool.add(1).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        std::io::ErrorKind::NotFound,
+        "the capture fails"
+    );
+    fs::remove_file(unfinished).unwrap();
+    let lost = files(directory.path());
+    // The capture of the next period.
+    add(&spool, &["c"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    let counts = sender.finish();
+    assert_eq!(endpoint.accepted(), ["c"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (1, 1));
+    spool.stop();
+    assert_eq!(files(directory.path()), lost, "the new one is removed");
+}
+
+#[test]
+fn a_pusher_whose_spool_was_removed_makes_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let path = directory.path().join("spool");
+    let spool = open(&path, NO_LIMIT, std::slice::from_ref(&destination));
+    add(&spool, &["a"]);
+    fs::remove_dir_all(&path).unwrap();
+    add(&spool, &["b"]);
+    let counts = RunningSender::start(&spool, destination).finish();
+    assert_eq!(endpoint.accepted(), ["b"]);
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (1, 1));
 }
 
 #[test]

@@ -66,9 +66,8 @@ fn whole<T: for<'de> Deserialize<'de>>(text: impl Read) -> io::Result<(T, u64)> 
 }
 
 /// Reads JSON from a stream. See the [module](self).
-#[derive(Debug)]
-pub(super) struct Parser<'e, R> {
-    window: Window<R>,
+pub(super) struct Parser<'e> {
+    window: Window<'e>,
     /// Open objects and lists.
     depth: u32,
     /// The value that is being skipped, reused.
@@ -79,9 +78,9 @@ pub(super) struct Parser<'e, R> {
     noted: Extents,
 }
 
-impl<'e, R: Source> Parser<'e, R> {
+impl<'e> Parser<'e> {
     /// Reads a text. `known` is the result of an earlier pass through the same text, or empty.
-    pub(super) fn new(input: R, known: &'e Extents) -> Self {
+    pub(super) fn new(input: impl Source + 'e, known: &'e Extents) -> Self {
         Self {
             window: Window::new(input),
             depth: 0,
@@ -287,7 +286,7 @@ impl<'e, R: Source> Parser<'e, R> {
     }
 }
 
-impl<'de, R: Source> Deserializer<'de> for &mut Parser<'_, R> {
+impl<'de> Deserializer<'de> for &mut Parser<'_> {
     type Error = ParseError;
 
     #[inline]
@@ -366,12 +365,12 @@ impl<'de, R: Source> Deserializer<'de> for &mut Parser<'_, R> {
 }
 
 /// The items of a list, or the members of an object.
-struct Within<'p, 'e, R> {
-    parser: &'p mut Parser<'e, R>,
+struct Within<'p, 'e> {
+    parser: &'p mut Parser<'e>,
     is_first: bool,
 }
 
-impl<'de, R: Source> SeqAccess<'de> for Within<'_, '_, R> {
+impl<'de> SeqAccess<'de> for Within<'_, '_> {
     type Error = ParseError;
 
     #[inline]
@@ -383,7 +382,7 @@ impl<'de, R: Source> SeqAccess<'de> for Within<'_, '_, R> {
     }
 }
 
-impl<'de, R: Source> MapAccess<'de> for Within<'_, '_, R> {
+impl<'de> MapAccess<'de> for Within<'_, '_> {
     type Error = ParseError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Parsed<Option<K::Value>> {

@@ -6,15 +6,9 @@
 use std::io::{self, ErrorKind, Read};
 
 /// A text that is read from its start to its end.
-pub(crate) trait Source: Read + Sized {
+pub(crate) trait Source: Read {
     /// Skips the next bytes, without reading them if that is possible.
-    fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
-        let passed = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
-        if passed < bytes {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        Ok(())
-    }
+    fn pass_over(&mut self, bytes: u64) -> io::Result<()>;
 }
 
 /// Any reader.
@@ -27,13 +21,21 @@ impl<R: Read> Read for Stream<R> {
     }
 }
 
-impl<R: Read> Source for Stream<R> {}
+impl<R: Read> Source for Stream<R> {
+    fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
+        let passed = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
+        if passed < bytes {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+}
 
 const BUFFER: usize = 256 * 1024;
 
-#[derive(Debug)]
-pub(super) struct Window<R> {
-    input: R,
+pub(super) struct Window<'e> {
+    /// Called once per buffer. A generic type would compile the parser anew for each kind of text.
+    input: Box<dyn Source + 'e>,
     buffer: Vec<u8>,
     /// The unread text in the buffer.
     next: usize,
@@ -43,10 +45,10 @@ pub(super) struct Window<R> {
     is_ended: bool,
 }
 
-impl<R: Source> Window<R> {
-    pub(super) fn new(input: R) -> Self {
+impl<'e> Window<'e> {
+    pub(super) fn new(input: impl Source + 'e) -> Self {
         Self {
-            input,
+            input: Box::new(input),
             buffer: vec![0; BUFFER],
             next: 0,
             filled: 0,

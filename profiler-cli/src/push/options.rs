@@ -1,45 +1,19 @@
-//! `profiler push FILE… --to ADDRESS`, and the options of `profiler record` about pushing.
+//! The options about pushing that `profiler push` and `profiler record` have.
 //!
 //! Secrets come from files or environment variables, because the arguments of a command are
 //! readable for all users of a machine.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use profiler_parent::ByteLimit;
-use profiler_parent::push::{
-    DestinationReport, PushDestination, PushOptions, PushReport, Secret, push_files,
-};
-use profiler_parent::view::check;
+use profiler_parent::push::{PushDestination, PushOptions, PushReport, Secret};
 
-use crate::plain::plain;
+use super::tell_report;
 use crate::record::units;
-use crate::report::{say, tell};
-
-/// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
-/// ClickHouse
-///
-/// Each profile is divided into requests, which are compressed and repeated until the engine
-/// accepts or refuses them. A request has the same Idempotency-Key whenever the same profile is
-/// pushed. Exit code 1 if a part was refused or not sent in time.
-#[derive(Debug, Args)]
-pub(crate) struct PushArgs {
-    /// The profiles, in either format, compressed or not
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// The engines: otlp+http://HOST:PORT, pyroscope+http://…, parca+http://…, or
-    /// clickhouse+http://HOST:PORT/DATABASE; may be repeated
-    #[arg(long, required = true, value_name = "ADDRESS")]
-    to: Vec<String>,
-    #[command(flatten)]
-    identity: IdentityArgs,
-    /// The longest time for sending all files, in seconds
-    #[arg(long, value_name = "S", default_value = "60", value_parser = units::seconds)]
-    timeout: Duration,
-}
+use crate::report::tell;
 
 /// The identity of the data, and the credentials of requests.
 #[derive(Debug, Args)]
@@ -59,7 +33,8 @@ pub(crate) struct IdentityArgs {
     /// Sends the token in this environment variable with each request
     #[arg(long, value_name = "VARIABLE", conflicts_with = "push_user")]
     push_token_env: Option<String>,
-    /// Sends this user, and the password in a file or an environment variable, with each request
+    /// Sends this user with each request, and the password in a file or an environment variable
+    /// [default: no password]
     #[arg(long, value_name = "NAME")]
     push_user: Option<String>,
     /// The file with the password
@@ -114,7 +89,7 @@ impl IdentityArgs {
     }
 
     /// The options for these destinations.
-    fn options(&self, addresses: &[String]) -> Result<Option<PushOptions>> {
+    pub(super) fn options(&self, addresses: &[String]) -> Result<Option<PushOptions>> {
         let mut options: Option<PushOptions> = None;
         for address in addresses {
             let destination = self.authorised(PushDestination::parse(address)?)?;
@@ -140,10 +115,7 @@ impl IdentityArgs {
     fn authorised(&self, destination: PushDestination) -> Result<PushDestination> {
         if let Some(user) = &self.push_user {
             let password = secret(&self.push_password_file, &self.push_password_env)?;
-            let Some(password) = password else {
-                bail!("--push-user needs --push-password-file or --push-password-env");
-            };
-            return Ok(destination.user(user, password));
+            return Ok(destination.user(user, password.unwrap_or_else(|| Secret::new(""))));
         }
         Ok(match secret(&self.push_token_file, &self.push_token_env)? {
             Some(token) => destination.token(token),
@@ -192,7 +164,8 @@ impl RecordPushArgs {
         let seconds = self.push_timeout.as_secs();
         tell(&match &self.push_spool {
             Some(directory) => format!(
-                "profiler: the next recording with --push-spool {} sends what was not sent within {seconds} s",
+                "profiler: what was not sent within {seconds} s is in {0}; the next recording with \
+                 --push-spool {0} sends it, or `profiler push --spool {0} --to ADDRESS`",
                 directory.display()
             ),
             None => format!(
@@ -201,93 +174,6 @@ impl RecordPushArgs {
             ),
         });
     }
-}
-
-/// Refuses a file that is not a profile before anything is sent.
-fn check_file(path: &Path) -> Result<()> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    check(&file).with_context(|| format!("{} is not a profile", path.display()))?;
-    Ok(())
-}
-
-/// Pushes files. Returns whether everything was accepted.
-pub(crate) fn run(options: &PushArgs) -> Result<bool> {
-    let Some(push) = options.identity.options(&options.to)? else {
-        bail!("no address");
-    };
-    options.files.iter().try_for_each(|file| check_file(file))?;
-    let report = push_files(&options.files, &push, options.timeout)?;
-    for destination in &report.destinations {
-        say(&sentence(destination));
-    }
-    Ok(is_complete(&report))
-}
-
-/// Says on standard error what was pushed.
-fn tell_report(report: &PushReport) {
-    for destination in &report.destinations {
-        tell(&format!("profiler: {}", sentence(destination)));
-    }
-    if report.missed_entries > 0 {
-        let missed = report.missed_entries;
-        tell(&format!(
-            "profiler: {missed} entries were evicted before they could be pushed"
-        ));
-    }
-    if let Some(error) = &report.capture_error {
-        let failed = report.failed_captures;
-        tell(&format!(
-            "profiler: {failed} batches could not be written: {}",
-            plain(error)
-        ));
-    }
-}
-
-fn is_complete(report: &PushReport) -> bool {
-    report.destinations.iter().all(|destination| {
-        let left_out = destination.lost.batches + destination.rejected.batches;
-        left_out + destination.waiting_batches == 0
-    })
-}
-
-/// What a destination has got, in a sentence.
-fn sentence(destination: &DestinationReport) -> String {
-    let DestinationReport {
-        address,
-        sent,
-        lost,
-        rejected,
-        waiting_batches,
-        requests,
-        sent_bytes,
-        error,
-        without_profiles,
-        ..
-    } = destination;
-    let batches = match sent.batches {
-        1 => "1 batch".to_owned(),
-        more => format!("{more} batches"),
-    };
-    let mut parts = vec![format!(
-        "pushed {batches} in {requests} requests ({sent_bytes} bytes) to {address}"
-    )];
-    let counts = [
-        (rejected.batches, "refused"),
-        (lost.batches, "lost: the spool was full"),
-        (*waiting_batches, "not sent"),
-    ];
-    for (batches, what) in counts {
-        if batches > 0 {
-            parts.push(format!("{batches} {what}"));
-        }
-    }
-    if let (Some(error), true) = (error, parts.len() > 1) {
-        parts.push(plain(error));
-    }
-    if let Some(why) = without_profiles {
-        parts.push(format!("it does not take profiles ({})", plain(why)));
-    }
-    parts.join("; ")
 }
 
 #[cfg(test)]

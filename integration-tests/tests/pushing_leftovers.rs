@@ -1,0 +1,89 @@
+//! `profiler push` after a recording that pushed: the batches that it left in its spool, and its
+//! profile, of which the engine has got a part.
+
+use std::net::TcpListener;
+
+use anyhow::ensure;
+use integration_tests::own_process;
+use integration_tests::patience::until;
+use integration_tests::relay::Relay;
+use integration_tests::tools;
+
+use crate::command_record_support::Recording;
+use crate::pushing_support::{MAIN, accepted_marks, batches, is_spooled};
+
+/// The name of the helper's process.
+const HELPER: &str = "child";
+
+#[test]
+fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()> {
+    own_process!();
+    let nothing = TcpListener::bind("127.0.0.1:0")?.local_addr()?; // closed at once
+    let place = tempfile::tempdir()?;
+    let spool = place.path().join("spool");
+    let in_spool = spool.to_string_lossy();
+    let address = format!("clickhouse://{nothing}/x");
+    let options = [
+        "-o",
+        "out.json",
+        "--push",
+        &address,
+        "--push-period",
+        "0.2",
+        "--push-spool",
+        &in_spool,
+    ];
+    let mut recording = Recording::of_helper(&options)?;
+    recording.ask("mark 40")?;
+    ensure!(until(|| is_spooled(&spool, 39)), "{:?}", batches(&spool));
+    recording.kill()?;
+    let relay = Relay::start(None)?;
+    let address = format!("clickhouse://{}/x", relay.address());
+    let push = ["push", "--spool", &in_spool, "--to", &address];
+    let said = tools::run(&push)?;
+    ensure!(said.code == Some(0), "{said:?}");
+    let all: Vec<_> = (0..40).map(|number| (MAIN, number)).collect();
+    ensure!(accepted_marks(&relay, HELPER)? == all, "not each once");
+    ensure!(batches(&spool).is_empty(), "{:?}", batches(&spool));
+    let requests = relay.count();
+    let said = tools::run(&push)?;
+    ensure!(said.code == Some(0), "{said:?}");
+    ensure!(said.out.starts_with("pushed 0 batches"), "{said:?}");
+    ensure!(relay.count() == requests, "sent again");
+    Ok(())
+}
+
+#[test]
+fn x24_a_profile_of_which_an_engine_has_a_part_is_not_sent_to_it_by_mistake() -> anyhow::Result<()>
+{
+    own_process!();
+    let relay = Relay::start(None)?;
+    let address = format!("clickhouse+http://{}/x", relay.address());
+    let options = ["-o", "out.json", "--push", &address, "--push-period", "0.2"];
+    let mut recording = Recording::of_helper(&options)?;
+    recording.ask("mark 40")?;
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    let profile = ended.path("out.json");
+    let profile = profile.to_string_lossy();
+    let all: Vec<_> = (0..40).map(|number| (MAIN, number)).collect();
+    ensure!(accepted_marks(&relay, HELPER)? == all, "not each once");
+
+    let requests = relay.count();
+    let short = address.replace("+http", "");
+    let push = ["push", &profile, "--to", &short];
+    let refused = tools::run(&push)?;
+    ensure!(refused.code == Some(2), "{refused:?}");
+    ensure!(refused.error.contains("--again"), "{refused:?}");
+    ensure!(relay.count() == requests, "it was sent");
+
+    let other = Relay::start(None)?;
+    let to_other = format!("clickhouse://{}/x", other.address());
+    let said = tools::run(&["push", &profile, "--to", &to_other])?;
+    ensure!(said.code == Some(0), "{said:?}");
+    ensure!(accepted_marks(&other, HELPER)? == all, "not each once");
+    let said = tools::run(&[&push[..], &["--again"]].concat())?;
+    ensure!(said.code == Some(0), "{said:?}");
+    ensure!(relay.count() > requests, "it was not sent");
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! `profiler push FILE… --to ADDRESS`: sends profiles, or the batches in a spool, to engines.
+//!
+//! `options` has the options that `profiler record` has, too; `pushed_before` finds what an engine
+//! has got during the recording.
+
+mod options;
+mod pushed_before;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use profiler_parent::push::{DestinationReport, PushReport, push_files, push_spool};
+use profiler_parent::view::check;
+
+use crate::plain::plain;
+use crate::record::units;
+use crate::report::{say, tell};
+use options::IdentityArgs;
+pub(crate) use options::RecordPushArgs;
+use pushed_before::refuse_second_push;
+
+/// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
+/// ClickHouse
+///
+/// Each profile is divided into requests, which are compressed and repeated until the engine
+/// accepts or refuses them. A request has the same Idempotency-Key whenever the same profile is
+/// pushed. Exit code 1 if a part was refused or not sent in time.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// The profiles, in either format, compressed or not
+    #[arg(required_unless_present = "spool", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Sends the batches that `profiler record --push-spool DIR` or an application could not send,
+    /// instead of files
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "again"])]
+    spool: Option<PathBuf>,
+    /// Sends a file also to an engine that has got a part of it during the recording; the engine
+    /// then has the entries of this part twice
+    #[arg(long)]
+    again: bool,
+    /// The engines: otlp+http://HOST:PORT, pyroscope+http://…, parca+http://…, or
+    /// clickhouse+http://HOST:PORT/DATABASE; may be repeated
+    #[arg(long, required = true, value_name = "ADDRESS")]
+    to: Vec<String>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// The longest time for sending all files, in seconds
+    #[arg(long, value_name = "S", default_value = "60", value_parser = units::seconds)]
+    timeout: Duration,
+}
+
+/// Refuses a file that is not a profile before anything is sent.
+fn check_file(path: &Path) -> Result<()> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    check(&file).with_context(|| format!("{} is not a profile", path.display()))?;
+    Ok(())
+}
+
+/// Pushes files or batches. Returns whether everything was accepted.
+pub(crate) fn run(options: &PushArgs) -> Result<bool> {
+    let PushArgs {
+        files,
+        to,
+        timeout,
+        again,
+        ..
+    } = options;
+    let Some(push) = options.identity.options(to)? else {
+        bail!("no address");
+    };
+    let report = match &options.spool {
+        Some(spool) => push_spool(spool, &push, *timeout)?,
+        None => {
+            files.iter().try_for_each(|file| check_file(file))?;
+            if !again {
+                refuse_second_push(files, to)?;
+            }
+            push_files(files, &push, *timeout)?
+        }
+    };
+    for destination in &report.destinations {
+        say(&sentence(destination));
+    }
+    Ok(is_complete(&report))
+}
+
+/// Says on standard error what was pushed.
+fn tell_report(report: &PushReport) {
+    for destination in &report.destinations {
+        tell(&format!("profiler: {}", sentence(destination)));
+    }
+    if report.missed_entries > 0 {
+        let missed = report.missed_entries;
+        tell(&format!(
+            "profiler: {missed} entries were evicted before they could be pushed"
+        ));
+    }
+    if let Some(error) = &report.capture_error {
+        let failed = report.failed_captures;
+        tell(&format!(
+            "profiler: {failed} batches could not be written: {}",
+            plain(error)
+        ));
+    }
+}
+
+fn is_complete(report: &PushReport) -> bool {
+    report.destinations.iter().all(|destination| {
+        let left_out = destination.lost.batches + destination.rejected.batches;
+        left_out + destination.waiting_batches == 0
+    })
+}
+
+/// What a destination has got, in a sentence.
+fn sentence(destination: &DestinationReport) -> String {
+    let DestinationReport {
+        address,
+        sent,
+        lost,
+        rejected,
+        waiting_batches,
+        requests,
+        sent_bytes,
+        error,
+        without_profiles,
+        ..
+    } = destination;
+    let batches = match sent.batches {
+        1 => "1 batch".to_owned(),
+        more => format!("{more} batches"),
+    };
+    let mut parts = vec![format!(
+        "pushed {batches} in {requests} requests ({sent_bytes} bytes) to {address}"
+    )];
+    let counts = [
+        (rejected.batches, "refused"),
+        (lost.batches, "lost: the spool was full"),
+        (*waiting_batches, "not sent"),
+    ];
+    for (batches, what) in counts {
+        if batches > 0 {
+            parts.push(format!("{batches} {what}"));
+        }
+    }
+    if let (Some(error), true) = (error, parts.len() > 1) {
+        parts.push(plain(error));
+    }
+    if let Some(why) = without_profiles {
+        parts.push(format!("it does not take profiles ({})", plain(why)));
+    }
+    parts.join("; ")
+}

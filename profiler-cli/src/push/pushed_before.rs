@@ -1,0 +1,50 @@
+//! Finds profiles of which an engine has got a part during the recording.
+//!
+//! Used by `profiler push`. The profile of a recording contains what its batches contain, and says
+//! in its log which destinations have got them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use profiler_parent::internal::reading::{ProfileReader, PushedLog, Wanted};
+use profiler_parent::push::PushDestination;
+
+use crate::plain::plain;
+
+/// Refuses a file of which one of these destinations has got a part, or will get one from a spool.
+pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Result<()> {
+    let mut destinations = Vec::new();
+    for address in addresses {
+        destinations.push(PushDestination::parse(address)?.address());
+    }
+    for file in files {
+        let logs = logs(file)?;
+        let known = logs.iter().find(|log| destinations.contains(&log.address));
+        if let Some(PushedLog {
+            address,
+            sent,
+            waiting_batches,
+            ..
+        }) = known
+            && sent.batches + waiting_batches > 0
+        {
+            bail!(
+                "{} has got a part of {} during the recording ({} batches sent, {waiting_batches} \
+                 waiting), and would have it twice (--again sends the file nevertheless)",
+                plain(address),
+                file.display(),
+                sent.batches,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What the log of a profile says about pushing.
+fn logs(file: &Path) -> Result<Vec<PushedLog>> {
+    let wanted = Wanted {
+        logs: true,
+        ..Wanted::default()
+    };
+    Ok(ProfileReader::open(file, wanted)?.into_survey().pushed())
+}

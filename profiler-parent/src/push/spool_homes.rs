@@ -1,0 +1,86 @@
+//! The directories of a spool that a pusher uses: its own, and those that it has taken over.
+//!
+//! Used by the spool. Invariants: a directory keeps its place, by which batches name it; the own
+//! directory is the last one. If another pusher takes the own directory over, the pusher makes a new
+//! one, and what it captures from then on is there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::PushIdentity;
+use super::destination::PushDestination;
+use super::spool_directory::SpoolDirectory;
+
+/// The place of a directory among those of a pusher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HomeIndex(usize);
+
+/// The directories of a pusher.
+#[derive(Debug)]
+pub(super) struct SpoolHomes {
+    /// The directory that contains them.
+    spool: PathBuf,
+    destinations: Vec<PushDestination>,
+    identity: PushIdentity,
+    directories: Mutex<Vec<Arc<SpoolDirectory>>>,
+}
+
+impl SpoolHomes {
+    /// Makes a directory for this pusher, and takes over those of dead pushers.
+    pub(super) fn open(
+        spool: &Path,
+        destinations: &[PushDestination],
+        identity: &PushIdentity,
+    ) -> io::Result<Self> {
+        let own = SpoolDirectory::create(spool, destinations, identity)?;
+        let mut directories = SpoolDirectory::left_behind(spool, destinations)?;
+        directories.push(own);
+        Ok(Self {
+            spool: spool.to_owned(),
+            destinations: destinations.to_vec(),
+            identity: identity.clone(),
+            directories: Mutex::new(directories.into_iter().map(Arc::new).collect()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<SpoolDirectory>>> {
+        self.directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All directories, in the order of their places.
+    pub(super) fn all(&self) -> Vec<(HomeIndex, Arc<SpoolDirectory>)> {
+        let all = self.lock();
+        let places = (0..).map(HomeIndex);
+        places.zip(all.iter().cloned()).collect()
+    }
+
+    /// The directory at a place.
+    pub(super) fn at(&self, place: HomeIndex) -> Option<Arc<SpoolDirectory>> {
+        self.lock().get(place.0).cloned()
+    }
+
+    /// The directory for new batches.
+    pub(super) fn own(&self) -> Option<(HomeIndex, Arc<SpoolDirectory>)> {
+        let all = self.lock();
+        let place = all.len().checked_sub(1)?;
+        Some((HomeIndex(place), Arc::clone(all.get(place)?)))
+    }
+
+    /// Makes sure that new batches have a directory which no other pusher uses. Called only by the
+    /// thread that adds batches.
+    ///
+    /// # Errors
+    /// The own directory is lost, and no new one can be made.
+    pub(super) fn keep_own(&self) -> io::Result<()> {
+        let own = self.own();
+        if own.is_some_and(|(_, directory)| directory.keep_locked().is_ok()) {
+            return Ok(());
+        }
+        let new = SpoolDirectory::create(&self.spool, &self.destinations, &self.identity)?;
+        self.lock().push(Arc::new(new));
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Tests of a pusher that finds the batches of a dead one.
+
+use super::*;
+
+#[test]
+fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    // The port is not used by anyone while its listener does not accept.
+    let endpoint = Endpoint::new(&[Act::Answer(200), Act::BeSilent, Act::BeSilent]);
+    let destination = endpoint.destination();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["a", "b"]);
+    add(&spool, &["c"]);
+    let mut sender = RunningSender::start(&spool, destination.clone());
+    assert!(until(|| sender.failed() > 0));
+    sender.stop();
+    assert_eq!(endpoint.accepted(), ["a"]);
+    drop((sender, spool)); // its directory is no longer locked
+    endpoint.acts.lock().unwrap().clear();
+    let spool = open(
+        directory.path(),
+        NO_LIMIT,
+        std::slice::from_ref(&destination),
+    );
+    add(&spool, &["d"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    sender.finish();
+    assert_eq!(
+        endpoint.accepted(),
+        ["a", "b", "c", "d"],
+        "nothing is sent twice"
+    );
+    drop((sender, spool));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_batch_of_which_a_part_was_refused_before_its_pusher_died_counts_as_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::Answer(400), Act::BeSilent, Act::BeSilent]);
+    let destination = endpoint.destination();
+    let to = std::slice::from_ref(&destination);
+    let spool = open(directory.path(), NO_LIMIT, to);
+    add(&spool, &["a", "b"]);
+    let mut sender = RunningSender::start(&spool, destination.clone());
+    assert!(until(|| sender.failed() > 1), "a was refused, b waits");
+    sender.stop();
+    drop((sender, spool));
+    endpoint.acts.lock().unwrap().clear();
+    let spool = open(directory.path(), NO_LIMIT, to);
+    let counts = RunningSender::start(&spool, destination).finish();
+    assert_eq!(endpoint.accepted(), ["b"]);
+    assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 0));
+}
+
+#[test]
+fn the_batches_in_a_spool_are_sent_without_a_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[]);
+    let destination = endpoint.destination();
+    let options = PushOptions::to(destination.clone()).spool_limit(ByteLimit::new(1));
+    let to = std::slice::from_ref(&destination);
+    let living = open(directory.path(), NO_LIMIT, to);
+    add(&living, &["not a profile"]);
+    let send = || push_spool(directory.path(), &options, Duration::from_secs(60)).unwrap();
+    let [report] = send().destinations.try_into().unwrap();
+    assert_eq!(report.rejected.batches, 0, "its pusher lives");
+    drop(living);
+    let [report] = send().destinations.try_into().unwrap();
+    assert_eq!((report.rejected.batches, report.lost.batches), (1, 0));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_spool_that_does_not_exist_is_an_error_and_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let spool = directory.path().join("spool");
+    let options = PushOptions::to(PushDestination::parse("otlp+http://host").unwrap());
+    let error = push_spool(&spool, &options, Duration::ZERO).unwrap_err();
+    assert!(matches!(error, PushError::Spool { .. }), "{error}");
+    assert!(!spool.exists());
+}
