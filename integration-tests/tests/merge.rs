@@ -5,6 +5,7 @@
 //! the clock of its boot.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 use integration_tests::helper_process::HelperProcess;
@@ -180,6 +181,22 @@ fn the_command_reports_hosts_and_their_uncertainty_and_info_lists_all_processes(
     let paths = [to, "-o".into(), traced].map(|path| path.display().to_string());
     let exported = tools::run(&[&words[..], &paths].concat())?;
     ensure!(exported.code == Some(0), "{exported:?}");
+    Ok(())
+}
+
+#[test]
+fn a_merge_without_a_name_does_not_replace_an_earlier_one() -> anyhow::Result<()> {
+    own_process!();
+    let directory = tempfile::tempdir()?;
+    let profiles = record_all(directory.path())?;
+    let earlier = directory.path().join("merged.json.gz");
+    std::fs::write(&earlier, "earlier")?;
+    let mut command = Command::new(tools::profiler()?);
+    command.arg("merge").args(&profiles);
+    let output = command.current_dir(directory.path()).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&earlier)?, "earlier");
+    assert!(directory.path().join("merged-2.json.gz").exists());
     Ok(())
 }
 

@@ -309,7 +309,9 @@ try {
 } catch (error) {
   check(false, error.message);
 } finally {
+  // The scene continues its stopped host before it ends.
   parent.stdin.end();
+  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 10000).unref())]);
   parent.kill("SIGTERM");
   await browser?.close();
 }

@@ -99,6 +99,11 @@ impl Format {
         }
     }
 
+    /// Whether the format contains samples.
+    const fn has_samples(self) -> bool {
+        !matches!(self, Self::OtlpTraces | Self::OtlpMetrics)
+    }
+
     /// The ending that replaces `.json` or `.json.gz`.
     const fn ending(self) -> &'static str {
         match self {
@@ -166,7 +171,9 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
             plain(&why)
         ));
     }
-    say(&format!("{samples} samples of {threads} threads"));
+    if options.to.has_samples() {
+        say(&format!("{samples} samples of {threads} threads"));
+    }
     match files.len() {
         1 => say(&format!("wrote {}", output.display())),
         count => say(&format!("wrote {count} files to {}", output.display())),

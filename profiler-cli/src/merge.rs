@@ -11,7 +11,7 @@ use profiler_parent::merge::{HostShift, MergeInput, Merged, MergedHost, merge_wi
 
 use crate::plain::plain;
 use crate::progress::ProgressLine;
-use crate::report::{say, tell};
+use crate::report::{free_name, say, tell};
 use crate::signals::end_without_leftovers;
 
 /// Merges recordings of several sessions or machines into one profile on one time line
@@ -25,9 +25,10 @@ pub(crate) struct MergeArgs {
     /// The recordings; NAME is the name of the host, instead of the one that the recording has
     #[arg(required = true, value_name = "[NAME=]FILE")]
     files: Vec<OsString>,
-    /// The profile to write; compressed if the name ends in .gz
-    #[arg(short, long, value_name = "OUT", default_value = "merged.json.gz")]
-    output: PathBuf,
+    /// The profile to write; compressed if the name ends in .gz [default: merged.json.gz, or
+    /// merged-2.json.gz and so on if that exists]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
     /// Moves a host by this number of milliseconds; a negative number moves it to an earlier time
     #[arg(long, value_name = "NAME=MS", allow_hyphen_values = true)]
     shift: Vec<ShiftArgument>,
@@ -89,7 +90,9 @@ pub(crate) fn run(options: &MergeArgs) -> Result<()> {
         [only] => only.path.clone(),
         several => PathBuf::from(format!("{} profiles", several.len())),
     };
-    let merged = merge_with(&inputs, &shifts, &options.output, &line.listener(&shown));
+    let output = options.output.clone();
+    let output = output.unwrap_or_else(|| free_name("merged"));
+    let merged = merge_with(&inputs, &shifts, &output, &line.listener(&shown));
     line.clear();
     let merged = merged?;
     if options.json {

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
     let output = options
         .output
         .clone()
-        .unwrap_or_else(crate::report::free_name);
+        .unwrap_or_else(|| crate::report::free_name("profile"));
     let recovery = PoolRecovery::of(&options.dir).format(format);
     let line = ProgressLine::new();
     end_without_leftovers(&line)?;

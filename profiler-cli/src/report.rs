@@ -331,10 +331,11 @@ impl Samples {
     }
 }
 
-/// The first name of `profile.json.gz`, `profile-2.json.gz` and so on that does not exist.
-pub(crate) fn free_name() -> PathBuf {
-    let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
-    let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);
+/// The first name of `STEM.json.gz`, `STEM-2.json.gz` and so on that does not exist.
+pub(crate) fn free_name(stem: &str) -> PathBuf {
+    let names = (2..).map(|number| PathBuf::from(format!("{stem}-{number}.json.gz")));
+    let first = PathBuf::from(format!("{stem}.json.gz"));
+    let mut names = std::iter::once(first).chain(names);
     names
         .find(|name| name.symlink_metadata().is_err())
         .unwrap_or_default()

@@ -129,7 +129,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(crate::report::free_name);
+        .unwrap_or_else(|| crate::report::free_name("profile"));
     drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
     // The tracks show the time of groups, and no other measurement of them.
@@ -184,7 +184,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(crate::report::free_name);
+        .unwrap_or_else(|| crate::report::free_name("profile"));
     drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;
