@@ -20,7 +20,7 @@ use crate::patience::Stopwatch;
 
 /// Time spent in the library after each load, so that the sampler sees its addresses.
 const WITHIN: Duration = Duration::from_millis(3);
-/// The number of latest addresses that the library does not get again.
+/// The number of latest addresses at which the library cannot be loaded again.
 const TAKEN: usize = 8;
 
 /// The result of a run.
@@ -88,7 +88,7 @@ fn files() -> Result<Vec<String>> {
 }
 
 /// The addresses at which the library was loaded. Memory is mapped at the latest ones, so that the
-/// library gets another one.
+/// library is loaded at another address.
 #[derive(Debug, Default)]
 struct Places {
     all: HashSet<usize>,
@@ -97,7 +97,7 @@ struct Places {
 }
 
 impl Places {
-    /// The library was loaded with this address in it, and is unloaded.
+    /// Adds an address in the library, which is unloaded by now, and maps a page there.
     fn add(&mut self, address: usize) -> Result<()> {
         self.all.insert(address);
         let size = page_size();

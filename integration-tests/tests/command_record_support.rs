@@ -139,7 +139,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Kills the command. The program ends, too, because its input does.
+    /// Kills the command. The program ends, too, because its input is closed.
     pub(crate) fn kill(self) -> anyhow::Result<()> {
         let Self {
             mut command,

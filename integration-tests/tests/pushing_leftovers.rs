@@ -1,5 +1,5 @@
-//! `profiler push` after a recording that pushed: the batches that it left in its spool, and its
-//! profile, of which the engine has got a part.
+//! `profiler push` after a recording with `--push`: it sends the batches that are left in the
+//! spool, and refuses to send the profile to an engine that has a part of it.
 
 use std::net::TcpListener;
 
@@ -54,8 +54,8 @@ fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()>
 }
 
 #[test]
-fn x24_a_profile_of_which_an_engine_has_a_part_is_not_sent_to_it_by_mistake() -> anyhow::Result<()>
-{
+fn x24_an_engine_that_has_a_part_of_a_profile_gets_the_profile_only_with_again()
+-> anyhow::Result<()> {
     own_process!();
     let relay = Relay::start(None)?;
     let address = format!("clickhouse+http://{}/x", relay.address());

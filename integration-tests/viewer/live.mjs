@@ -71,8 +71,9 @@ async function staying(browser, tell) {
   await browser.until(`Number(${cell("tortoise", 6)}?.replaceAll(/\\D/g, "")) > 5000`);
   const stays = `${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`;
   check(await browser.evaluate(`${isOver} && ${stays}`), "rows stay put under the pointer");
-  // The graph is above the table. The innermost function has no rows below it, so a zoom to it makes
-  // the graph lower, whatever was sampled. A key on the canvas needs no focus, which would scroll the page.
+  // The graph is above the table. The innermost function has no rows below it, so a zoom to it
+  // makes the graph lower, whatever was sampled. The keys are dispatched to the canvas without
+  // focus, because a focus would scroll the page.
   const top = `document.querySelector("#groups tbody").getBoundingClientRect().top`;
   const high = `${flame("canvas")}.clientHeight`;
   const keys = (...names) => browser.evaluate(`for (const key of ${JSON.stringify(names)}) ${flame("canvas")}.dispatchEvent(new KeyboardEvent("keydown", { key }))`);

@@ -1,7 +1,7 @@
 //! `profiler push FILE… --to ADDRESS`: sends profiles, or the batches in a spool, to engines.
 //!
-//! `options` has the options that `profiler record` has, too; `pushed_before` finds what an engine
-//! has got during the recording.
+//! `options` has the options that it shares with `profiler record`; `pushed_before` finds profiles
+//! that were partly pushed during the recording.
 
 mod options;
 mod pushed_before;
@@ -33,11 +33,11 @@ pub(crate) struct PushArgs {
     /// The profiles, in either format, compressed or not
     #[arg(required_unless_present = "spool", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Sends the batches that `profiler record --push-spool DIR` or an application could not send,
-    /// instead of files
+    /// Sends the batches that `profiler record --push-spool DIR` or an application has left in this
+    /// directory, instead of files
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "again"])]
     spool: Option<PathBuf>,
-    /// Sends a file also to an engine that has got a part of it during the recording; the engine
+    /// Sends a file even if an engine has received a part of it during the recording; this engine
     /// then has the entries of this part twice
     #[arg(long)]
     again: bool,
@@ -47,7 +47,7 @@ pub(crate) struct PushArgs {
     to: Vec<String>,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// The longest time for sending all files, in seconds
+    /// The longest time for sending all files or batches, in seconds
     #[arg(long, value_name = "S", default_value = "60", value_parser = units::seconds)]
     timeout: Duration,
 }

@@ -33,8 +33,8 @@ pub(crate) struct IdentityArgs {
     /// Sends the token in this environment variable with each request
     #[arg(long, value_name = "VARIABLE", conflicts_with = "push_user")]
     push_token_env: Option<String>,
-    /// Sends this user with each request, and the password in a file or an environment variable
-    /// [default: no password]
+    /// Sends this user with each request, and the password of --push-password-file or
+    /// --push-password-env; without these options, the password is empty
     #[arg(long, value_name = "NAME")]
     push_user: Option<String>,
     /// The file with the password
@@ -62,7 +62,8 @@ pub(crate) struct RecordPushArgs {
     /// Seconds between two batches
     #[arg(long, value_name = "S", default_value = "10", value_parser = units::seconds)]
     push_period: Duration,
-    /// Keeps batches that are not sent in this directory; the next recording with it sends them
+    /// Keeps batches that are not sent in this directory; the next recording with it, or
+    /// `profiler push --spool`, sends them
     #[arg(long, value_name = "DIR", requires = "push")]
     push_spool: Option<PathBuf>,
     /// The limit on the size of waiting batches, such as 64M; beyond it, the oldest batch is lost
@@ -165,7 +166,7 @@ impl RecordPushArgs {
         tell(&match &self.push_spool {
             Some(directory) => format!(
                 "profiler: what was not sent within {seconds} s is in {0}; the next recording with \
-                 --push-spool {0} sends it, or `profiler push --spool {0} --to ADDRESS`",
+                 --push-spool {0}, or `profiler push --spool {0} --to ADDRESS`, sends it",
                 directory.display()
             ),
             None => format!(

@@ -1,4 +1,4 @@
-//! Finds profiles of which an engine has got a part during the recording.
+//! Finds profiles that were partly pushed to an engine during the recording.
 //!
 //! Used by `profiler push`. The profile of a recording contains what its batches contain, and says
 //! in its log which destinations have got them.
@@ -11,7 +11,7 @@ use profiler_parent::push::PushDestination;
 
 use crate::plain::plain;
 
-/// Refuses a file of which one of these destinations has got a part, or will get one from a spool.
+/// Refuses a file if one of these destinations has batches of it, or if batches wait for one.
 pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Result<()> {
     let mut destinations = Vec::new();
     for address in addresses {
@@ -29,8 +29,9 @@ pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Res
             && sent.batches + waiting_batches > 0
         {
             bail!(
-                "{} has got a part of {} during the recording ({} batches sent, {waiting_batches} \
-                 waiting), and would have it twice (--again sends the file nevertheless)",
+                "cannot push to {}: the recording of {} was pushed there ({} batches sent, \
+                 {waiting_batches} waiting), so its entries would be there twice; --again pushes \
+                 it nevertheless",
                 plain(address),
                 file.display(),
                 sent.batches,

@@ -1,8 +1,7 @@
 //! The address of a store: `clickhouse://[USER@]HOST[:PORT][/DATABASE]`.
 //!
-//! The port is that of ClickHouse's HTTP interface. The form of a pusher's addresses,
-//! `clickhouse+http://…`, is the same address; so one address serves both. Invariant: an address has no password, so it
-//! can be printed.
+//! The port is that of ClickHouse's HTTP interface. `clickhouse+http://…`, the form of a pusher's
+//! addresses, means the same. Invariant: an address has no password, so it can be printed.
 
 use std::fmt;
 use std::str::FromStr;

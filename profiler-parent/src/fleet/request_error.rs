@@ -1,7 +1,7 @@
 //! Why a request has no answer, in words for a user.
 //!
-//! Used by the clients of `fleet` and `push`. The client library describes a timeout by the name of
-//! its option, and a failed connection by the name of the layer.
+//! Used by the clients of `fleet` and `push`. The messages of the client library have
+//! internal names in them, such as `timeout: global` and `io: connection refused`.
 
 use ureq::{Error, Timeout};
 

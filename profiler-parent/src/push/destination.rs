@@ -131,7 +131,7 @@ impl PushDestination {
     /// The destination with this address: `otlp+http://HOST:PORT/PATH`, `pyroscope+http://…`,
     /// `parca+http://…` or `clickhouse+http://HOST:PORT/DATABASE`, or the same with `https`.
     /// `https` needs the feature `push-tls`. `clickhouse://` is short for `clickhouse+http://`. The
-    /// port is that of HTTP or HTTPS by default, and 8123 for `clickhouse+http`.
+    /// default port is 8123 for `clickhouse+http`, and otherwise 80 for `http` and 443 for `https`.
     ///
     /// # Errors
     /// [`PushError::Address`].
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_fleet_is_a_destination_and_an_address_of_a_destination_one_of_the_fleet() {
+    fn push_and_fleet_accept_both_forms_of_a_clickhouse_address() {
         for (address, canonical) in [
             ("clickhouse://db", "clickhouse+http://db:8123"),
             ("clickhouse+http://db/x", "clickhouse+http://db:8123/x"),

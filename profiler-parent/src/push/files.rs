@@ -47,8 +47,8 @@ pub fn push_files(
     send_all(&directory, options, temporary, Arc::new(encoder), timeout)
 }
 
-/// Sends the batches in a spool that a dead pusher has left there, without a session. The options
-/// about the period and the spool do not apply: nothing is removed because the spool is full.
+/// Sends the batches that dead pushers have left in a spool, without a session. The options about
+/// the period and the spool do not apply: no batch is removed if the spool exceeds its limit.
 /// Batches of a living pusher are left alone.
 ///
 /// Attempts are repeated as by a [`Pusher`], for at most `timeout`. What was not sent by then stays
@@ -62,7 +62,7 @@ pub fn push_spool(
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
-    // A pusher makes a directory that does not exist. Here it is a mistake.
+    // A pusher makes a missing directory. Here, a missing directory is an error.
     fs::metadata(spool).map_err(|source| PushError::Spool {
         path: spool.to_owned(),
         source,

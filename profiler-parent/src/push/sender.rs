@@ -22,7 +22,7 @@ use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
-use super::spool_directory::DoneBodies;
+use super::spool_directory::FinishedBodies;
 use super::stored_stacks::StoredStacks;
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
@@ -165,7 +165,7 @@ struct SentBodies<'s> {
     /// The number of the next body.
     next: u64,
     /// The bodies that the destination is done with.
-    done: DoneBodies,
+    done: FinishedBodies,
 }
 
 impl SentBodies<'_> {

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
+use super::pusher_directories::{DirectoryIndex, PusherDirectories};
 use super::queue::{
     Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
 };
-use super::spool_directory::{BatchProgress, DoneBodies, StoredBatch};
-use super::spool_homes::{HomeIndex, SpoolHomes};
+use super::spool_directory::{BatchProgress, FinishedBodies, StoredBatch};
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl SpoolPhase {
 /// The batches of a pusher.
 #[derive(Debug)]
 pub(super) struct Spool {
-    homes: SpoolHomes,
+    homes: PusherDirectories,
     waiting: Mutex<WaitingBatches>,
     /// Notified when a batch is added, and at the end.
     changed: Condvar,
@@ -67,10 +67,10 @@ struct WaitingBatches {
 struct SpooledFile {
     stored: StoredBatch,
     /// The place of its directory.
-    home: HomeIndex,
+    home: DirectoryIndex,
     /// For each destination the bodies that it had when the directory was taken over; `None` if it
     /// had all.
-    earlier: Arc<[Option<DoneBodies>]>,
+    earlier: Arc<[Option<FinishedBodies>]>,
     /// That of the pusher that has captured it.
     identity: Option<Arc<PushIdentity>>,
 }
@@ -82,9 +82,9 @@ pub(super) struct BatchToSend {
     pub(super) id: BatchId,
     pub(super) path: PathBuf,
     /// The place of its directory.
-    home: HomeIndex,
+    home: DirectoryIndex,
     /// The bodies that the destination has accepted or refused, from an earlier pusher.
-    pub(super) done: DoneBodies,
+    pub(super) done: FinishedBodies,
     /// That of the pusher that has captured it; `None` for files.
     pub(super) identity: Option<Arc<PushIdentity>>,
 }
@@ -104,7 +104,7 @@ impl Spool {
                 phase: SpoolPhase::Running,
                 next: 0,
             }),
-            homes: SpoolHomes::open(directory, destinations, identity)?,
+            homes: PusherDirectories::open(directory, destinations, identity)?,
             changed: Condvar::new(),
             files: Mutex::default(),
         };
@@ -286,13 +286,13 @@ impl Spool {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A destination is done with a body: it has accepted or refused it. `done` are all bodies of
-    /// the batch so far. False if the batch was removed meanwhile, or the spool stopped.
+    /// Stores that a destination has accepted or refused a body. `done` counts the bodies of the
+    /// batch so far, with this one. False if the batch was removed meanwhile, or the spool stopped.
     pub(super) fn finish_body(
         &self,
         destination: DestinationIndex,
         batch: &BatchToSend,
-        done: DoneBodies,
+        done: FinishedBodies,
     ) -> bool {
         let Some(_files) = self.change_files() else {
             return false;
@@ -319,7 +319,7 @@ impl Spool {
         let files = waiting.take_files(&removed);
         drop(waiting);
         let next = batch.id.number.saturating_add(1);
-        let done = DoneBodies::default();
+        let done = FinishedBodies::default();
         self.note(home, destination, BatchProgress { next, done });
         self.remove(&files);
     }
@@ -328,7 +328,7 @@ impl Spool {
     /// this one does not.
     fn note(
         &self,
-        home: Option<HomeIndex>,
+        home: Option<DirectoryIndex>,
         destination: DestinationIndex,
         progress: BatchProgress,
     ) {
@@ -405,7 +405,7 @@ impl WaitingBatches {
             .earlier
             .get(destination.0)
             .copied()
-            .unwrap_or(Some(DoneBodies::default()))?;
+            .unwrap_or(Some(FinishedBodies::default()))?;
         Some(BatchToSend {
             number,
             id: file.stored.id.clone(),

@@ -59,25 +59,25 @@ pub(super) struct StoredBatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchProgress {
     pub(super) next: u64,
-    pub(super) done: DoneBodies,
+    pub(super) done: FinishedBodies,
 }
 
-/// The bodies of a batch that a destination has accepted or refused. They are its first ones.
+/// The bodies of a batch that a destination has accepted or refused: the first bodies of the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DoneBodies {
-    /// All of them.
+pub(super) struct FinishedBodies {
+    /// The number of these bodies.
     pub(super) bodies: u64,
-    /// Those that it has refused, whole or in part.
+    /// The number of them that the destination has refused, completely or in part.
     pub(super) refused: u64,
 }
 
 impl BatchProgress {
     /// What the destination has of a batch; `None` if it has all.
-    pub(super) fn of_batch(self, number: u64) -> Option<DoneBodies> {
+    pub(super) fn of_batch(self, number: u64) -> Option<FinishedBodies> {
         match number.cmp(&self.next) {
             Ordering::Less => None,
             Ordering::Equal => Some(self.done),
-            Ordering::Greater => Some(DoneBodies::default()),
+            Ordering::Greater => Some(FinishedBodies::default()),
         }
     }
 }
@@ -262,8 +262,12 @@ impl ProgressFile {
     fn read(&self) -> BatchProgress {
         let [next, bodies, refused, encoder] = self.numbers().unwrap_or_default();
         let is_same = encoder == u64::from(ENCODER_VERSION);
-        let done = DoneBodies { bodies, refused };
-        let done = if is_same { done } else { DoneBodies::default() };
+        let done = FinishedBodies { bodies, refused };
+        let done = if is_same {
+            done
+        } else {
+            FinishedBodies::default()
+        };
         BatchProgress { next, done }
     }
 
@@ -278,7 +282,7 @@ impl ProgressFile {
     }
 
     fn write(&self, BatchProgress { next, done }: BatchProgress) -> io::Result<()> {
-        let DoneBodies { bodies, refused } = done;
+        let FinishedBodies { bodies, refused } = done;
         let line = format!("{next:020} {bodies:020} {refused:020} {ENCODER_VERSION:010}\n");
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
@@ -306,7 +310,7 @@ mod tests {
 
     fn progress(next: u64, bodies: u64) -> BatchProgress {
         let refused = bodies / 2;
-        let done = DoneBodies { bodies, refused };
+        let done = FinishedBodies { bodies, refused };
         BatchProgress { next, done }
     }
 

@@ -34,7 +34,8 @@ impl<R: Read> Source for Stream<R> {
 const BUFFER: usize = 256 * 1024;
 
 pub(super) struct Window<'e> {
-    /// Called once per buffer. A generic type would compile the parser anew for each kind of text.
+    /// A trait object, because a type parameter would make a copy of the parser for each source. It
+    /// is called only once per buffer.
     input: Box<dyn Source + 'e>,
     buffer: Vec<u8>,
     /// The unread text in the buffer.

@@ -1,8 +1,8 @@
 //! The directories of a spool that a pusher uses: its own, and those that it has taken over.
 //!
-//! Used by the spool. Invariants: a directory keeps its place, by which batches name it; the own
-//! directory is the last one. If another pusher takes the own directory over, the pusher makes a new
-//! one, and what it captures from then on is there.
+//! Used by the spool. Invariants: the index of a directory does not change, because batches refer
+//! to it; the last directory is the pusher's own. If another pusher takes over that directory, the
+//! pusher makes a new one for all later batches.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use super::spool_directory::SpoolDirectory;
 
 /// The place of a directory among those of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HomeIndex(usize);
+pub(super) struct DirectoryIndex(usize);
 
 /// The directories of a pusher.
 #[derive(Debug)]
-pub(super) struct SpoolHomes {
+pub(super) struct PusherDirectories {
     /// The directory that contains them.
     spool: PathBuf,
     destinations: Vec<PushDestination>,
@@ -26,7 +26,7 @@ pub(super) struct SpoolHomes {
     directories: Mutex<Vec<Arc<SpoolDirectory>>>,
 }
 
-impl SpoolHomes {
+impl PusherDirectories {
     /// Makes a directory for this pusher, and takes over those of dead pushers.
     pub(super) fn open(
         spool: &Path,
@@ -51,29 +51,29 @@ impl SpoolHomes {
     }
 
     /// All directories, in the order of their places.
-    pub(super) fn all(&self) -> Vec<(HomeIndex, Arc<SpoolDirectory>)> {
+    pub(super) fn all(&self) -> Vec<(DirectoryIndex, Arc<SpoolDirectory>)> {
         let all = self.lock();
-        let places = (0..).map(HomeIndex);
+        let places = (0..).map(DirectoryIndex);
         places.zip(all.iter().cloned()).collect()
     }
 
     /// The directory at a place.
-    pub(super) fn at(&self, place: HomeIndex) -> Option<Arc<SpoolDirectory>> {
+    pub(super) fn at(&self, place: DirectoryIndex) -> Option<Arc<SpoolDirectory>> {
         self.lock().get(place.0).cloned()
     }
 
     /// The directory for new batches.
-    pub(super) fn own(&self) -> Option<(HomeIndex, Arc<SpoolDirectory>)> {
+    pub(super) fn own(&self) -> Option<(DirectoryIndex, Arc<SpoolDirectory>)> {
         let all = self.lock();
         let place = all.len().checked_sub(1)?;
-        Some((HomeIndex(place), Arc::clone(all.get(place)?)))
+        Some((DirectoryIndex(place), Arc::clone(all.get(place)?)))
     }
 
     /// Makes sure that new batches have a directory which no other pusher uses. Called only by the
     /// thread that adds batches.
     ///
     /// # Errors
-    /// The own directory is lost, and no new one can be made.
+    /// Another pusher uses the directory or it was removed, and no new one can be made.
     pub(super) fn keep_own(&self) -> io::Result<()> {
         let own = self.own();
         if own.is_some_and(|(_, directory)| directory.keep_locked().is_ok()) {
