@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use anyhow::ensure;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::relay::Relay;
+use integration_tests::relay::{Fault, Relay};
 use integration_tests::tools;
 
 use crate::command_record_support::Recording;
@@ -18,11 +18,12 @@ const HELPER: &str = "child";
 #[test]
 fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()> {
     own_process!();
-    let nothing = TcpListener::bind("127.0.0.1:0")?.local_addr()?; // closed at once
+    let silent = TcpListener::bind("127.0.0.1:0")?; // accepts, and never answers
+    let silent = (silent.local_addr()?, silent);
     let place = tempfile::tempdir()?;
     let spool = place.path().join("spool");
     let in_spool = spool.to_string_lossy();
-    let address = format!("clickhouse://{nothing}/x");
+    let address = format!("clickhouse://{}/x", silent.0);
     let options = [
         "-o",
         "out.json",
@@ -40,16 +41,30 @@ fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()>
     let relay = Relay::start(None)?;
     let address = format!("clickhouse://{}/x", relay.address());
     let push = ["push", "--spool", &in_spool, "--to", &address];
+    // A wrong address or token loses nothing.
+    relay.fail("", &[Fault::Status(401)]);
+    let refused = tools::run(&push)?;
+    ensure!(refused.code == Some(1), "{refused:?}");
+    ensure!(refused.out.contains("401"), "{refused:?}");
+    ensure!(relay.count() == 1, "more is sent");
+    let waiting = batches(&spool).len();
+
     let said = tools::run(&push)?;
     ensure!(said.code == Some(0), "{said:?}");
     let all: Vec<_> = (0..40).map(|number| (MAIN, number)).collect();
     ensure!(accepted_marks(&relay, HELPER)? == all, "not each once");
-    ensure!(batches(&spool).is_empty(), "{:?}", batches(&spool));
+    ensure!(
+        batches(&spool).len() == waiting,
+        "the other engine lacks them"
+    );
+    ensure!(said.error.contains("--replace"), "{said:?}");
+
     let requests = relay.count();
-    let said = tools::run(&push)?;
+    let said = tools::run(&[&push[..], &["--replace"]].concat())?;
     ensure!(said.code == Some(0), "{said:?}");
     ensure!(said.out.starts_with("pushed 0 batches"), "{said:?}");
     ensure!(relay.count() == requests, "sent again");
+    ensure!(batches(&spool).is_empty(), "{:?}", batches(&spool));
     Ok(())
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use profiler_parent::push::{DestinationReport, PushReport, push_files, push_spool};
+use profiler_parent::push::{
+    DestinationReport, OtherDestinations, PushReport, push_files, push_spool,
+};
 use profiler_parent::view::check;
 
 use crate::plain::plain;
@@ -37,6 +39,10 @@ pub(crate) struct PushArgs {
     /// directory, instead of files
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "again"])]
     spool: Option<PathBuf>,
+    /// With --spool: removes a batch once these engines have it, although other engines of the
+    /// recording lack it
+    #[arg(long, requires = "spool")]
+    replace: bool,
     /// Sends a file even if an engine has received a part of it during the recording; this engine
     /// then has the entries of this part twice
     #[arg(long)]
@@ -72,7 +78,18 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
         bail!("no address");
     };
     let report = match &options.spool {
-        Some(spool) => push_spool(spool, &push, *timeout)?,
+        Some(_) if options.identity.has_labels() => {
+            bail!(
+                "the batches in a spool have the service, the version and the host of their recording"
+            )
+        }
+        Some(spool) => {
+            let others = match options.replace {
+                true => OtherDestinations::Replace,
+                false => OtherDestinations::Keep,
+            };
+            push_spool(spool, &push, *timeout, others)?
+        }
         None => {
             files.iter().try_for_each(|file| check_file(file))?;
             if !again {
@@ -84,7 +101,29 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
     for destination in &report.destinations {
         say(&sentence(destination));
     }
+    tell_left(&report);
     Ok(is_complete(&report))
+}
+
+/// Says what stays in a spool although everything was sent.
+fn tell_left(report: &PushReport) {
+    let PushReport {
+        left_directories,
+        kept_batches,
+        ..
+    } = report;
+    if *kept_batches > 0 {
+        tell(&format!(
+            "profiler: {kept_batches} batches stay in the spool for other engines of the recording \
+             (--replace removes such batches)"
+        ));
+    }
+    if *left_directories > 0 {
+        tell(&format!(
+            "profiler: {left_directories} directories of the spool were left alone: they are in \
+             use, cannot be read, or are more than 64"
+        ));
+    }
 }
 
 /// Says on standard error what was pushed.

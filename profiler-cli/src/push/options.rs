@@ -89,6 +89,12 @@ impl IdentityArgs {
         names.iter().any(|name| name.is_some()) || files.iter().any(|file| file.is_some())
     }
 
+    /// Whether there is an option about the service, its version or the host.
+    pub(super) fn has_labels(&self) -> bool {
+        let labels = [&self.push_service, &self.push_version, &self.push_host];
+        labels.iter().any(|label| label.is_some())
+    }
+
     /// The options for these destinations.
     pub(super) fn options(&self, addresses: &[String]) -> Result<Option<PushOptions>> {
         let mut options: Option<PushOptions> = None;

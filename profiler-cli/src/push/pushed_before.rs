@@ -19,26 +19,29 @@ pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Res
     }
     for file in files {
         let logs = logs(file)?;
-        let known = logs.iter().find(|log| destinations.contains(&log.address));
-        if let Some(PushedLog {
-            address,
-            sent,
-            waiting_batches,
-            ..
-        }) = known
-            && sent.batches + waiting_batches > 0
-        {
+        // A merged profile has the logs of several recordings.
+        let mut known = logs
+            .iter()
+            .filter(|log| destinations.contains(&log.address));
+        if let Some(log) = known.find(|log| has_a_part(log)) {
             bail!(
-                "cannot push to {}: the recording of {} was pushed there ({} batches sent, \
-                 {waiting_batches} waiting), so its entries would be there twice; --again pushes \
+                "cannot push to {}: the recording of {} was pushed there ({} batches sent, {} \
+                 refused in part, {} waiting), so its entries would be there twice; --again pushes \
                  it nevertheless",
-                plain(address),
+                plain(&log.address),
                 file.display(),
-                sent.batches,
+                log.sent.batches,
+                log.rejected.batches,
+                log.waiting_batches,
             );
         }
     }
     Ok(())
+}
+
+/// Whether a destination has a part of a recording, or will get one from a spool.
+const fn has_a_part(log: &PushedLog) -> bool {
+    log.sent.batches > 0 || log.rejected.batches > 0 || log.waiting_batches > 0
 }
 
 /// What the log of a profile says about pushing.

@@ -43,6 +43,7 @@ impl FromStr for FleetAddress {
             .or_else(|| text.strip_prefix(PUSH_SCHEME))
             .ok_or(wrong("it does not begin with clickhouse://"))?;
         let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let database = database.trim_end_matches('/');
         let (user, place) = match server.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, server),

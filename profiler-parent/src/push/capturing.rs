@@ -39,9 +39,7 @@ impl Capturer {
         loop {
             select! {
                 recv(stopped) -> _ => {
-                    if !self.spool.is_stopped() {
-                        self.capture();
-                    }
+                    self.capture();
                     return;
                 }
                 recv(session_end) -> _ => return,
@@ -51,6 +49,9 @@ impl Capturer {
     }
 
     fn capture(&self) {
+        if self.spool.is_stopped() {
+            return;
+        }
         let before = self.series(|series| series.clone());
         let path = self.spool.unfinished_path();
         let added = path.map_err(|error| error.to_string()).and_then(|path| {

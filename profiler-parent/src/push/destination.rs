@@ -8,9 +8,10 @@ use std::fmt;
 use std::path::Path;
 
 use ureq::http::Uri;
+use ureq::http::uri::Authority;
 
 use super::PushError;
-use crate::fleet::{CLICKHOUSE_PORT, is_of_name};
+use crate::fleet::{CLICKHOUSE_PORT, DEFAULT_DATABASE, is_of_name};
 
 /// A token or a password for a destination.
 ///
@@ -185,16 +186,14 @@ impl PushDestination {
         if engine == PushEngine::ClickHouse && !database.chars().all(is_of_name) {
             return Err("its database has characters other than letters, digits, _ - .");
         }
-        let port = match authority.port() {
-            None if engine == PushEngine::ClickHouse && scheme == "http" => {
-                format!(":{CLICKHOUSE_PORT}")
-            }
-            _ => String::new(),
+        let path = match path {
+            "" if engine == PushEngine::ClickHouse => format!("/{DEFAULT_DATABASE}"),
+            path => path.to_owned(),
         };
         Ok(Self {
             engine,
-            base: format!("{scheme}://{authority}{port}"),
-            path: path.to_owned(),
+            base: format!("{scheme}://{}", server(engine, scheme, authority)),
+            path,
             authorization: Authorization::None,
         })
     }
@@ -242,6 +241,19 @@ impl PushDestination {
     }
 }
 
+/// The host and the port in the same form for all addresses of a server, because a spool knows a
+/// destination by its address.
+fn server(engine: PushEngine, scheme: &str, authority: &Authority) -> String {
+    let host = authority.host().to_ascii_lowercase();
+    let usual = if scheme == "http" { 80 } else { 443 };
+    match (engine, authority.port_u16()) {
+        (PushEngine::ClickHouse, None) if scheme == "http" => format!("{host}:{CLICKHOUSE_PORT}"),
+        (_, Some(port)) if port != usual => format!("{host}:{port}"),
+        (PushEngine::ClickHouse, Some(port)) => format!("{host}:{port}"),
+        _ => host,
+    }
+}
+
 /// The part of an address that has no secret, for messages: the beginning up to a query, and the
 /// scheme alone if there may be a user, because a password may contain any character.
 fn without_secrets(address: &str) -> String {
@@ -275,20 +287,28 @@ mod tests {
     #[test]
     fn push_and_fleet_accept_both_forms_of_a_clickhouse_address() {
         for (address, canonical) in [
-            ("clickhouse://db", "clickhouse+http://db:8123"),
-            ("clickhouse+http://db/x", "clickhouse+http://db:8123/x"),
+            ("clickhouse://db", "clickhouse+http://db:8123/profiler"),
+            ("clickhouse+http://db/x/", "clickhouse+http://db:8123/x"),
+            ("clickhouse+http://db:80/x", "clickhouse+http://db:80/x"),
             ("clickhouse://[::1]:9/x", "clickhouse+http://[::1]:9/x"),
         ] {
+            let of_fleet = address.parse::<FleetAddress>().unwrap();
             let address = PushDestination::parse(address).unwrap().address();
             assert_eq!(address, canonical);
-            let of_fleet: FleetAddress = address.parse().unwrap();
-            let database = if of_fleet.database() == "profiler" {
-                "/profiler"
-            } else {
-                ""
-            };
-            let shown = canonical.replace("+http", "");
-            assert_eq!(of_fleet.to_string(), format!("{shown}{database}"));
+            assert_eq!(address.parse(), Ok(of_fleet.clone()));
+            assert_eq!(of_fleet.to_string(), canonical.replace("+http", ""));
+        }
+    }
+
+    #[test]
+    fn a_server_has_one_address() {
+        for (address, canonical) in [
+            ("otlp+http://Host:80/v1/", "otlp+http://host/v1"),
+            ("otlp+http://host:4318", "otlp+http://host:4318"),
+            ("parca+http://HOST:443", "parca+http://host:443"),
+        ] {
+            let destination = PushDestination::parse(address).unwrap();
+            assert_eq!(destination.address(), canonical);
         }
     }
 

@@ -5,8 +5,11 @@
 //! own process, and ends when the process closes the file anywhere, so a process also puts a mark
 //! into a directory that it uses, and does not open the lock of a directory that has its mark.
 //!
+//! A pusher that takes a directory over removes the marks of others. So a process whose mark is
+//! missing has lost the directory, even if it could lock it again.
+//!
 //! Invariants: no file is opened through a symbolic link; a descriptor that the program has closed
-//! is neither used nor closed; a forked child changes nothing.
+//! is neither used nor closed; a forked child changes nothing; a directory that was lost stays lost.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -20,18 +23,61 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::{self, OwnFile, above_streams};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 
 /// The name of the file that a living pusher has locked.
 const LOCK: &str = "lock";
 /// What the name of the mark of a process begins with.
 const OWNER: &str = "owner-";
 
+/// Why a directory is not locked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LockError {
+    /// Another pusher uses the directory or has used it meanwhile, or the directory was removed.
+    #[error("it belongs to another pusher, or was removed")]
+    Lost,
+    /// The system cannot tell or lock it at present, for example because it has no descriptor left.
+    #[error("it cannot be locked: {0}")]
+    Failed(#[source] io::Error),
+    /// It was released.
+    #[error("it was released")]
+    Released,
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(Errno::AGAIN | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                Self::Lost
+            }
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+impl From<LockError> for io::Error {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Failed(error) => error,
+            other => Self::other(other),
+        }
+    }
+}
+
+/// The file of a lock.
+#[derive(Debug)]
+enum LockFile {
+    /// Locked as long as it is open.
+    Open(OwnFile),
+    Released,
+    Lost,
+}
+
 /// The reservation of a directory. It ends when it is dropped, or when the process dies.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     directory: PathBuf,
-    /// Locked as long as it is open. `None` when it was released.
-    file: Mutex<Option<OwnFile>>,
+    file: Mutex<LockFile>,
     /// Removed after the file is closed.
     mark: OwnerMark,
 }
@@ -40,8 +86,9 @@ impl DirectoryLock {
     /// Reserves a directory. `None` if this process already uses it.
     ///
     /// # Errors
-    /// Another process uses it or has removed it; it belongs to another user.
-    pub(super) fn take(directory: &Path) -> io::Result<Option<Self>> {
+    /// [`LockError::Lost`] if another process uses it or has removed it, or if it belongs to another
+    /// user; [`LockError::Failed`].
+    pub(super) fn take(directory: &Path) -> Result<Option<Self>, LockError> {
         let Some(mark) = OwnerMark::set(directory)? else {
             return Ok(None);
         };
@@ -49,7 +96,7 @@ impl DirectoryLock {
         mark.remove_others(directory);
         Ok(Some(Self {
             directory: directory.to_owned(),
-            file: Mutex::new(Some(file)),
+            file: Mutex::new(LockFile::Open(file)),
             mark,
         }))
     }
@@ -58,30 +105,46 @@ impl DirectoryLock {
     /// same file, which ends the lock. Without an effect if the directory is locked.
     ///
     /// # Errors
-    /// Another process has taken over the directory meanwhile, or the lock was released.
-    pub(super) fn renew(&self) -> io::Result<()> {
+    /// [`LockError::Lost`] if another process has taken over the directory meanwhile, from then on;
+    /// [`LockError::Released`]; [`LockError::Failed`].
+    pub(super) fn renew(&self) -> Result<(), LockError> {
         let mut file = self.lock();
-        match file.as_ref().ok_or(io::ErrorKind::NotConnected)?.get() {
-            Ok(open) => lock_file(open, &self.directory.join(LOCK))?,
-            Err(_) => *file = Some(locked_file(&self.directory)?),
+        let renewed = self.renew_file(&mut file);
+        if matches!(renewed, Err(LockError::Lost)) {
+            *file = LockFile::Lost;
         }
-        self.mark.restore()
+        renewed
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<OwnFile>> {
+    fn renew_file(&self, file: &mut LockFile) -> Result<(), LockError> {
+        let open = match file {
+            LockFile::Open(open) => open.get(),
+            LockFile::Released => return Err(LockError::Released),
+            LockFile::Lost => return Err(LockError::Lost),
+        };
+        match open {
+            Ok(open) => lock_file(open, &self.directory.join(LOCK))?,
+            Err(_) => *file = LockFile::Open(locked_file(&self.directory)?),
+        }
+        // Needs no descriptor.
+        fs::symlink_metadata(&self.mark.path)?;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LockFile> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this process has taken it and not released it. A forked child has its parent's
-    /// value.
+    /// Whether this process has taken it, and has neither lost nor released it. A forked child has
+    /// its parent's value.
     pub(super) fn is_held(&self) -> bool {
-        self.mark.maker == sys::process_id() && self.lock().is_some()
+        self.mark.maker == sys::process_id() && matches!(*self.lock(), LockFile::Open(_))
     }
 
     /// Ends the reservation, as dropping it does.
     pub(super) fn release(&self) {
         if self.is_held() {
-            drop(self.lock().take());
+            *self.lock() = LockFile::Released; // closes the file
             self.mark.remove();
         }
     }
@@ -95,7 +158,10 @@ impl DirectoryLock {
     /// The file of the lock, for tests that close it.
     #[cfg(test)]
     pub(super) fn number(&self) -> std::os::fd::RawFd {
-        self.lock().as_ref().unwrap().number().unwrap()
+        let LockFile::Open(file) = &*self.lock() else {
+            panic!("not locked")
+        };
+        file.number().unwrap()
     }
 }
 
@@ -117,14 +183,6 @@ impl OwnerMark {
             Ok(()) => Ok(Some(mark)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Marks the directory again, if another process has removed the mark.
-    fn restore(&self) -> io::Result<()> {
-        match create_new(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
         }
     }
 
@@ -190,7 +248,7 @@ fn lock_file(file: &File, path: &Path) -> io::Result<()> {
     fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?;
     let (locked, present) = (file.metadata()?, fs::symlink_metadata(path)?);
     if (locked.dev(), locked.ino()) != (present.dev(), present.ino()) {
-        return Err(io::ErrorKind::NotFound.into());
+        return Err(Errno::NOENT.into());
     }
     Ok(())
 }
@@ -200,6 +258,7 @@ mod tests {
     use std::io::Write;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use test_support::own_process;
 
     use super::*;
@@ -223,7 +282,6 @@ mod tests {
         close(number);
         let mut database = File::create(directory.path().join("database")).unwrap();
         assert_eq!(database.as_raw_fd(), number, "the lowest free number");
-        fs::remove_file(&lock.mark.path).unwrap(); // as another process that takes over
         lock.renew().unwrap();
         assert_ne!(lock.number(), number);
         assert!(DirectoryLock::take(directory.path()).unwrap().is_none());
@@ -249,6 +307,43 @@ mod tests {
         assert!(!is_locked(), "a lock of fcntl");
         lock.renew().unwrap();
         assert!(is_locked());
+    }
+
+    #[test]
+    fn a_directory_that_another_pusher_has_used_meanwhile_is_lost_for_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = take(directory.path());
+        fs::remove_file(&lock.mark.path).unwrap(); // as another process that takes over
+        assert!(matches!(lock.renew(), Err(LockError::Lost)));
+        create_new(&lock.mark.path).unwrap();
+        assert!(matches!(lock.renew(), Err(LockError::Lost)));
+        assert!(!lock.is_held());
+    }
+
+    #[test]
+    fn a_directory_is_not_lost_for_lack_of_descriptors() {
+        own_process!(); // the limit is that of the process
+        let directory = tempfile::tempdir().unwrap();
+        let [kept, closed] = ["kept", "closed"].map(|name| {
+            let path = directory.path().join(name);
+            fs::create_dir(&path).unwrap();
+            take(&path)
+        });
+        close(closed.number());
+        let limit = getrlimit(Resource::Nofile);
+        let none = Rlimit {
+            current: Some(0),
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, none).unwrap();
+        let renewed = [&kept, &closed].map(DirectoryLock::renew);
+        let new = DirectoryLock::take(directory.path());
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let [kept_on, failed] = renewed;
+        kept_on.unwrap();
+        assert!(matches!(failed, Err(LockError::Failed(_))), "{failed:?}");
+        assert!(matches!(new, Err(LockError::Failed(_))), "{new:?}");
+        closed.renew().unwrap();
     }
 
     #[test]

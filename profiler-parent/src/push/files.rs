@@ -15,9 +15,9 @@ use profiler_core::ids::ByteLimit;
 use super::batch::SeriesId;
 use super::encoders::EngineEncoder;
 use super::spool_directory::batch_name;
-use super::temporary_spool::TemporarySpool;
 use super::{
-    BatchEncoder, PushError, PushOptions, PushReport, Pusher, check, end_of, spool_directory,
+    BatchEncoder, PushError, PushOptions, PushPurpose, PushReport, Pusher, check, end_of,
+    spool_directory,
 };
 
 /// Pushes profiles to all destinations of the options, and returns what was sent. The options about
@@ -44,15 +44,28 @@ pub fn push_files(
         })?;
     }
     let encoder = EngineEncoder::of_files(options.identity.clone());
-    send_all(&directory, options, temporary, Arc::new(encoder), timeout)
+    let pusher = Pusher::new(&directory, options, temporary, PushPurpose::Files)?;
+    send_all(pusher, options, Arc::new(encoder), timeout)
+}
+
+/// What happens to a batch in a spool once all destinations have it, if its pusher had others that
+/// have not got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherDestinations {
+    /// The batch stays in the spool.
+    Keep,
+    /// The batch is removed: the present destinations replace the others.
+    Replace,
 }
 
 /// Sends the batches that dead pushers have left in a spool, without a session. The options about
-/// the period and the spool do not apply: no batch is removed if the spool exceeds its limit.
-/// Batches of a living pusher are left alone.
+/// the period, the spool and the identity do not apply: no batch is removed if the spool exceeds its
+/// limit, and a batch has the service, the version and the host of its pusher. Batches of a living
+/// pusher are left alone.
 ///
 /// Attempts are repeated as by a [`Pusher`], for at most `timeout`. What was not sent by then stays
-/// in the spool.
+/// in the spool. If an endpoint answers with the status 401, 403, 404 or 407, the address or the
+/// credentials are wrong: the endpoint gets nothing more, and its batches stay, too.
 ///
 /// # Errors
 /// [`PushError`]; nothing is sent then. [`PushError::Spool`] if the directory does not exist.
@@ -60,6 +73,7 @@ pub fn push_spool(
     spool: &Path,
     options: &PushOptions,
     timeout: Duration,
+    others: OtherDestinations,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
     // A pusher makes a missing directory. Here, a missing directory is an error.
@@ -70,18 +84,17 @@ pub fn push_spool(
     let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
     let (directory, _) = spool_directory(Some(spool))?;
     let encoder = EngineEncoder::of_batches(options.identity.clone());
-    send_all(&directory, options, None, Arc::new(encoder), timeout)
+    let pusher = Pusher::new(&directory, options, None, PushPurpose::Leftovers(others))?;
+    send_all(pusher, options, Arc::new(encoder), timeout)
 }
 
-/// Sends the batches in a directory for at most `timeout`.
+/// Sends the batches in the spool of a pusher for at most `timeout`.
 fn send_all(
-    directory: &Path,
+    mut pusher: Pusher,
     options: &PushOptions,
-    temporary: Option<TemporarySpool>,
     encoder: Arc<dyn BatchEncoder>,
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
-    let mut pusher = Pusher::new(directory, options, temporary)?;
     pusher.start_senders(options, &encoder)?;
     pusher.drain(end_of(timeout));
     Ok(pusher.report())

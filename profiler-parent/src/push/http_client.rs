@@ -190,8 +190,11 @@ const fn is_too_long(error: &ureq::Error) -> bool {
 pub(super) fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String {
     let secret = |name: &str| matches!(name, "authorization" | "x-clickhouse-key");
     let values = headers.iter().filter(|(name, _)| secret(name));
-    // `Bearer`, and what authorises.
-    let secrets = values.filter_map(|(_, value)| value.rsplit(' ').next());
+    let secrets = values.map(|(name, value)| match value.split_once(' ') {
+        // `Bearer` or `Basic`, and what authorises.
+        Some((_, rest)) if *name == "authorization" => rest,
+        _ => value,
+    });
     let secrets = secrets.filter(|secret| !secret.is_empty()); // a password may be empty
     secrets.fold(answer, |answer, secret| answer.replace(secret, "…"))
 }

@@ -67,7 +67,7 @@ use profiler_core::internal::sys::{self, spawn_quiet};
 pub use destination::{PushDestination, PushEngine, Secret};
 pub(crate) use destination_series::DestinationSeries;
 pub use error::PushError;
-pub use files::{push_files, push_spool};
+pub use files::{OtherDestinations, push_files, push_spool};
 pub(crate) use options::PushIdentity;
 pub use options::PushOptions;
 pub use report::{DestinationReport, PushReport, PushedAmount};
@@ -116,6 +116,18 @@ pub struct Pusher {
     _temporary: Option<TemporarySpool>,
     /// The process that made it.
     maker: ProcessId,
+    purpose: PushPurpose,
+}
+
+/// Why a pusher sends batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PushPurpose {
+    /// A session captures them.
+    Session,
+    /// They are files of a user.
+    Files,
+    /// Dead pushers have left them.
+    Leftovers(OtherDestinations),
 }
 
 impl fmt::Debug for Pusher {
@@ -143,7 +155,7 @@ impl Pusher {
         let addresses = options.destinations.iter().map(PushDestination::address);
         let (used, series) = sources.series.take(addresses.collect())?;
         let (directory, temporary) = spool_directory(options.spool.as_deref())?;
-        let mut pusher = Self::new(&directory, options, temporary)?;
+        let mut pusher = Self::new(&directory, options, temporary, PushPurpose::Session)?;
         let addresses = used.addresses();
         pusher.addresses = Some(used);
         let sums = Arc::clone(&sources.captures.pushes);
@@ -158,6 +170,7 @@ impl Pusher {
         directory: &Path,
         options: &PushOptions,
         temporary: Option<TemporarySpool>,
+        purpose: PushPurpose,
     ) -> Result<Self, PushError> {
         let PushOptions {
             destinations,
@@ -166,10 +179,13 @@ impl Pusher {
             ..
         } = options;
         let spool = Spool::open(directory, spool_limit.get(), destinations, identity);
-        let spool = spool.map_err(|source| PushError::Spool {
+        let mut spool = spool.map_err(|source| PushError::Spool {
             path: directory.to_owned(),
             source,
         })?;
+        if purpose == PushPurpose::Leftovers(OtherDestinations::Keep) {
+            spool = spool.keep_for_others();
+        }
         let keeps_waiting = temporary.is_none();
         let progress = PushProgress::new(destinations, Arc::new(spool), keeps_waiting);
         Ok(Self {
@@ -181,6 +197,7 @@ impl Pusher {
             addresses: None,
             _temporary: temporary,
             maker: sys::process_id(),
+            purpose,
         })
     }
 
@@ -200,6 +217,7 @@ impl Pusher {
                 client: HttpClient::new(options.request_timeout),
                 encoder: Arc::clone(encoder),
                 counts: Arc::clone(counts),
+                needs_access: matches!(self.purpose, PushPurpose::Leftovers(_)),
             };
             let running = running.clone();
             let thread = spawn_quiet("profiler-push", move || {

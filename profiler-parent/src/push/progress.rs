@@ -51,6 +51,8 @@ impl PushProgress {
         });
         PushReport {
             spool_bytes: self.spool.bytes(),
+            left_directories: self.spool.left_directories(),
+            kept_batches: self.spool.kept(),
             destinations: destinations.collect(),
             ..lock(&self.captures).clone()
         }

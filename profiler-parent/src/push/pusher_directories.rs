@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PushIdentity;
 use super::destination::PushDestination;
+use super::directory_lock::LockError;
 use super::spool_directory::SpoolDirectory;
 
 /// The place of a directory among those of a pusher.
@@ -24,6 +25,8 @@ pub(super) struct PusherDirectories {
     destinations: Vec<PushDestination>,
     identity: PushIdentity,
     directories: Mutex<Vec<Arc<SpoolDirectory>>>,
+    /// The number of directories that it has not taken over.
+    pub(super) left: u64,
 }
 
 impl PusherDirectories {
@@ -34,13 +37,15 @@ impl PusherDirectories {
         identity: &PushIdentity,
     ) -> io::Result<Self> {
         let own = SpoolDirectory::create(spool, destinations, identity)?;
-        let mut directories = SpoolDirectory::left_behind(spool, destinations)?;
+        let found = SpoolDirectory::left_behind(spool, destinations)?;
+        let mut directories = found.taken;
         directories.push(own);
         Ok(Self {
             spool: spool.to_owned(),
             destinations: destinations.to_vec(),
             identity: identity.clone(),
             directories: Mutex::new(directories.into_iter().map(Arc::new).collect()),
+            left: found.others.saturating_sub(1), // its own
         })
     }
 
@@ -73,11 +78,13 @@ impl PusherDirectories {
     /// thread that adds batches.
     ///
     /// # Errors
-    /// Another pusher uses the directory or it was removed, and no new one can be made.
+    /// The directory cannot be locked, or it was lost and no new one can be made.
     pub(super) fn keep_own(&self) -> io::Result<()> {
-        let own = self.own();
-        if own.is_some_and(|(_, directory)| directory.keep_locked().is_ok()) {
-            return Ok(());
+        let own = self.own().ok_or(io::ErrorKind::NotFound)?;
+        match own.1.keep_locked() {
+            Ok(()) => return Ok(()),
+            Err(LockError::Lost) => {}
+            Err(error) => return Err(error.into()),
         }
         let new = SpoolDirectory::create(&self.spool, &self.destinations, &self.identity)?;
         self.lock().push(Arc::new(new));

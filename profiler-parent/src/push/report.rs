@@ -24,6 +24,12 @@ pub struct PushReport {
     pub capture_error: Option<String>,
     /// The bytes of all batches in the spool now.
     pub spool_bytes: u64,
+    /// The directories in the spool that the pusher has left alone: other pushers use them, they
+    /// cannot be read, or they were more than the 64 that it takes over.
+    pub left_directories: u64,
+    /// The batches that stay in the spool because destinations of their pusher lack them
+    /// ([`OtherDestinations::Keep`](super::OtherDestinations::Keep)).
+    pub kept_batches: u64,
     /// The destinations, in the order of the options.
     pub destinations: Vec<DestinationReport>,
 }

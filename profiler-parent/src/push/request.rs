@@ -12,7 +12,6 @@ use super::batch::BodyId;
 use super::destination::{Authorization, PushDestination, PushEngine};
 use super::http_client::PushRequest;
 use crate::export::bodies::{BodyKind, PprofSeries};
-use crate::fleet::DEFAULT_DATABASE;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const BYTES: &str = "application/octet-stream";
@@ -38,11 +37,6 @@ pub(super) fn request_for(
         BodyKind::Pprof(series) => (format!("{base}{path}/ingest?{}", query_of(series)), BYTES),
         BodyKind::ClickHouseRows { table } => {
             let database = path.trim_start_matches('/');
-            let database = if database.is_empty() {
-                DEFAULT_DATABASE
-            } else {
-                database
-            };
             let insert = escaped(&table.insert_statement());
             // The answer of a cluster means that the rows are on their server.
             let settings = format!("database={database}&insert_distributed_sync=1");

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::BatchEncoder;
 use super::attempts::{Attempts, NextStep};
 use super::destination::PushDestination;
+use super::directory_lock::LockError;
 use super::http_client::{HttpClient, shown, without_secrets};
 use super::otlp_answer::{RefusedPart, refused_part};
 use super::queue::{BatchEnd, DestinationIndex};
@@ -36,6 +37,9 @@ pub(super) struct Sender {
     pub(super) client: HttpClient,
     pub(super) encoder: Arc<dyn BatchEncoder>,
     pub(super) counts: Arc<Mutex<SendCounts>>,
+    /// Ends, without giving a batch up, if the endpoint says that the address or the credentials are
+    /// wrong.
+    pub(super) needs_access: bool,
 }
 
 impl Sender {
@@ -52,22 +56,36 @@ impl Sender {
                 random: RandomState::new(),
                 next: 0,
                 done: batch.done,
+                is_over: false,
             };
             // Without an end, it was removed from the spool, or it waits for the next pusher.
-            if let Some(end) = self.send(&batch, &mut bodies) {
-                self.spool.finish(self.index, &batch, end);
+            match self.send(&batch, &mut bodies) {
+                Some(end) => self.spool.finish(self.index, &batch, end),
+                None if bodies.is_over => return,
+                None => {}
             }
         }
     }
 
     /// Sends a batch. `None` if it must not be sent any more.
     fn send(&self, batch: &BatchToSend, bodies: &mut SentBodies<'_>) -> Option<BatchEnd> {
-        if let Err(error) = self.spool.keep_locked(batch) {
-            self.note_error(&format!("another pusher sends batch {}: {error}", batch.id));
-            return Some(BatchEnd::Rejected);
-        }
         let mut unclear = 0;
         loop {
+            match self.spool.keep_locked(batch) {
+                Ok(()) => {}
+                Err(LockError::Lost) => {
+                    let id = &batch.id;
+                    self.note_error(&format!("batch {id} is left to another pusher"));
+                    return Some(BatchEnd::Rejected);
+                }
+                Err(error) => {
+                    self.note_error(&format!("batch {}: {error}", batch.id));
+                    if !bodies.pause_after_failure() {
+                        return None;
+                    }
+                    continue;
+                }
+            }
             let (cause, error) = match self.encode(batch, bodies) {
                 Ok(()) if bodies.done.refused == 0 => return Some(BatchEnd::Sent),
                 Ok(()) => return Some(BatchEnd::Rejected),
@@ -166,6 +184,8 @@ struct SentBodies<'s> {
     next: u64,
     /// The bodies that the destination is done with.
     done: FinishedBodies,
+    /// Whether the sender ends.
+    is_over: bool,
 }
 
 impl SentBodies<'_> {
@@ -222,6 +242,10 @@ impl SentBodies<'_> {
             }
             let bytes = body_for(destination, &body.kind, &rows);
             let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
+            // Another pusher may have taken the batch over during the pause.
+            if matches!(spool.keep_locked(self.batch), Err(LockError::Lost)) {
+                return Err(ExportError::Stopped);
+            }
             let sent = client.send(&request, &bytes, time_left);
             self.sender
                 .count(|counts| counts.add_attempt(&sent, bytes.len()));
@@ -236,8 +260,7 @@ impl SentBodies<'_> {
                 }
                 NextStep::Rejected(why) => {
                     self.stored.forget();
-                    self.is_refused(&body.kind, status, why);
-                    return Ok(());
+                    return self.is_refused(&body.kind, status, why);
                 }
                 NextStep::TryAgain { after, why } => {
                     if status.is_none() {
@@ -268,15 +291,26 @@ impl SentBodies<'_> {
         }
     }
 
-    /// The endpoint has refused a body, or it has no place for bodies of this kind.
-    fn is_refused(&mut self, kind: &BodyKind, status: Option<u16>, why: String) {
+    /// The endpoint has refused a body, or it has no place for bodies of this kind. An error if the
+    /// sender ends.
+    fn is_refused(
+        &mut self,
+        kind: &BodyKind,
+        status: Option<u16>,
+        why: String,
+    ) -> Result<(), ExportError> {
         if is_optional(kind) && matches!(status, Some(404 | 405 | 501)) {
             self.sender
                 .count(|counts| counts.without_profiles = Some(why));
-        } else {
-            self.done.refused = self.done.refused.saturating_add(1);
-            self.sender.note_error(&why);
+            return Ok(());
         }
+        self.sender.note_error(&why);
+        if self.sender.needs_access && matches!(status, Some(401 | 403 | 404 | 407)) {
+            self.is_over = true;
+            return Err(ExportError::Stopped);
+        }
+        self.done.refused = self.done.refused.saturating_add(1);
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
+use super::directory_lock::LockError;
 use super::pusher_directories::{DirectoryIndex, PusherDirectories};
 use super::queue::{
     Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
@@ -51,6 +52,7 @@ pub(super) struct Spool {
     changed: Condvar,
     /// Held while files are changed. Taken before `waiting`.
     files: Mutex<()>,
+    keeps_for_others: bool,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,8 @@ struct WaitingBatches {
     phase: SpoolPhase,
     /// The number of the next batch of this pusher.
     next: u64,
+    /// The number of batches that were kept for other destinations.
+    kept: u64,
 }
 
 /// The file of a batch in the queue.
@@ -103,10 +107,12 @@ impl Spool {
                 files: HashMap::new(),
                 phase: SpoolPhase::Running,
                 next: 0,
+                kept: 0,
             }),
             homes: PusherDirectories::open(directory, destinations, identity)?,
             changed: Condvar::new(),
             files: Mutex::default(),
+            keeps_for_others: false,
         };
         for (place, home) in spool.homes.all() {
             for stored in home.batches()? {
@@ -121,6 +127,12 @@ impl Spool {
             }
         }
         Ok(spool)
+    }
+
+    /// Keeps a batch that all destinations have if its pusher had other ones, which lack it.
+    pub(super) const fn keep_for_others(mut self) -> Self {
+        self.keeps_for_others = true;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingBatches> {
@@ -144,6 +156,7 @@ impl Spool {
     /// # Errors
     /// The pusher has no directory, and none can be made.
     pub(super) fn unfinished_path(&self) -> io::Result<PathBuf> {
+        let _files = self.change_files().ok_or_else(ended)?;
         self.homes.keep_own()?;
         let (_, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
         Ok(home.unfinished_path())
@@ -154,7 +167,6 @@ impl Spool {
     /// # Errors
     /// The batch is not in the spool then.
     pub(super) fn add(&self, entries: u64) -> io::Result<()> {
-        let ended = || io::Error::other("the pusher has ended");
         let _files = self.change_files().ok_or_else(ended)?;
         let (place, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
         home.keep_locked()?;
@@ -241,8 +253,9 @@ impl Spool {
     /// Makes sure that no other pusher sends a batch.
     ///
     /// # Errors
-    /// Another pusher has taken over the directory of the batch, and sends it.
-    pub(super) fn keep_locked(&self, batch: &BatchToSend) -> io::Result<()> {
+    /// [`LockError::Lost`] if another pusher has taken over the directory of the batch, and sends
+    /// it.
+    pub(super) fn keep_locked(&self, batch: &BatchToSend) -> Result<(), LockError> {
         let home = self.homes.at(batch.home);
         home.map_or(Ok(()), |home| home.keep_locked())
     }
@@ -338,14 +351,30 @@ impl Spool {
     }
 
     /// Removes files. One that cannot be removed is found, and removed, by the next pusher. Leaves
-    /// those alone whose directory another pusher has taken over.
+    /// those alone whose directory another pusher has taken over, and those that are kept for other
+    /// destinations.
     fn remove(&self, files: &[SpooledFile]) {
         for file in files {
             let home = self.homes.at(file.home);
-            if home.is_some_and(|home| home.keep_locked().is_ok()) {
+            let Some(home) = home.filter(|home| home.keep_locked().is_ok()) else {
+                continue;
+            };
+            if self.keeps_for_others && home.is_for_others(file.stored.id.number) {
+                self.lock().kept += 1;
+            } else {
                 let _ = fs::remove_file(&file.stored.path);
             }
         }
+    }
+
+    /// The number of batches that stay because other destinations lack them.
+    pub(super) fn kept(&self) -> u64 {
+        self.lock().kept
+    }
+
+    /// The number of directories in the spool that belong to other pushers.
+    pub(super) const fn left_directories(&self) -> u64 {
+        self.homes.left
     }
 
     /// Ends the spool: nothing is added or sent any more, and another pusher can take over its
@@ -388,6 +417,10 @@ impl Spool {
         let queue = &waiting.queue;
         (queue.waiting(destination), queue.counts(destination))
     }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the pusher has ended")
 }
 
 impl Drop for Spool {

@@ -11,6 +11,9 @@
 //!            /progress-9c…41              a destination has batches up to 6, and 3 bodies of 7
 //! ```
 //!
+//! A file with progress exists for each destination of the pusher from the beginning, so another
+//! pusher knows whether a batch is also for others.
+//!
 //! Invariants: only this user can read it; a directory of another user is left alone; no file is
 //! opened through a symbolic link; a batch appears under its name when it is complete.
 
@@ -25,12 +28,16 @@ use profiler_core::internal::sys::OwnFile;
 
 use super::batch::{BatchId, ENCODER_VERSION, SeriesId};
 use super::destination::PushDestination;
-use super::directory_lock::DirectoryLock;
+use super::directory_lock::{DirectoryLock, LockError};
 use super::spool_access::is_own;
 use super::{PushIdentity, stored_identity};
 
 /// The most directories that are made until one can be locked.
 const MOST_ATTEMPTS: u32 = 8;
+/// The most directories of dead pushers that one pusher takes over.
+const MOST_TAKEN: usize = 64;
+/// What the names of files with the progress of a destination begin with.
+const PROGRESS: &str = "progress-";
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
 
@@ -44,6 +51,15 @@ pub(super) struct SpoolDirectory {
     lock: DirectoryLock,
     /// One for each destination.
     progress: Vec<ProgressFile>,
+}
+
+/// The directories in a spool that other pushers have made.
+#[derive(Debug, Default)]
+pub(super) struct LeftDirectories {
+    /// Those of dead pushers, which this process has taken over.
+    pub(super) taken: Vec<SpoolDirectory>,
+    /// The number of the others: they are in use, cannot be read, or are too many.
+    pub(super) others: u64,
 }
 
 /// A batch in a directory.
@@ -100,35 +116,82 @@ impl SpoolDirectory {
             // Until it is locked, another pusher may take it for one that was left behind.
             match DirectoryLock::take(&path) {
                 Ok(Some(lock)) => {
-                    stored_identity::store(&path, identity)?;
-                    return Ok(Self::locked(series, path, lock, destinations));
+                    return Self::prepared(series, path, lock, destinations, identity);
                 }
-                Err(error) if attempts >= MOST_ATTEMPTS => return Err(error),
+                Err(LockError::Failed(error)) => {
+                    let _ = fs::remove_dir(&path);
+                    return Err(error);
+                }
                 _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
                 _ => attempts += 1,
             }
         }
     }
 
-    /// The directories in `spool` whose pushers have died, now locked by this process.
+    /// Stores in a new directory for whom its batches are. Removes the directory if that fails.
+    fn prepared(
+        series: SeriesId,
+        path: PathBuf,
+        lock: DirectoryLock,
+        destinations: &[PushDestination],
+        identity: &PushIdentity,
+    ) -> io::Result<Self> {
+        let stored = stored_identity::store(&path, identity).and_then(|()| {
+            let mut files = destinations.iter().map(|to| ProgressFile::of(&path, to));
+            files.try_for_each(|file| file.write(BatchProgress::default()))
+        });
+        if let Err(error) = stored {
+            let _ = fs::remove_dir_all(&path);
+            return Err(error);
+        }
+        Ok(Self::locked(series, path, lock, destinations))
+    }
+
+    /// The directories in `spool` whose pushers have died, now locked by this process, the oldest
+    /// first. Those without a batch are removed.
     pub(super) fn left_behind(
         spool: &Path,
         destinations: &[PushDestination],
-    ) -> io::Result<Vec<Self>> {
-        let mut homes = Vec::new();
+    ) -> io::Result<LeftDirectories> {
+        let mut found = LeftDirectories::default();
         for entry in fs::read_dir(spool)? {
             let entry = entry?;
             let Some(series) = series_of(&entry) else {
                 continue;
             };
             let path = entry.path();
-            // A directory that cannot be locked is in use.
-            if let Ok(Some(lock)) = DirectoryLock::take(&path) {
-                homes.push(Self::locked(series, path, lock, destinations));
+            // Each lock needs a descriptor.
+            let lock = if found.taken.len() < MOST_TAKEN {
+                DirectoryLock::take(&path)
+            } else {
+                Ok(None)
+            };
+            let Ok(Some(lock)) = lock else {
+                found.others += 1;
+                continue;
+            };
+            let home = Self::locked(series, path, lock, destinations);
+            match home.batches() {
+                Ok(batches) if batches.is_empty() => _ = home.remove(),
+                Ok(_) => found.taken.push(home),
+                Err(_) => found.others += 1,
             }
         }
-        homes.sort_by_key(|home| fs::metadata(&home.path).and_then(|it| it.modified()).ok());
-        Ok(homes)
+        let age = |home: &Self| fs::metadata(&home.path).and_then(|it| it.modified()).ok();
+        found.taken.sort_by_key(age);
+        Ok(found)
+    }
+
+    /// Whether a destination that is not one of this pusher lacks a batch.
+    pub(super) fn is_for_others(&self, number: u64) -> bool {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        let others = paths.filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(PROGRESS) && self.progress.iter().all(|own| own.0 != *path)
+        });
+        let mut others = others.map(|path| ProgressFile(path).read());
+        others.any(|other| other.of_batch(number).is_some())
     }
 
     fn locked(
@@ -151,8 +214,8 @@ impl SpoolDirectory {
     /// closed all descriptors.
     ///
     /// # Errors
-    /// Another pusher has taken it over.
-    pub(super) fn keep_locked(&self) -> io::Result<()> {
+    /// [`LockError`].
+    pub(super) fn keep_locked(&self) -> Result<(), LockError> {
         self.lock.renew()
     }
 
@@ -247,7 +310,7 @@ impl ProgressFile {
     const LENGTH: usize = 74;
 
     fn of(home: &Path, destination: &PushDestination) -> Self {
-        let name = format!("progress-{:016x}", fnv(destination.address().as_bytes()));
+        let name = format!("{PROGRESS}{:016x}", fnv(destination.address().as_bytes()));
         Self(home.join(name))
     }
 
@@ -327,7 +390,10 @@ mod tests {
         fs::write(home.batch_path(3, 40), "12345").unwrap();
         fs::write(home.unfinished_path(), "1").unwrap();
         home.note(1, progress(3, 2)).unwrap();
-        let left = || SpoolDirectory::left_behind(spool.path(), &destinations()).unwrap();
+        let left = || {
+            let left = SpoolDirectory::left_behind(spool.path(), &destinations());
+            left.unwrap().taken
+        };
         assert!(left().is_empty(), "its pusher lives");
         let series = home.series.clone();
         drop(home);
@@ -379,6 +445,7 @@ mod tests {
         let secret = spool.path().join("secret");
         fs::write(&secret, "not to be sent, and not to be changed").unwrap();
         symlink(&secret, home.batch_path(0, 1)).unwrap();
+        fs::remove_file(&home.progress[0].0).unwrap();
         symlink(&secret, &home.progress[0].0).unwrap();
         assert_eq!(home.batches().unwrap(), []);
         assert!(home.note(0, progress(1, 0)).is_err());
@@ -392,7 +459,7 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         symlink(other.path(), spool.path().join("0".repeat(32))).unwrap();
         let found = SpoolDirectory::left_behind(spool.path(), &[]).unwrap();
-        assert!(found.is_empty());
+        assert!(found.taken.is_empty());
         assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
     }
 
@@ -404,6 +471,7 @@ mod tests {
         assert!(
             SpoolDirectory::left_behind(spool.path(), &[])
                 .unwrap()
+                .taken
                 .is_empty()
         );
         assert!(spool.path().join("notes").exists());

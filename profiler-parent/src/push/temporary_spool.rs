@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::directory_lock::DirectoryLock;
+use super::directory_lock::{DirectoryLock, LockError};
 use super::spool_access::is_own;
 
 /// What the names of these directories begin with.
@@ -45,7 +45,8 @@ impl TemporarySpool {
                     let directory = made.keep();
                     return Ok(Self { directory, lock });
                 }
-                Err(error) if attempts >= MOST_ATTEMPTS => return Err(error),
+                // Dropped, so removed.
+                Err(LockError::Failed(error)) => return Err(error),
                 _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
                 _ => attempts += 1,
             }

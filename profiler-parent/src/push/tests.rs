@@ -24,7 +24,10 @@ use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
-use super::{BatchEncoder, PushError, PushIdentity, PushOptions, Pusher, check, push_spool};
+use super::{
+    BatchEncoder, OtherDestinations, PushError, PushIdentity, PushOptions, PushPurpose, Pusher,
+    check, push_spool,
+};
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 use endpoint::{Act, Endpoint, Received};
@@ -121,6 +124,21 @@ impl RunningSender {
         client: HttpClient,
         encoder: Arc<dyn BatchEncoder>,
     ) -> Self {
+        Self::start_for(spool, destination, client, (encoder, false))
+    }
+
+    /// As `push_spool` starts it.
+    fn for_leftovers(spool: &Arc<Spool>, destination: PushDestination) -> Self {
+        let client = HttpClient::new(Duration::from_secs(60));
+        Self::start_for(spool, destination, client, (Arc::new(Lines), true))
+    }
+
+    fn start_for(
+        spool: &Arc<Spool>,
+        destination: PushDestination,
+        client: HttpClient,
+        (encoder, needs_access): (Arc<dyn BatchEncoder>, bool),
+    ) -> Self {
         let counts = Arc::<Mutex<SendCounts>>::default();
         let sender = Sender {
             index: FIRST,
@@ -129,6 +147,7 @@ impl RunningSender {
             client,
             encoder,
             counts: Arc::clone(&counts),
+            needs_access,
         };
         Self {
             spool: Arc::clone(spool),
@@ -370,7 +389,7 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(&[Act::BeSilent]);
     let options = PushOptions::to(endpoint.destination()).request_timeout(Duration::MAX);
-    let mut pusher = Pusher::new(directory.path(), &options, None).unwrap();
+    let mut pusher = Pusher::new(directory.path(), &options, None, PushPurpose::Session).unwrap();
     let encoder: Arc<dyn BatchEncoder> = Arc::new(Lines);
     pusher.start_senders(&options, &encoder).unwrap();
     add(&pusher.progress.spool, &["a"]);

@@ -66,8 +66,11 @@ fn the_batches_in_a_spool_are_sent_without_a_session() {
     let to = std::slice::from_ref(&destination);
     let living = open(directory.path(), NO_LIMIT, to);
     add(&living, &["not a profile"]);
-    let send = || push_spool(directory.path(), &options, Duration::from_secs(60)).unwrap();
-    let [report] = send().destinations.try_into().unwrap();
+    let keep = OtherDestinations::Keep;
+    let send = || push_spool(directory.path(), &options, Duration::from_secs(60), keep).unwrap();
+    let report = send();
+    assert_eq!(report.left_directories, 1);
+    let [report] = report.destinations.try_into().unwrap();
     assert_eq!(report.rejected.batches, 0, "its pusher lives");
     drop(living);
     let [report] = send().destinations.try_into().unwrap();
@@ -80,7 +83,55 @@ fn a_spool_that_does_not_exist_is_an_error_and_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let spool = directory.path().join("spool");
     let options = PushOptions::to(PushDestination::parse("otlp+http://host").unwrap());
-    let error = push_spool(&spool, &options, Duration::ZERO).unwrap_err();
+    let keep = OtherDestinations::Keep;
+    let error = push_spool(&spool, &options, Duration::ZERO, keep).unwrap_err();
     assert!(matches!(error, PushError::Spool { .. }), "{error}");
     assert!(!spool.exists());
+}
+
+/// Leaves a batch for these destinations in a spool.
+fn leave(directory: &Path, to: &[PushDestination]) {
+    add(&open(directory, NO_LIMIT, to), &["not a profile"]);
+}
+
+#[test]
+fn a_batch_stays_in_a_spool_for_a_destination_that_lacks_it_unless_it_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = ["otlp+http://127.0.0.1:1", "otlp+http://127.0.0.1:2"]
+        .map(|address| PushDestination::parse(address).unwrap());
+    leave(directory.path(), &[one.clone(), other.clone()]);
+    let send = |to: &PushDestination, others| {
+        let options = PushOptions::to(to.clone());
+        let time = Duration::from_secs(60);
+        let report = push_spool(directory.path(), &options, time, others).unwrap();
+        let files = fs::read_dir(directory.path()).unwrap().count();
+        (report.kept_batches, files)
+    };
+    assert_eq!(send(&one, OtherDestinations::Keep), (1, 1));
+    assert_eq!(send(&one, OtherDestinations::Keep), (1, 1));
+    assert_eq!(send(&other, OtherDestinations::Keep), (0, 0));
+    leave(directory.path(), &[one.clone(), other]);
+    assert_eq!(send(&one, OtherDestinations::Replace), (0, 0));
+}
+
+#[test]
+fn an_endpoint_that_refuses_the_credentials_gets_no_more_of_a_spool_and_loses_nothing() {
+    for status in [401, 403, 404, 407] {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(&[Act::Answer(status)]);
+        let destination = endpoint.destination();
+        let spool = open(
+            directory.path(),
+            NO_LIMIT,
+            std::slice::from_ref(&destination),
+        );
+        add(&spool, &["a", "b"]);
+        add(&spool, &["c"]);
+        let mut sender = RunningSender::for_leftovers(&spool, destination.clone());
+        sender.thread.take().unwrap().join().unwrap();
+        assert_eq!(endpoint.received().len(), 1);
+        assert_eq!(spool.counts(FIRST).0.batches, 2, "they wait");
+        RunningSender::start(&spool, destination).finish();
+        assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
+    }
 }
