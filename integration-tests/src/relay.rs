@@ -175,6 +175,14 @@ struct Head {
     lines: String,
 }
 
+/// An answer that is not sent yet.
+struct Answer {
+    status: u16,
+    /// Further headers.
+    more: &'static str,
+    text: Vec<u8>,
+}
+
 impl Service {
     fn run(&self, mut listener: TcpListener) {
         let Ok(address) = listener.local_addr() else {
@@ -219,9 +227,13 @@ impl Service {
             body: Vec::new(),
             outcome: Outcome::Failed,
         };
-        let result = self.act(fault, &mut request, reader, stream);
+        let answer = self.act(fault, &mut request, reader);
+        // Before the answer: the client may end at once, and a test then looks at the requests.
         lock(&self.seen).requests.push(request);
-        result.map(|()| fault)
+        if let Some(Answer { status, more, text }) = answer? {
+            respond(&mut { stream }, status, more, &text)?;
+        }
+        Ok(fault)
     }
 
     fn act(
@@ -229,40 +241,34 @@ impl Service {
         fault: Option<Fault>,
         request: &mut RelayedRequest,
         mut reader: BufReader<TcpStream>,
-        mut stream: TcpStream,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Answer>> {
         if let Some(Fault::Reset | Fault::Refuse) = fault {
             // A connection that is closed with data that was not read is reset.
-            return Ok(());
+            return Ok(None);
         }
         let length = request.header("content-length").context("no length")?;
         let mut sent = vec![0; length.parse()?];
         reader.read_exact(&mut sent)?;
         GzDecoder::new(&sent[..]).read_to_end(&mut request.body)?;
-        match fault {
+        let (status, more, text) = match fault {
             Some(Fault::Silence) => {
                 reader.read_to_end(&mut Vec::new())?;
+                return Ok(None);
             }
-            Some(Fault::Status(status)) => {
-                respond(&mut stream, status, "Retry-After: 1\r\n", b"")?;
-                request.outcome = Outcome::Answered(status);
-            }
-            Some(Fault::Echo) => {
-                respond(&mut stream, 400, "", request.head.as_bytes())?;
-                request.outcome = Outcome::Answered(400);
-            }
+            Some(Fault::Status(status)) => (status, "Retry-After: 1\r\n", Vec::new()),
+            Some(Fault::Echo) => (400, "", request.head.clone().into_bytes()),
             _ => {
                 let (status, answer) = self.pass_on(request, &sent)?;
                 if fault == Some(Fault::StoreAndBreakOff) {
                     ensure!(status == 200, "{}", String::from_utf8_lossy(&answer));
                     request.outcome = Outcome::StoredUnanswered;
-                } else {
-                    respond(&mut stream, status, "", &answer)?;
-                    request.outcome = Outcome::Answered(status);
+                    return Ok(None);
                 }
+                (status, "", answer)
             }
-        }
-        Ok(())
+        };
+        request.outcome = Outcome::Answered(status);
+        Ok(Some(Answer { status, more, text }))
     }
 
     /// The status and the text of the server. HTTP 1.0 has no chunks, so the answer ends with the

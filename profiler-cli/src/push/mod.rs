@@ -108,7 +108,8 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
 /// Says what stays in a spool although everything was sent.
 fn tell_left(report: &PushReport) {
     let PushReport {
-        left_directories,
+        used_directories,
+        unread_directories,
         kept_batches,
         ..
     } = report;
@@ -118,10 +119,15 @@ fn tell_left(report: &PushReport) {
              (--replace removes such batches)"
         ));
     }
-    if *left_directories > 0 {
+    if *used_directories > 0 {
         tell(&format!(
-            "profiler: {left_directories} directories of the spool were left alone: they are in \
-             use, cannot be read, or are more than 64"
+            "profiler: {used_directories} directories of the spool are in use"
+        ));
+    }
+    if *unread_directories > 0 {
+        tell(&format!(
+            "profiler: {unread_directories} directories of the spool were left out: they cannot be \
+             read, or are more than 64; run the command again"
         ));
     }
 }
@@ -147,10 +153,12 @@ fn tell_report(report: &PushReport) {
 }
 
 fn is_complete(report: &PushReport) -> bool {
-    report.destinations.iter().all(|destination| {
-        let left_out = destination.lost.batches + destination.rejected.batches;
-        left_out + destination.waiting_batches == 0
-    })
+    let mut destinations = report.destinations.iter();
+    report.unread_directories == 0
+        && destinations.all(|destination| {
+            let left_out = destination.lost.batches + destination.rejected.batches;
+            left_out + destination.waiting_batches == 0
+        })
 }
 
 /// What a destination has got, in a sentence.

@@ -18,12 +18,7 @@ pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Res
         destinations.push(PushDestination::parse(address)?.address());
     }
     for file in files {
-        let logs = logs(file)?;
-        // A merged profile has the logs of several recordings.
-        let mut known = logs
-            .iter()
-            .filter(|log| destinations.contains(&log.address));
-        if let Some(log) = known.find(|log| has_a_part(log)) {
+        if let Some(log) = known_part(&logs(file)?, &destinations) {
             bail!(
                 "cannot push to {}: the recording of {} was pushed there ({} batches sent, {} \
                  refused in part, {} waiting), so its entries would be there twice; --again pushes \
@@ -39,9 +34,15 @@ pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Res
     Ok(())
 }
 
-/// Whether a destination has a part of a recording, or will get one from a spool.
-const fn has_a_part(log: &PushedLog) -> bool {
-    log.sent.batches > 0 || log.rejected.batches > 0 || log.waiting_batches > 0
+/// The log of a destination that has a part of a recording, or will get one from a spool. A merged
+/// profile has the logs of several recordings.
+fn known_part<'l>(logs: &'l [PushedLog], destinations: &[String]) -> Option<&'l PushedLog> {
+    let mut known = logs.iter().filter(|log| {
+        let parsed = PushDestination::parse(&log.address);
+        let address = parsed.map_or_else(|_| log.address.clone(), |parsed| parsed.address());
+        destinations.contains(&address)
+    });
+    known.find(|log| log.sent.batches > 0 || log.rejected.batches > 0 || log.waiting_batches > 0)
 }
 
 /// What the log of a profile says about pushing.
@@ -51,4 +52,28 @@ fn logs(file: &Path) -> Result<Vec<PushedLog>> {
         ..Wanted::default()
     };
     Ok(ProfileReader::open(file, wanted)?.into_survey().pushed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_log_of_each_form_of_an_address_is_looked_at() {
+        let log = |address: &str, waiting_batches| PushedLog {
+            address: address.to_owned(),
+            waiting_batches,
+            ..PushedLog::default()
+        };
+        let logs = [
+            log("otlp+http://a", 1),
+            log("clickhouse+http://db:8123", 0),
+            log("clickhouse+http://DB:8123/profiler/", 2),
+        ];
+        let known = |address: &str| known_part(&logs, &[address.to_owned()]);
+        let found = known("clickhouse+http://db:8123/profiler");
+        assert_eq!(found.map(|log| log.waiting_batches), Some(2));
+        assert!(known("clickhouse+http://db:8123/other").is_none());
+        assert!(known("otlp+http://b").is_none());
+    }
 }

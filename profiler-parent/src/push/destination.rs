@@ -186,9 +186,10 @@ impl PushDestination {
         if engine == PushEngine::ClickHouse && !database.chars().all(is_of_name) {
             return Err("its database has characters other than letters, digits, _ - .");
         }
-        let path = match path {
-            "" if engine == PushEngine::ClickHouse => format!("/{DEFAULT_DATABASE}"),
-            path => path.to_owned(),
+        let path = match (engine, database) {
+            (PushEngine::ClickHouse, "") => format!("/{DEFAULT_DATABASE}"),
+            (PushEngine::ClickHouse, database) => format!("/{database}"),
+            _ => path.to_owned(),
         };
         Ok(Self {
             engine,
@@ -248,8 +249,8 @@ fn server(engine: PushEngine, scheme: &str, authority: &Authority) -> String {
     let usual = if scheme == "http" { 80 } else { 443 };
     match (engine, authority.port_u16()) {
         (PushEngine::ClickHouse, None) if scheme == "http" => format!("{host}:{CLICKHOUSE_PORT}"),
+        (PushEngine::ClickHouse, Some(port)) if scheme == "http" => format!("{host}:{port}"),
         (_, Some(port)) if port != usual => format!("{host}:{port}"),
-        (PushEngine::ClickHouse, Some(port)) => format!("{host}:{port}"),
         _ => host,
     }
 }
@@ -306,10 +307,13 @@ mod tests {
             ("otlp+http://Host:80/v1/", "otlp+http://host/v1"),
             ("otlp+http://host:4318", "otlp+http://host:4318"),
             ("parca+http://HOST:443", "parca+http://host:443"),
+            ("clickhouse+http://host//x", "clickhouse+http://host:8123/x"),
         ] {
             let destination = PushDestination::parse(address).unwrap();
             assert_eq!(destination.address(), canonical);
         }
+        let server = |text: &str| server(PushEngine::ClickHouse, "https", &text.parse().unwrap());
+        assert_eq!(["h", "h:443", "h:80"].map(server), ["h", "h", "h:80"]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
 /// The name of the file that a living pusher has locked.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 /// What the name of the mark of a process begins with.
 const OWNER: &str = "owner-";
 
@@ -47,9 +47,7 @@ pub(super) enum LockError {
 impl From<io::Error> for LockError {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
-            Some(Errno::AGAIN | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                Self::Lost
-            }
+            Some(Errno::AGAIN | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Self::Lost,
             _ => Self::Failed(error),
         }
     }
@@ -86,8 +84,8 @@ impl DirectoryLock {
     /// Reserves a directory. `None` if this process already uses it.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if another process uses it or has removed it, or if it belongs to another
-    /// user; [`LockError::Failed`].
+    /// [`LockError::Lost`] if another process uses it or has removed it; [`LockError::Failed`], also
+    /// if it belongs to another user.
     pub(super) fn take(directory: &Path) -> Result<Option<Self>, LockError> {
         let Some(mark) = OwnerMark::set(directory)? else {
             return Ok(None);
@@ -245,7 +243,12 @@ fn locked_file(directory: &Path) -> io::Result<OwnFile> {
 /// Locks an open file for this process. Fails if another process has locked it, or if it is no
 /// longer at `path`.
 fn lock_file(file: &File, path: &Path) -> io::Result<()> {
-    fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?;
+    let locked = fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
+    // POSIX has two errors for a lock of another process.
+    locked.map_err(|error| match error {
+        Errno::ACCESS => Errno::AGAIN,
+        other => other,
+    })?;
     let (locked, present) = (file.metadata()?, fs::symlink_metadata(path)?);
     if (locked.dev(), locked.ino()) != (present.dev(), present.ino()) {
         return Err(Errno::NOENT.into());

@@ -3,16 +3,18 @@
 //! Called by `profiler push` and by applications. A file has the identifier of its content, so its
 //! bodies have the same identifiers whenever and wherever it is pushed.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_core::ids::ByteLimit;
 
 use super::batch::SeriesId;
+use super::dead_directories::MOST_TAKEN;
 use super::encoders::EngineEncoder;
 use super::spool_directory::batch_name;
 use super::{
@@ -36,16 +38,30 @@ pub fn push_files(
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
     let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
-    let (directory, temporary) = spool_directory(None)?;
+    let until = end_of(timeout);
+    let (directory, _temporary) = spool_directory(None)?;
+    let mut known = HashSet::new();
+    let mut spools = Vec::new();
     for file in files {
-        add_file(&directory, file).map_err(|source| PushError::File {
+        let added = add_file(&directory, &mut known, file);
+        let spool = added.map_err(|source| PushError::File {
             path: file.clone(),
             source,
         })?;
+        spools.extend(spool);
+    }
+    spools.dedup();
+    if spools.is_empty() {
+        spools.push(directory.join("0")); // for a report
     }
     let encoder = EngineEncoder::of_files(options.identity.clone());
-    let pusher = Pusher::new(&directory, options, temporary, PushPurpose::Files)?;
-    send_all(pusher, options, Arc::new(encoder), timeout)
+    let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
+    let mut report = PushReport::default();
+    for spool in spools {
+        let pusher = Pusher::new(&spool, options, None, PushPurpose::Files)?;
+        report.add(send_all(pusher, options, &encoder, until)?);
+    }
+    Ok(report)
 }
 
 /// What happens to a batch in a spool once all destinations have it, if its pusher had others that
@@ -64,8 +80,8 @@ pub enum OtherDestinations {
 /// pusher are left alone.
 ///
 /// Attempts are repeated as by a [`Pusher`], for at most `timeout`. What was not sent by then stays
-/// in the spool. If an endpoint answers with the status 401, 403, 404 or 407, the address or the
-/// credentials are wrong: the endpoint gets nothing more, and its batches stay, too.
+/// in the spool. If an endpoint redirects or answers with 401, 403, 404, 405, 407, 421 or 501, the
+/// address or the credentials are wrong: the endpoint gets nothing more, and its batches stay, too.
 ///
 /// # Errors
 /// [`PushError`]; nothing is sent then. [`PushError::Spool`] if the directory does not exist.
@@ -85,18 +101,19 @@ pub fn push_spool(
     let (directory, _) = spool_directory(Some(spool))?;
     let encoder = EngineEncoder::of_batches(options.identity.clone());
     let pusher = Pusher::new(&directory, options, None, PushPurpose::Leftovers(others))?;
-    send_all(pusher, options, Arc::new(encoder), timeout)
+    let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
+    send_all(pusher, options, &encoder, end_of(timeout))
 }
 
-/// Sends the batches in the spool of a pusher for at most `timeout`.
+/// Sends the batches in the spool of a pusher until this time.
 fn send_all(
     mut pusher: Pusher,
     options: &PushOptions,
-    encoder: Arc<dyn BatchEncoder>,
-    timeout: Duration,
+    encoder: &Arc<dyn BatchEncoder>,
+    until: Instant,
 ) -> Result<PushReport, PushError> {
-    pusher.start_senders(options, &encoder)?;
-    pusher.drain(end_of(timeout));
+    pusher.start_senders(options, encoder)?;
+    pusher.drain(until);
     Ok(pusher.report())
 }
 
@@ -118,22 +135,31 @@ fn series_of(path: &Path) -> io::Result<SeriesId> {
     }
 }
 
-/// Puts a file into a spool, as the only batch of its series, unless its content is there already.
-/// The batch may be a link to the file, so it is never opened for writing.
-fn add_file(spool: &Path, file: &Path) -> io::Result<()> {
+/// Puts a file into a spool below `directory`, as the only batch of its series. Returns the spool;
+/// `None` if its content is among the `known` ones. A spool gets at most as many files as a
+/// pusher takes over directories. The batch may be a link to the file, so it is never opened for
+/// writing.
+fn add_file(
+    directory: &Path,
+    known: &mut HashSet<String>,
+    file: &Path,
+) -> io::Result<Option<PathBuf>> {
     // A relative symbolic link leads nowhere from the spool.
     let file = fs::canonicalize(file)?;
-    let home = spool.join(series_of(&file)?.to_string());
+    let spool = directory.join((known.len() / MOST_TAKEN).to_string());
+    let series = series_of(&file)?.to_string();
+    let home = spool.join(&series);
+    if !known.insert(series) {
+        return Ok(None);
+    }
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&home)?;
     let batch = home.join(batch_name(0, 0));
-    if batch.try_exists()? {
-        return Ok(());
-    }
     // A link costs nothing, but is not possible to every file.
-    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))
+    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))?;
+    Ok(Some(spool))
 }
 
 /// Copies a file to a path where no file is.
@@ -162,9 +188,11 @@ mod tests {
         let [file, same, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         fs::write(&same, "content").unwrap();
+        let mut known = HashSet::new();
         for each in [&file, &file, &same] {
-            add_file(&spool, each).unwrap();
+            add_file(&spool, &mut known, each).unwrap();
         }
+        let spool = spool.join("0");
         assert_eq!(batches(&spool).len(), 1);
         for each in [&file, &same] {
             assert_eq!(fs::read_to_string(each).unwrap(), "content");
@@ -175,13 +203,29 @@ mod tests {
     }
 
     #[test]
+    fn more_files_than_a_pusher_takes_over_are_all_pushed() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = (0..MOST_TAKEN + 2).map(|number| {
+            let file = directory.path().join(number.to_string());
+            fs::write(&file, number.to_string()).unwrap();
+            file
+        });
+        let files: Vec<_> = files.collect();
+        let refused = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
+        let options = PushOptions::to(refused);
+        let report = push_files(&files, &options, Duration::ZERO).unwrap();
+        let [destination] = report.destinations.try_into().unwrap();
+        assert_eq!(destination.waiting_batches, files.len() as u64);
+    }
+
+    #[test]
     fn a_symbolic_link_is_the_file_that_it_leads_to() {
         let directory = tempfile::tempdir().unwrap();
         let [file, link, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         std::os::unix::fs::symlink("a", &link).unwrap();
-        add_file(&spool, &link).unwrap();
-        let [batch] = batches(&spool).try_into().unwrap();
+        let spool = add_file(&spool, &mut HashSet::new(), &link).unwrap();
+        let [batch] = batches(&spool.unwrap()).try_into().unwrap();
         assert_eq!(fs::read_to_string(batch).unwrap(), "content");
     }
 

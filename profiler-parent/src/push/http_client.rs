@@ -195,7 +195,8 @@ pub(super) fn without_secrets(answer: String, headers: &[(&'static str, String)]
         Some((_, rest)) if *name == "authorization" => rest,
         _ => value,
     });
-    let secrets = secrets.filter(|secret| !secret.is_empty()); // a password may be empty
+    // A server may remove white space around them. A password may be empty.
+    let secrets = secrets.map(str::trim).filter(|secret| !secret.is_empty());
     secrets.fold(answer, |answer, secret| answer.replace(secret, "…"))
 }
 

@@ -49,9 +49,11 @@ impl PushProgress {
         let destinations = all.map(|(place, (address, counts))| {
             self.destination(DestinationIndex(place), address, counts)
         });
+        let (used_directories, unread_directories) = self.spool.left_directories();
         PushReport {
             spool_bytes: self.spool.bytes(),
-            left_directories: self.spool.left_directories(),
+            used_directories,
+            unread_directories,
             kept_batches: self.spool.kept(),
             destinations: destinations.collect(),
             ..lock(&self.captures).clone()

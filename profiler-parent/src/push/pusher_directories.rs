@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PushIdentity;
+use super::dead_directories::DeadDirectories;
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
 use super::spool_directory::SpoolDirectory;
@@ -25,8 +26,12 @@ pub(super) struct PusherDirectories {
     destinations: Vec<PushDestination>,
     identity: PushIdentity,
     directories: Mutex<Vec<Arc<SpoolDirectory>>>,
-    /// The number of directories that it has not taken over.
-    pub(super) left: u64,
+    /// The number of directories that living pushers use.
+    pub(super) in_use: u64,
+    /// The number of other directories that it has not taken over.
+    pub(super) unread: u64,
+    /// The size of the files in them.
+    pub(super) unread_bytes: u64,
 }
 
 impl PusherDirectories {
@@ -37,7 +42,8 @@ impl PusherDirectories {
         identity: &PushIdentity,
     ) -> io::Result<Self> {
         let own = SpoolDirectory::create(spool, destinations, identity)?;
-        let found = SpoolDirectory::left_behind(spool, destinations)?;
+        let found = DeadDirectories::take_over(spool, &own.series, destinations);
+        let found = found.inspect_err(|_| _ = own.remove())?;
         let mut directories = found.taken;
         directories.push(own);
         Ok(Self {
@@ -45,7 +51,9 @@ impl PusherDirectories {
             destinations: destinations.to_vec(),
             identity: identity.clone(),
             directories: Mutex::new(directories.into_iter().map(Arc::new).collect()),
-            left: found.others.saturating_sub(1), // its own
+            in_use: found.in_use,
+            unread: found.unread,
+            unread_bytes: found.unread_bytes,
         })
     }
 

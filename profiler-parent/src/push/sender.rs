@@ -19,11 +19,11 @@ use super::destination::PushDestination;
 use super::directory_lock::LockError;
 use super::http_client::{HttpClient, shown, without_secrets};
 use super::otlp_answer::{RefusedPart, refused_part};
+use super::progress_file::FinishedBodies;
 use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
-use super::spool_directory::FinishedBodies;
 use super::stored_stacks::StoredStacks;
 use crate::export::ExportError;
 use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
@@ -243,8 +243,16 @@ impl SentBodies<'_> {
             let bytes = body_for(destination, &body.kind, &rows);
             let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
             // Another pusher may have taken the batch over during the pause.
-            if matches!(spool.keep_locked(self.batch), Err(LockError::Lost)) {
-                return Err(ExportError::Stopped);
+            match spool.keep_locked(self.batch) {
+                Ok(()) => {}
+                Err(LockError::Lost | LockError::Released) => return Err(ExportError::Stopped),
+                Err(error) => {
+                    self.sender.note_error(&error.to_string());
+                    if self.pause_after_failure() {
+                        continue;
+                    }
+                    return Err(ExportError::Stopped);
+                }
             }
             let sent = client.send(&request, &bytes, time_left);
             self.sender
@@ -305,13 +313,18 @@ impl SentBodies<'_> {
             return Ok(());
         }
         self.sender.note_error(&why);
-        if self.sender.needs_access && matches!(status, Some(401 | 403 | 404 | 407)) {
+        if self.sender.needs_access && status.is_some_and(is_wrong_place) {
             self.is_over = true;
             return Err(ExportError::Stopped);
         }
         self.done.refused = self.done.refused.saturating_add(1);
         Ok(())
     }
+}
+
+/// Whether a status says that the address or the credentials are wrong.
+const fn is_wrong_place(status: u16) -> bool {
+    matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 421 | 501)
 }
 
 /// Whether the answer to a body of this kind is an OTLP message.

@@ -16,11 +16,12 @@ use super::PushIdentity;
 use super::batch::BatchId;
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
+use super::progress_file::{BatchProgress, FinishedBodies};
 use super::pusher_directories::{DirectoryIndex, PusherDirectories};
 use super::queue::{
     Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
 };
-use super::spool_directory::{BatchProgress, FinishedBodies, StoredBatch};
+use super::spool_directory::StoredBatch;
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +95,16 @@ pub(super) struct BatchToSend {
 }
 
 impl Spool {
-    /// Opens a spool in a directory, and takes over what dead pushers have left there.
+    /// Opens a spool in a directory, and takes over what dead pushers have left there. What it
+    /// cannot take over counts towards the limit, of which a quarter remains in any case.
     pub(super) fn open(
         directory: &Path,
         limit: u64,
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
+        let homes = PusherDirectories::open(directory, destinations, identity)?;
+        let limit = limit.saturating_sub(homes.unread_bytes).max(limit / 4);
         let spool = Self {
             waiting: Mutex::new(WaitingBatches {
                 queue: BatchQueue::new(limit, destinations.len()),
@@ -109,14 +113,14 @@ impl Spool {
                 next: 0,
                 kept: 0,
             }),
-            homes: PusherDirectories::open(directory, destinations, identity)?,
+            homes,
             changed: Condvar::new(),
             files: Mutex::default(),
             keeps_for_others: false,
         };
         for (place, home) in spool.homes.all() {
             for stored in home.batches()? {
-                let earlier = |destination| home.progress(destination).of_batch(stored.id.number);
+                let earlier = |destination| home.earlier(destination).of_batch(stored.id.number);
                 let earlier = (0..destinations.len()).map(earlier).collect();
                 spool.enqueue(SpooledFile {
                     stored,
@@ -372,9 +376,10 @@ impl Spool {
         self.lock().kept
     }
 
-    /// The number of directories in the spool that belong to other pushers.
-    pub(super) const fn left_directories(&self) -> u64 {
-        self.homes.left
+    /// The number of directories in the spool that living pushers use, and that of the others that
+    /// were not taken over.
+    pub(super) const fn left_directories(&self) -> (u64, u64) {
+        (self.homes.in_use, self.homes.unread)
     }
 
     /// Ends the spool: nothing is added or sent any more, and another pusher can take over its

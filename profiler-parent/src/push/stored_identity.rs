@@ -1,4 +1,4 @@
-//! The identity of a pusher, stored with its batches.
+//! The identity of a pusher and its destinations, stored with its batches.
 //!
 //! Used by the directories of a spool. A batch is labelled with the service, the version and the
 //! host of the pusher that has captured it, also if another one sends it after an update.
@@ -8,44 +8,78 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::PushIdentity;
 
 /// The name of the file.
-const NAME: &str = "identity";
+pub(super) const IDENTITY: &str = "identity";
 /// The most bytes of it that are read.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// Stores an identity in a new directory, before its first batch.
-pub(super) fn store(home: &Path, identity: &PushIdentity) -> io::Result<()> {
-    let PushIdentity {
-        service,
-        version,
-        host,
-    } = identity;
-    let text = json!({ "service": service, "version": version, "host": host }).to_string();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(home.join(NAME))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+/// Whose batches a directory has, and for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredIdentity {
+    pub(super) identity: PushIdentity,
+    /// The addresses of the destinations, without secrets.
+    pub(super) destinations: Vec<String>,
 }
 
-/// Reads the identity in a directory. `None` if there is none, or if it is damaged.
-pub(super) fn read(home: &Path) -> Option<PushIdentity> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(home.join(NAME)).ok()?;
-    let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
-    let value: Value = serde_json::from_str(&text).ok()?;
+impl StoredIdentity {
+    /// Stores it in a new directory, before its first batch.
+    pub(super) fn store(&self, home: &Path) -> io::Result<()> {
+        let PushIdentity {
+            service,
+            version,
+            host,
+        } = &self.identity;
+        let destinations = &self.destinations;
+        let value = json!({
+            "service": service, "version": version, "host": host, "destinations": destinations,
+        });
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(home.join(IDENTITY))?;
+        file.write_all(value.to_string().as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Reads the file in a directory. `None` if there is none, or if it is damaged.
+    ///
+    /// # Errors
+    /// The file exists, and cannot be opened or read.
+    pub(super) fn read(home: &Path) -> io::Result<Option<Self>> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NOFOLLOW);
+        let file = match options.open(home.join(IDENTITY)) {
+            Ok(file) => file,
+            Err(error) => {
+                return match Errno::from_io_error(&error) {
+                    Some(Errno::NOENT | Errno::LOOP) => Ok(None),
+                    _ => Err(error),
+                };
+            }
+        };
+        let mut text = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut text)?;
+        Ok(parsed(&text))
+    }
+}
+
+fn parsed(text: &[u8]) -> Option<StoredIdentity> {
+    let value: Value = serde_json::from_slice(text).ok()?;
     let members = value.as_object()?;
     let member = |name| members.get(name).and_then(Value::as_str).map(str::to_owned);
-    Some(PushIdentity {
-        service: member("service"),
-        version: member("version"),
-        host: member("host"),
+    let destinations = members.get("destinations").and_then(Value::as_array);
+    let destinations = destinations.into_iter().flatten().filter_map(Value::as_str);
+    Some(StoredIdentity {
+        identity: PushIdentity {
+            service: member("service"),
+            version: member("version"),
+            host: member("host"),
+        },
+        destinations: destinations.map(str::to_owned).collect(),
     })
 }
 
@@ -67,18 +101,23 @@ mod tests {
         ];
         for identity in identities {
             let home = tempfile::tempdir().unwrap();
-            store(home.path(), &identity).unwrap();
-            assert_eq!(read(home.path()), Some(identity));
+            let stored = StoredIdentity {
+                identity,
+                destinations: vec!["otlp+http://a".to_owned()],
+            };
+            stored.store(home.path()).unwrap();
+            assert_eq!(StoredIdentity::read(home.path()).unwrap(), Some(stored));
         }
     }
 
     #[test]
     fn a_damaged_identity_is_none() {
         let home = tempfile::tempdir().unwrap();
-        assert_eq!(read(home.path()), None);
+        assert_eq!(StoredIdentity::read(home.path()).unwrap(), None);
         for damage in ["", "{\"service\":\"sh", "[1]", "\u{0}"] {
-            fs::write(home.path().join(NAME), damage).unwrap();
-            assert_eq!(read(home.path()), None, "{damage:?}");
+            fs::write(home.path().join(IDENTITY), damage).unwrap();
+            let read = StoredIdentity::read(home.path()).unwrap();
+            assert_eq!(read, None, "{damage:?}");
         }
     }
 }

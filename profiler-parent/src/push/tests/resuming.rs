@@ -69,7 +69,7 @@ fn the_batches_in_a_spool_are_sent_without_a_session() {
     let keep = OtherDestinations::Keep;
     let send = || push_spool(directory.path(), &options, Duration::from_secs(60), keep).unwrap();
     let report = send();
-    assert_eq!(report.left_directories, 1);
+    assert_eq!(report.used_directories, 1);
     let [report] = report.destinations.try_into().unwrap();
     assert_eq!(report.rejected.batches, 0, "its pusher lives");
     drop(living);
@@ -116,7 +116,7 @@ fn a_batch_stays_in_a_spool_for_a_destination_that_lacks_it_unless_it_is_replace
 
 #[test]
 fn an_endpoint_that_refuses_the_credentials_gets_no_more_of_a_spool_and_loses_nothing() {
-    for status in [401, 403, 404, 407] {
+    for status in [301, 401, 403, 404, 405, 407] {
         let directory = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(&[Act::Answer(status)]);
         let destination = endpoint.destination();

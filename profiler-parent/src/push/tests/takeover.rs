@@ -103,3 +103,19 @@ fn a_directory_without_batches_that_another_pusher_has_taken_over_stays() {
     spool.stop();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn a_body_is_not_sent_again_after_another_pusher_has_taken_its_batch_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::AskAgain(503); 1000]);
+    let destination = endpoint.destination();
+    let to = std::slice::from_ref(&destination);
+    let spool = open(directory.path(), NO_LIMIT, to);
+    add(&spool, &["a"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    assert!(until(|| sender.failed() > 0));
+    take_over(directory.path());
+    let counts = sender.finish();
+    assert_eq!((counts.sent.batches, counts.rejected.batches), (0, 1));
+    assert_eq!(endpoint.accepted(), [] as [&str; 0]);
+}
