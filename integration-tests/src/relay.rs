@@ -36,7 +36,7 @@ pub enum Fault {
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The client got this status.
+    /// The client gets this status.
     Answered(u16),
     /// The server accepted it, and the client does not know.
     StoredUnanswered,

@@ -105,11 +105,12 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
     Ok(is_complete(&report))
 }
 
-/// Says what stays in a spool although everything was sent.
+/// Says what stays in a spool and does not belong to a destination.
 fn tell_left(report: &PushReport) {
     let PushReport {
         used_directories,
-        unread_directories,
+        further_directories,
+        unreadable_directories,
         kept_batches,
         ..
     } = report;
@@ -124,10 +125,14 @@ fn tell_left(report: &PushReport) {
             "profiler: {used_directories} directories of the spool are in use"
         ));
     }
-    if *unread_directories > 0 {
+    if *further_directories > 0 {
         tell(&format!(
-            "profiler: {unread_directories} directories of the spool were left out: they cannot be \
-             read, or are more than 64; run the command again"
+            "profiler: {further_directories} more directories are in the spool; run the command again"
+        ));
+    }
+    if *unreadable_directories > 0 {
+        tell(&format!(
+            "profiler: {unreadable_directories} directories of the spool cannot be read"
         ));
     }
 }
@@ -154,7 +159,7 @@ fn tell_report(report: &PushReport) {
 
 fn is_complete(report: &PushReport) -> bool {
     let mut destinations = report.destinations.iter();
-    report.unread_directories == 0
+    report.further_directories + report.unreadable_directories == 0
         && destinations.all(|destination| {
             let left_out = destination.lost.batches + destination.rejected.batches;
             left_out + destination.waiting_batches == 0

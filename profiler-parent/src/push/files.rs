@@ -3,19 +3,16 @@
 //! Called by `profiler push` and by applications. A file has the identifier of its content, so its
 //! bodies have the same identifiers whenever and wherever it is pushed.
 
-use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use profiler_core::ids::ByteLimit;
+use std::time::Duration;
 
 use super::batch::SeriesId;
-use super::dead_directories::MOST_TAKEN;
 use super::encoders::EngineEncoder;
+use super::spool::SpoolPhase;
 use super::spool_directory::batch_name;
 use super::{
     BatchEncoder, PushError, PushOptions, PushPurpose, PushReport, Pusher, check, end_of,
@@ -37,31 +34,16 @@ pub fn push_files(
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
-    let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
-    let until = end_of(timeout);
-    let (directory, _temporary) = spool_directory(None)?;
-    let mut known = HashSet::new();
-    let mut spools = Vec::new();
+    let (directory, temporary) = spool_directory(None)?;
     for file in files {
-        let added = add_file(&directory, &mut known, file);
-        let spool = added.map_err(|source| PushError::File {
+        add_file(&directory, file).map_err(|source| PushError::File {
             path: file.clone(),
             source,
         })?;
-        spools.extend(spool);
-    }
-    spools.dedup();
-    if spools.is_empty() {
-        spools.push(directory.join("0")); // for a report
     }
     let encoder = EngineEncoder::of_files(options.identity.clone());
-    let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
-    let mut report = PushReport::default();
-    for spool in spools {
-        let pusher = Pusher::new(&spool, options, None, PushPurpose::Files)?;
-        report.add(send_all(pusher, options, &encoder, until)?);
-    }
-    Ok(report)
+    let pusher = Pusher::new(&directory, options, temporary, PushPurpose::Files)?;
+    send_all(pusher, options, Arc::new(encoder), timeout)
 }
 
 /// What happens to a batch in a spool once all destinations have it, if its pusher had others that
@@ -97,22 +79,24 @@ pub fn push_spool(
         path: spool.to_owned(),
         source,
     })?;
-    let options = &options.clone().spool_limit(ByteLimit::new(u64::MAX));
     let (directory, _) = spool_directory(Some(spool))?;
     let encoder = EngineEncoder::of_batches(options.identity.clone());
     let pusher = Pusher::new(&directory, options, None, PushPurpose::Leftovers(others))?;
-    let encoder: Arc<dyn BatchEncoder> = Arc::new(encoder);
-    send_all(pusher, options, &encoder, end_of(timeout))
+    send_all(pusher, options, Arc::new(encoder), timeout)
 }
 
-/// Sends the batches in the spool of a pusher until this time.
+/// Sends the batches in the spool of a pusher for at most `timeout`.
 fn send_all(
     mut pusher: Pusher,
     options: &PushOptions,
-    encoder: &Arc<dyn BatchEncoder>,
-    until: Instant,
+    encoder: Arc<dyn BatchEncoder>,
+    timeout: Duration,
 ) -> Result<PushReport, PushError> {
-    pusher.start_senders(options, encoder)?;
+    let until = end_of(timeout);
+    // Before the first request, which ends with this time, too.
+    let draining = SpoolPhase::Draining(until);
+    pusher.progress.spool.set_phase(draining);
+    pusher.start_senders(options, &encoder)?;
     pusher.drain(until);
     Ok(pusher.report())
 }
@@ -135,31 +119,22 @@ fn series_of(path: &Path) -> io::Result<SeriesId> {
     }
 }
 
-/// Puts a file into a spool below `directory`, as the only batch of its series. Returns the spool;
-/// `None` if its content is among the `known` ones. A spool gets at most as many files as a
-/// pusher takes over directories. The batch may be a link to the file, so it is never opened for
-/// writing.
-fn add_file(
-    directory: &Path,
-    known: &mut HashSet<String>,
-    file: &Path,
-) -> io::Result<Option<PathBuf>> {
+/// Puts a file into a spool, as the only batch of its series, unless its content is there already.
+/// The batch may be a link to the file, so it is never opened for writing.
+fn add_file(spool: &Path, file: &Path) -> io::Result<()> {
     // A relative symbolic link leads nowhere from the spool.
     let file = fs::canonicalize(file)?;
-    let spool = directory.join((known.len() / MOST_TAKEN).to_string());
-    let series = series_of(&file)?.to_string();
-    let home = spool.join(&series);
-    if !known.insert(series) {
-        return Ok(None);
-    }
+    let home = spool.join(series_of(&file)?.to_string());
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&home)?;
     let batch = home.join(batch_name(0, 0));
+    if batch.try_exists()? {
+        return Ok(());
+    }
     // A link costs nothing, but is not possible to every file.
-    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))?;
-    Ok(Some(spool))
+    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))
 }
 
 /// Copies a file to a path where no file is.
@@ -170,6 +145,10 @@ fn copy_to_new(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::ids::ByteLimit;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use test_support::own_process;
+
     use super::*;
     use crate::push::PushDestination;
 
@@ -188,11 +167,9 @@ mod tests {
         let [file, same, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         fs::write(&same, "content").unwrap();
-        let mut known = HashSet::new();
         for each in [&file, &file, &same] {
-            add_file(&spool, &mut known, each).unwrap();
+            add_file(&spool, each).unwrap();
         }
-        let spool = spool.join("0");
         assert_eq!(batches(&spool).len(), 1);
         for each in [&file, &same] {
             assert_eq!(fs::read_to_string(each).unwrap(), "content");
@@ -203,9 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn more_files_than_a_pusher_takes_over_are_all_pushed() {
+    fn more_files_than_a_process_has_descriptors_are_all_pushed() {
+        own_process!(); // the limit is that of the process
+        let limit = getrlimit(Resource::Nofile);
+        let lowered = Rlimit {
+            current: Some(40),
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, lowered).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let files = (0..MOST_TAKEN + 2).map(|number| {
+        let files = (0..100).map(|number| {
             let file = directory.path().join(number.to_string());
             fs::write(&file, number.to_string()).unwrap();
             file
@@ -224,8 +208,8 @@ mod tests {
         let [file, link, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         std::os::unix::fs::symlink("a", &link).unwrap();
-        let spool = add_file(&spool, &mut HashSet::new(), &link).unwrap();
-        let [batch] = batches(&spool.unwrap()).try_into().unwrap();
+        add_file(&spool, &link).unwrap();
+        let [batch] = batches(&spool).try_into().unwrap();
         assert_eq!(fs::read_to_string(batch).unwrap(), "content");
     }
 

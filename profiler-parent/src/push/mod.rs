@@ -180,14 +180,20 @@ impl Pusher {
             identity,
             ..
         } = options;
-        let spool = Spool::open(directory, spool_limit.get(), destinations, identity);
-        let mut spool = spool.map_err(|source| PushError::Spool {
+        let spool = match purpose {
+            PushPurpose::Session => {
+                Spool::open(directory, spool_limit.get(), destinations, identity)
+            }
+            PushPurpose::Files => Spool::open_files(directory, destinations),
+            PushPurpose::Leftovers(others) => {
+                let keeps = others == OtherDestinations::Keep;
+                Spool::open_leftovers(directory, destinations, keeps)
+            }
+        };
+        let spool = spool.map_err(|source| PushError::Spool {
             path: directory.to_owned(),
             source,
         })?;
-        if purpose == PushPurpose::Leftovers(OtherDestinations::Keep) {
-            spool = spool.keep_for_others();
-        }
         let keeps_waiting = temporary.is_none();
         let progress = PushProgress::new(destinations, Arc::new(spool), keeps_waiting);
         Ok(Self {

@@ -49,11 +49,12 @@ impl PushProgress {
         let destinations = all.map(|(place, (address, counts))| {
             self.destination(DestinationIndex(place), address, counts)
         });
-        let (used_directories, unread_directories) = self.spool.left_directories();
+        let left = self.spool.left_directories();
         PushReport {
             spool_bytes: self.spool.bytes(),
-            used_directories,
-            unread_directories,
+            used_directories: left.in_use,
+            further_directories: left.too_many,
+            unreadable_directories: left.unreadable,
             kept_batches: self.spool.kept(),
             destinations: destinations.collect(),
             ..lock(&self.captures).clone()

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PushIdentity;
-use super::dead_directories::DeadDirectories;
+use super::dead_directories::{DeadDirectories, LeftDirectories, candidates};
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
 use super::spool_directory::SpoolDirectory;
@@ -26,24 +26,21 @@ pub(super) struct PusherDirectories {
     destinations: Vec<PushDestination>,
     identity: PushIdentity,
     directories: Mutex<Vec<Arc<SpoolDirectory>>>,
-    /// The number of directories that living pushers use.
-    pub(super) in_use: u64,
-    /// The number of other directories that it has not taken over.
-    pub(super) unread: u64,
-    /// The size of the files in them.
-    pub(super) unread_bytes: u64,
+    /// Those that it has not taken over.
+    pub(super) left: LeftDirectories,
 }
 
 impl PusherDirectories {
-    /// Makes a directory for this pusher, and takes over those of dead pushers.
+    /// Makes a directory for this pusher, and takes over those of dead pushers, at most this number.
     pub(super) fn open(
         spool: &Path,
         destinations: &[PushDestination],
         identity: &PushIdentity,
+        most: usize,
     ) -> io::Result<Self> {
         let own = SpoolDirectory::create(spool, destinations, identity)?;
-        let found = DeadDirectories::take_over(spool, &own.series, destinations);
-        let found = found.inspect_err(|_| _ = own.remove())?;
+        let found = DeadDirectories::take_over(spool, &own.series, destinations, most);
+        let found = found.inspect_err(|_| own.remove_new())?;
         let mut directories = found.taken;
         directories.push(own);
         Ok(Self {
@@ -51,9 +48,23 @@ impl PusherDirectories {
             destinations: destinations.to_vec(),
             identity: identity.clone(),
             directories: Mutex::new(directories.into_iter().map(Arc::new).collect()),
-            in_use: found.in_use,
-            unread: found.unread,
-            unread_bytes: found.unread_bytes,
+            left: found.left,
+        })
+    }
+
+    /// The directories of a temporary spool of files. No batch is added.
+    pub(super) fn of_files(spool: &Path, destinations: &[PushDestination]) -> io::Result<Self> {
+        let mut directories = Vec::new();
+        for (series, path) in candidates(spool)? {
+            let directory = SpoolDirectory::of_file(series, path, destinations)?;
+            directories.push(Arc::new(directory));
+        }
+        Ok(Self {
+            spool: spool.to_owned(),
+            destinations: destinations.to_vec(),
+            identity: PushIdentity::default(),
+            directories: Mutex::new(directories),
+            left: LeftDirectories::default(),
         })
     }
 

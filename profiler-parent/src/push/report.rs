@@ -24,11 +24,13 @@ pub struct PushReport {
     pub capture_error: Option<String>,
     /// The bytes of all batches in the spool now.
     pub spool_bytes: u64,
-    /// The directories in the spool that other living pushers used when the pusher started.
+    /// The directories in the spool that other pushers used when this one started.
     pub used_directories: u64,
-    /// The directories in the spool of dead pushers that the pusher has not taken over: they could
-    /// not be read, or were more than 64.
-    pub unread_directories: u64,
+    /// The directories in the spool that this pusher left to a later one, because they were too
+    /// many.
+    pub further_directories: u64,
+    /// The directories in the spool that could not be read when this pusher started.
+    pub unreadable_directories: u64,
     /// The batches that stay in the spool because destinations of their pusher lack them
     /// ([`OtherDestinations::Keep`](super::OtherDestinations::Keep)).
     pub kept_batches: u64,
@@ -76,47 +78,6 @@ pub struct PushedAmount {
     pub batches: u64,
     /// Entries.
     pub entries: u64,
-}
-
-impl PushReport {
-    /// Adds the report of another pusher with the same destinations.
-    pub(super) fn add(&mut self, other: Self) {
-        if self.destinations.is_empty() {
-            *self = other;
-            return;
-        }
-        self.spool_bytes = self.spool_bytes.saturating_add(other.spool_bytes);
-        for (sum, added) in self.destinations.iter_mut().zip(other.destinations) {
-            sum.add(added);
-        }
-    }
-}
-
-impl DestinationReport {
-    fn add(&mut self, other: Self) {
-        self.sent.add(other.sent);
-        self.lost.add(other.lost);
-        self.rejected.add(other.rejected);
-        for (sum, added) in [
-            (&mut self.waiting_batches, other.waiting_batches),
-            (&mut self.waiting_entries, other.waiting_entries),
-            (&mut self.requests, other.requests),
-            (&mut self.failed_requests, other.failed_requests),
-            (&mut self.body_bytes, other.body_bytes),
-            (&mut self.sent_bytes, other.sent_bytes),
-        ] {
-            *sum = sum.saturating_add(added);
-        }
-        self.error = other.error.or(self.error.take());
-        self.without_profiles = other.without_profiles.or(self.without_profiles.take());
-    }
-}
-
-impl PushedAmount {
-    const fn add(&mut self, Self { batches, entries }: Self) {
-        self.batches = self.batches.saturating_add(batches);
-        self.entries = self.entries.saturating_add(entries);
-    }
 }
 
 impl From<Amount> for PushedAmount {

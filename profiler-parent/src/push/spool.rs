@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::PushIdentity;
 use super::batch::BatchId;
+use super::dead_directories::LeftDirectories;
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
 use super::progress_file::{BatchProgress, FinishedBodies};
@@ -22,6 +23,11 @@ use super::queue::{
     Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
 };
 use super::spool_directory::StoredBatch;
+
+/// The most directories of dead pushers that a pusher takes over, beside the program's own work.
+const MOST_TAKEN: usize = 64;
+/// The same for a pusher that does nothing else.
+const MOST_TAKEN_ALONE: usize = 512;
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +109,38 @@ impl Spool {
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let homes = PusherDirectories::open(directory, destinations, identity)?;
-        let limit = limit.saturating_sub(homes.unread_bytes).max(limit / 4);
+        let homes = PusherDirectories::open(directory, destinations, identity, MOST_TAKEN)?;
+        let limit = limit.saturating_sub(homes.left.bytes).max(limit / 4);
+        Self::of(homes, limit, destinations.len())
+    }
+
+    /// Opens the spool of a dead pusher, to send what is there.
+    pub(super) fn open_leftovers(
+        directory: &Path,
+        destinations: &[PushDestination],
+        keeps_for_others: bool,
+    ) -> io::Result<Self> {
+        let identity = PushIdentity::default();
+        let most = MOST_TAKEN_ALONE;
+        let homes = PusherDirectories::open(directory, destinations, &identity, most)?;
+        let mut spool = Self::of(homes, u64::MAX, destinations.len())?;
+        spool.keeps_for_others = keeps_for_others;
+        Ok(spool)
+    }
+
+    /// Opens a temporary spool of files.
+    pub(super) fn open_files(
+        directory: &Path,
+        destinations: &[PushDestination],
+    ) -> io::Result<Self> {
+        let homes = PusherDirectories::of_files(directory, destinations)?;
+        Self::of(homes, u64::MAX, destinations.len())
+    }
+
+    fn of(homes: PusherDirectories, limit: u64, destinations: usize) -> io::Result<Self> {
         let spool = Self {
             waiting: Mutex::new(WaitingBatches {
-                queue: BatchQueue::new(limit, destinations.len()),
+                queue: BatchQueue::new(limit, destinations),
                 files: HashMap::new(),
                 phase: SpoolPhase::Running,
                 next: 0,
@@ -118,25 +151,21 @@ impl Spool {
             files: Mutex::default(),
             keeps_for_others: false,
         };
+        let mut files = Vec::new();
         for (place, home) in spool.homes.all() {
             for stored in home.batches()? {
                 let earlier = |destination| home.earlier(destination).of_batch(stored.id.number);
-                let earlier = (0..destinations.len()).map(earlier).collect();
-                spool.enqueue(SpooledFile {
+                files.push(SpooledFile {
+                    earlier: (0..destinations).map(earlier).collect(),
                     stored,
                     home: place,
-                    earlier,
                     identity: home.identity.clone(),
                 });
             }
         }
+        // Only now: a full queue removes files.
+        files.into_iter().for_each(|file| spool.enqueue(file));
         Ok(spool)
-    }
-
-    /// Keeps a batch that all destinations have if its pusher had other ones, which lack it.
-    pub(super) const fn keep_for_others(mut self) -> Self {
-        self.keeps_for_others = true;
-        self
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingBatches> {
@@ -376,10 +405,9 @@ impl Spool {
         self.lock().kept
     }
 
-    /// The number of directories in the spool that living pushers use, and that of the others that
-    /// were not taken over.
-    pub(super) const fn left_directories(&self) -> (u64, u64) {
-        (self.homes.in_use, self.homes.unread)
+    /// The directories in the spool that were not taken over.
+    pub(super) const fn left_directories(&self) -> LeftDirectories {
+        self.homes.left
     }
 
     /// Ends the spool: nothing is added or sent any more, and another pusher can take over its

@@ -40,12 +40,14 @@ pub(super) struct SpoolDirectory {
     /// That of the pusher that made it; `None` if it cannot be read, or for files.
     pub(super) identity: Option<Arc<PushIdentity>>,
     path: PathBuf,
-    lock: DirectoryLock,
+    /// `None` in the temporary spool of files, which is locked as a whole.
+    lock: Option<DirectoryLock>,
     /// One for each destination.
     progress: Vec<ProgressFile>,
     /// What each destination had when the directory was locked.
     earlier: Vec<BatchProgress>,
-    /// The first batch that a destination of its pusher lacks which is not one of this pusher.
+    /// The first batch that another destination lacks: one that its first pusher had, and that is
+    /// not one of the present destinations.
     others_lack: Option<u64>,
 }
 
@@ -121,9 +123,9 @@ impl SpoolDirectory {
             destinations: of_pusher,
         } = match StoredIdentity::read(&path)? {
             Some(stored) => stored,
-            None => return Self::without_identity(series, path, lock, destinations),
+            None => return Self::without_identity(series, path, Some(lock), destinations),
         };
-        let mut home = Self::without_identity(series, path, lock, destinations)?;
+        let mut home = Self::without_identity(series, path, Some(lock), destinations)?;
         home.identity = Some(Arc::new(identity));
         let own: Vec<String> = destinations.iter().map(PushDestination::address).collect();
         for other in of_pusher.iter().filter(|address| !own.contains(address)) {
@@ -133,10 +135,22 @@ impl SpoolDirectory {
         Ok(home)
     }
 
+    /// A directory in the temporary spool of files.
+    ///
+    /// # Errors
+    /// A file in it cannot be read at present.
+    pub(super) fn of_file(
+        series: SeriesId,
+        path: PathBuf,
+        destinations: &[PushDestination],
+    ) -> io::Result<Self> {
+        Self::without_identity(series, path, None, destinations)
+    }
+
     fn without_identity(
         series: SeriesId,
         path: PathBuf,
-        lock: DirectoryLock,
+        lock: Option<DirectoryLock>,
         destinations: &[PushDestination],
     ) -> io::Result<Self> {
         let addresses = destinations.iter().map(PushDestination::address);
@@ -155,7 +169,7 @@ impl SpoolDirectory {
         })
     }
 
-    /// Whether a destination of its pusher that is not one of this pusher lacks a batch.
+    /// Whether another destination than the present ones lacks a batch.
     pub(super) fn is_for_others(&self, number: u64) -> bool {
         self.others_lack.is_some_and(|first| number >= first)
     }
@@ -166,17 +180,30 @@ impl SpoolDirectory {
     /// # Errors
     /// [`LockError`].
     pub(super) fn keep_locked(&self) -> Result<(), LockError> {
-        self.lock.renew()
+        self.lock.as_ref().map_or(Ok(()), DirectoryLock::renew)
     }
 
     /// Whether this process has locked it: a forked child has its parent's value.
     pub(super) fn is_locked(&self) -> bool {
-        self.lock.is_held()
+        self.lock.as_ref().is_some_and(DirectoryLock::is_held)
     }
 
     /// Lets another pusher take over the directory.
     pub(super) fn unlock(&self) {
-        self.lock.release();
+        if let Some(lock) = &self.lock {
+            lock.release();
+        }
+    }
+
+    /// Removes a directory that has no batch yet. Needs no descriptor.
+    pub(super) fn remove_new(&self) {
+        self.unlock();
+        remove_new(&self.path);
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The path of a batch with this number and these entries.
@@ -286,7 +313,7 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         let highest = fs::File::open(spool.path()).unwrap();
         let highest = std::os::fd::AsRawFd::as_raw_fd(&highest).cast_unsigned();
-        for free in 0..4 {
+        for free in 0..8 {
             let lowered = Rlimit {
                 current: Some(u64::from(highest + free)),
                 maximum: limit.maximum,
@@ -300,6 +327,6 @@ mod tests {
                 return;
             }
         }
-        panic!("four descriptors are not enough");
+        panic!("seven descriptors are not enough");
     }
 }

@@ -116,7 +116,7 @@ fn a_batch_stays_in_a_spool_for_a_destination_that_lacks_it_unless_it_is_replace
 
 #[test]
 fn an_endpoint_that_refuses_the_credentials_gets_no_more_of_a_spool_and_loses_nothing() {
-    for status in [301, 401, 403, 404, 405, 407] {
+    for status in [301, 308, 401, 403, 404, 405, 407, 421, 501] {
         let directory = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(&[Act::Answer(status)]);
         let destination = endpoint.destination();
