@@ -41,7 +41,8 @@ impl BatchProgress {
     }
 }
 
-/// The file with the progress of one destination. Its line has a fixed length. It is opened for each use, because the program may close descriptors.
+/// The file with the progress of one destination. Its line has a fixed length. It is opened for each
+/// use, because the program may close descriptors.
 #[derive(Debug)]
 pub(super) struct ProgressFile(pub(super) PathBuf);
 

@@ -37,8 +37,8 @@ pub(super) struct Sender {
     pub(super) client: HttpClient,
     pub(super) encoder: Arc<dyn BatchEncoder>,
     pub(super) counts: Arc<Mutex<SendCounts>>,
-    /// Ends, without giving a batch up, if the endpoint says that the address or the credentials are
-    /// wrong.
+    /// Ends, without giving a batch up, if the endpoint says that the address or the credentials
+    /// are wrong.
     pub(super) needs_access: bool,
 }
 
