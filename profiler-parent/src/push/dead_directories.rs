@@ -21,7 +21,7 @@ use super::spool_directory::SpoolDirectory;
 /// The directories in a spool, except that of the pusher that opens it.
 #[derive(Debug, Default)]
 pub(super) struct DeadDirectories {
-    /// Those that this process has taken over, the least recently changed first.
+    /// The directories that this process has taken over, the least recently changed first.
     pub(super) taken: Vec<SpoolDirectory>,
     pub(super) left: LeftDirectories,
     /// The process has too few descriptors for more locks.
@@ -31,13 +31,13 @@ pub(super) struct DeadDirectories {
 /// The directories that a pusher has not taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftDirectories {
-    /// The number of those that living pushers use.
+    /// The number of directories that living pushers use.
     pub(super) in_use: u64,
-    /// The number of those of dead pushers that are left to a later pusher.
+    /// The number of directories of dead pushers that are left to a later pusher.
     pub(super) too_many: u64,
-    /// The number of those that cannot be read.
+    /// The number of directories that cannot be read.
     pub(super) unreadable: u64,
-    /// The size of the files in all but those in use.
+    /// The size of the files in the directories that are not in use.
     pub(super) bytes: u64,
 }
 
@@ -107,7 +107,8 @@ impl DeadDirectories {
     }
 }
 
-/// The directories in a spool that pushers of this user have made, the least recently changed first.
+/// The directories in a spool that pushers of this user have made. The least recently changed one is
+/// the first.
 pub(super) fn candidates(spool: &Path) -> io::Result<Vec<(SeriesId, PathBuf)>> {
     let mut candidates = Vec::new();
     for entry in fs::read_dir(spool)? {

@@ -9,7 +9,7 @@
 //! missing has lost the directory, even if it could lock it again.
 //!
 //! Invariants: no file is opened through a symbolic link; a descriptor that the program has closed
-//! is neither used nor closed; a forked child changes nothing; a directory that was lost stays lost.
+//! is neither used nor closed; a forked child changes nothing; a lost directory stays lost.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -84,8 +84,8 @@ impl DirectoryLock {
     /// Reserves a directory. `None` if this process already uses it.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if another process uses it or has removed it; [`LockError::Failed`], also
-    /// if it belongs to another user.
+    /// [`LockError::Lost`] if another process uses it or has removed it. [`LockError::Failed`]
+    /// otherwise, also if it belongs to another user.
     pub(super) fn take(directory: &Path) -> Result<Option<Self>, LockError> {
         let Some(mark) = OwnerMark::set(directory)? else {
             return Ok(None);

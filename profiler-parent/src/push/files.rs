@@ -57,9 +57,9 @@ pub enum OtherDestinations {
 }
 
 /// Sends the batches that dead pushers have left in a spool, without a session. The options about
-/// the period, the spool and the identity do not apply: no batch is removed if the spool exceeds its
-/// limit, and a batch has the service, the version and the host of its pusher. Batches of a living
-/// pusher are left alone.
+/// the period, the spool and the identity do not apply: no batch is removed if the spool exceeds
+/// its limit, and a batch has the service, the version and the host of its pusher. Batches of a
+/// living pusher are left alone.
 ///
 /// Attempts are repeated as by a [`Pusher`], for at most `timeout`. What was not sent by then stays
 /// in the spool. If an endpoint redirects or answers with 401, 403, 404, 405, 407, 421 or 501, the

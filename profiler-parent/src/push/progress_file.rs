@@ -1,7 +1,7 @@
 //! How far a destination has got with the batches of a directory, in a file of one line.
 //!
-//! Used by the directories of a spool. Invariant: one write replaces the line, so a reader finds all
-//! of the old or all of the new numbers.
+//! Used by the directories of a spool. Invariant: one write replaces the line, so a reader finds
+//! all of the old or all of the new numbers.
 
 use std::cmp::Ordering;
 use std::fs::OpenOptions;
@@ -41,8 +41,8 @@ impl BatchProgress {
     }
 }
 
-/// The file with the progress of one destination. Its line has a fixed length. It is opened for each
-/// use, because the program may close descriptors.
+/// The file with the progress of one destination. Its line has a fixed length. It is opened for
+/// each use, because the program may close descriptors.
 #[derive(Debug)]
 pub(super) struct ProgressFile(pub(super) PathBuf);
 

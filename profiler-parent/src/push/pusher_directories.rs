@@ -26,12 +26,12 @@ pub(super) struct PusherDirectories {
     destinations: Vec<PushDestination>,
     identity: PushIdentity,
     directories: Mutex<Vec<Arc<SpoolDirectory>>>,
-    /// Those that it has not taken over.
+    /// The directories that it has not taken over.
     pub(super) left: LeftDirectories,
 }
 
 impl PusherDirectories {
-    /// Makes a directory for this pusher, and takes over those of dead pushers, at most this number.
+    /// Makes a directory for this pusher, and takes over at most `most` directories of dead pushers.
     pub(super) fn open(
         spool: &Path,
         destinations: &[PushDestination],

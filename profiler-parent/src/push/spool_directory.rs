@@ -6,8 +6,8 @@
 //! ```text
 //! SPOOL/3f…a0/lock                        locked while its pusher lives
 //!            /owner-4711-9c…41            the mark of the process that uses it
-//!            /identity                    the service, its version and the host of the batches, and
-//!                                         the addresses of the destinations
+//!            /identity                    the service, its version and the host of the batches,
+//!                                         and the addresses of the destinations
 //!            /0000000007-5120.json.gz     batch 7 with 5120 entries
 //!            /progress-9c…41              a destination has batches up to 6, and 3 bodies of 7
 //! ```
@@ -90,7 +90,7 @@ impl SpoolDirectory {
         }
     }
 
-    /// Stores in a new directory for whom its batches are. Removes the directory if that fails.
+    /// Stores the identity and the destinations in a new directory. Removes it if that fails.
     fn prepared(
         series: SeriesId,
         path: PathBuf,

@@ -58,7 +58,7 @@ fn a_batch_of_which_a_part_was_refused_before_its_pusher_died_counts_as_rejected
 }
 
 #[test]
-fn the_batches_in_a_spool_are_sent_without_a_session() {
+fn push_spool_takes_the_batches_of_a_dead_pusher_and_leaves_those_of_a_living_one() {
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(&[]);
     let destination = endpoint.destination();
