@@ -88,7 +88,7 @@ pub fn play(way: &str, run: u64) -> anyhow::Result<()> {
         matches!(status, profiler_child::Status::Recording),
         "not recording: {status:?}"
     );
-    (0..FIRST_ENTRIES).for_each(|sequence| marks::record(1, sequence));
+    marks::record_paced(1, 0..FIRST_ENTRIES);
     let quick = way.ends_with("quick-exit");
     handle(libc::SIGALRM, if quick { end_quickly } else { end });
     match way {

@@ -12,7 +12,7 @@ use profiler_parent::Session;
 use crate::patience::{LONG, Stopwatch};
 
 /// Number of sweeps in succession that must be above the limit for the result to count.
-const WITNESSES: u32 = 3;
+const WITNESSES: u32 = 10;
 
 /// The result of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

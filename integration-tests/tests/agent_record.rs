@@ -58,7 +58,7 @@ fn a_program_that_knows_nothing_is_recorded_with_its_stacks() -> anyhow::Result<
     own_process!();
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
-    let recorded = place.record(&[text(&spin), "1000"])?;
+    let recorded = place.record(&[text(&spin), "3000"])?;
     assert_eq!(recorded.output.status.code(), Some(0));
     let profile = recorded.profile()?;
     let process = profile.process("spin")?;
@@ -69,7 +69,7 @@ fn a_program_that_knows_nothing_is_recorded_with_its_stacks() -> anyhow::Result<
         .iter()
         .filter_map(|sample| sample.cpu_ns)
         .sum();
-    // It uses a second. It is recorded after some milliseconds, and on a busy machine later.
+    // It uses three seconds. It is recorded after some milliseconds, and on a busy machine later.
     assert!(used > 500_000_000, "{used} ns");
     let in_program = |stack: Vec<&str>| stack.iter().any(|frame| frame.starts_with("spin+"));
     let mut stacks = main.samples.all.iter();
@@ -113,9 +113,9 @@ fn a_program_behind_another_one_is_recorded() -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &[])?;
     let ways: [&[&str]; 6] = [
-        &["sh", "-c", "exec \"$0\" 600"],
-        &["sh", "-c", "\"$0\" 600; exit 3"],
-        &["sh", "-c", "\"$0\" 600 & wait"],
+        &["sh", "-c", "exec \"$0\" 1500"],
+        &["sh", "-c", "\"$0\" 1500; exit 3"],
+        &["sh", "-c", "\"$0\" 1500 & wait"],
         &["env", "A=1"],
         &["timeout", "600"],
         &["setsid", "-w"],
@@ -124,7 +124,7 @@ fn a_program_behind_another_one_is_recorded() -> anyhow::Result<()> {
         let mut program = way.to_vec();
         program.push(text(&spin));
         if way[0] != "sh" {
-            program.push("600");
+            program.push("1500");
         }
         let recorded = does_the_same(&place, &program)?;
         // It is recorded after some milliseconds, and on a busy machine later.

@@ -104,7 +104,7 @@ fn the_agent_stays_out_of_a_program_with_a_sanitizer() -> anyhow::Result<()> {
         return Ok(());
     };
     // Long enough to be seen and, without a sanitizer, to be recorded.
-    let recorded = does_the_same(&place, &[text(&program), "1000"])?;
+    let recorded = does_the_same(&place, &[text(&program), "3000"])?;
     assert!(!recorded.has_profile(), "{}", recorded.said());
     let why = "checked recorded nothing: it is built with a sanitizer";
     assert!(recorded.said().contains(why), "{}", recorded.said());
@@ -118,7 +118,7 @@ fn a_process_without_the_environment_runs_unprofiled() -> anyhow::Result<()> {
     let spin = place.compile("spin", SPIN, &[])?;
     let ways: [&[&str]; 2] = [&["env", "-i"], &["env", "-i", "A=1"]];
     for way in ways {
-        let script = format!("{} '{}' 1000; exit 3", way.join(" "), text(&spin));
+        let script = format!("{} '{}' 3000; exit 3", way.join(" "), text(&spin));
         let recorded = does_the_same(&place, &["sh", "-c", &script])?;
         assert_eq!(recorded.output.status.code(), Some(3));
         let why = "missing: not profiled: its environment was cleared";

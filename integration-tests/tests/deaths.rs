@@ -11,7 +11,7 @@ use std::time::Duration;
 use integration_tests::acks;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::patience::{LONG, Stopwatch, patiently};
+use integration_tests::patience::{HeldUp, LONG, Stopwatch, patiently};
 use integration_tests::profile::{FROZEN, Profile};
 use integration_tests::session;
 
@@ -126,13 +126,19 @@ fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
         .format(profiler_parent::Format::Gecko);
     let mut events = capture.events();
     let path = session.path("once.json");
+    let mut first = None;
     let report = std::thread::scope(|scope| {
         let saving = scope.spawn(|| capture.save(&path));
-        let settled = |event: &_| matches!(event, profiler_parent::CaptureEvent::Settled { .. });
-        let _ = events.find(settled);
+        first = events.find_map(|event| match event {
+            profiler_parent::CaptureEvent::Settled { pid, .. } => Some(pid.get()),
+            _ => None,
+        });
         quick.signal(libc::SIGKILL); // the capture still waits for the other child
         saving.join().expect("no panic")
     })?;
+    if first == Some(slow.pid()) {
+        return Err(HeldUp("quick".to_owned()).into());
+    }
     let profile = Profile::read(&report.path)?;
     assert_eq!(report.processes.len(), 3);
     profile.is_complete("quick")?;

@@ -10,6 +10,7 @@ use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::session::{self, TestSession};
+use integration_tests::watch::Seen;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::ProcessState;
 
@@ -81,17 +82,13 @@ fn a_process_that_has_joined_stays_within_the_limit() -> anyhow::Result<()> {
     let mut spawned = HelperProcess::spawn(&session, CHILD, "spawned", "init")?;
     flooding.ask("flood 2")?;
     spawned.ask("flood 1")?;
-    let held = || -> u64 {
-        let reports = session.processes();
-        reports.iter().map(|report| report.true_bytes).sum()
-    };
-    let mut most = 0;
+    let mut seen = Seen::default();
     let has_recorded_much = || {
-        most = most.max(held());
+        seen.look(&session, LIMIT);
         session.recorded() > 20 * LIMIT / 56
     };
     assert!(until(has_recorded_much));
-    assert!(most <= LIMIT, "{most} bytes");
+    assert!(seen.peak <= LIMIT, "{seen:?}");
     flooding.ask("calm")?;
     spawned.ask("calm")?;
     let (_, profile) = session.capture()?;

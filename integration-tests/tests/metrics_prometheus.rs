@@ -168,11 +168,12 @@ fn prometheus_scrapes_the_metrics_and_answers_queries_about_groups() -> anyhow::
     let crashed = r#"sum(profiler_process_ends_total{how="crashed"})"#;
     prometheus.until(crashed, |ends| ends == 1.0)?;
     prometheus.until(&entries, |entries| entries == 7.0)?;
-    let targets = prometheus.get("/api/v1/targets")?;
-    assert_eq!(
-        targets["data"]["activeTargets"][0]["lastError"], "",
-        "{targets}"
-    );
+    let mut targets = serde_json::Value::Null;
+    let is_scraped = || {
+        targets = prometheus.get("/api/v1/targets").unwrap_or_default();
+        targets["data"]["activeTargets"][0]["lastError"] == ""
+    };
+    assert!(until(is_scraped), "{targets}");
     assert!(!targets.to_string().contains(server.token().reveal()));
     Ok(())
 }

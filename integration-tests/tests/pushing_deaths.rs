@@ -59,9 +59,9 @@ fn x18_the_batches_of_a_killed_parent_are_sent_once_by_the_next_pusher() -> anyh
     relay.fail(SPANS, &[Fault::StoreAndBreakOff, Fault::Refuse]);
     let mut marks = 40;
     while !relay.refuses() {
+        let before = relay.count();
         mark(&mut tree)?;
         marks += 40;
-        let before = relay.count();
         ensure!(
             until(|| relay.refuses() || relay.count() > before),
             "no request"

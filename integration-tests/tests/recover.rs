@@ -15,10 +15,11 @@ use anyhow::{Context, ensure};
 use integration_tests::acks::{self, Counts};
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::patience::until;
+use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
 use integration_tests::profile::Profile;
 use integration_tests::{session, tools};
+use profiler_parent::CaptureReport;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -394,9 +395,21 @@ fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     let mut dead = HelperProcess::spawn(&session, OPTIONS.child, "dead", "init")?;
     dead.ask("hold 2 50")?;
     dead.end("kill")?;
-    let (report, profile) = session.capture()?;
     let compressed = session.path("profile.json.gz");
-    session.session()?.capture().save(&compressed)?;
+    // Entries are still evicted for a while after the last entry.
+    let counts = |report: &CaptureReport| -> Vec<_> {
+        let processes = report.processes.iter();
+        processes.map(|process| process.counts).collect()
+    };
+    let watch = Stopwatch::start();
+    let (report, profile) = loop {
+        let (report, profile) = session.capture()?;
+        let later = session.session()?.capture().save(&compressed)?;
+        if counts(&report) == counts(&later) {
+            break (report, profile);
+        }
+        anyhow::ensure!(watch.elapsed() < LONG, "the counts do not stop changing");
+    };
     let log = &profile.json["profileGatheringLog"][profile.parent().pid.to_string()]["processes"];
     for path in [&report.path, &compressed] {
         let info = tools::info(path)?;

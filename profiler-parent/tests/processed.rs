@@ -17,6 +17,7 @@ use profiler_parent::internal::processed::names::{CodeNames, InlineFrame, Symbol
 use profiler_parent::{Session, marker};
 use serde_json::Value;
 use test_support::own_process;
+use test_support::patience::until;
 
 static WORK: Category = Category::new("Work", CategoryColor::Blue, &["Parsing"]);
 
@@ -257,14 +258,17 @@ fn write_samples(tid: ThreadId, stack: &[Frame], cut: &[Frame]) {
         }
     }
     let mut writer = SampleWriter::new();
-    assert!(writer.sample(tid, &sample(Timestamp::now(), stack, false)));
-    assert!(writer.same_as_before(tid, Timestamp::now()));
-    assert!(writer.sample(tid, &sample(Timestamp::now(), cut, true)));
-    assert!(writer.sample(
-        tid,
-        &sample(Timestamp::now(), &[Frame::Unknown(0xabc0)], false)
-    ));
-    assert!(writer.sample(tid, &sample(Timestamp::now(), &[], false)));
+    // While the session has no empty chunk, a sample is dropped.
+    let write = |writer: &mut SampleWriter, frames, cut| {
+        assert!(until(|| {
+            writer.sample(tid, &sample(Timestamp::now(), frames, cut))
+        }));
+    };
+    write(&mut writer, stack, false);
+    assert!(until(|| writer.same_as_before(tid, Timestamp::now())));
+    write(&mut writer, cut, true);
+    write(&mut writer, &[Frame::Unknown(0xabc0)], false);
+    write(&mut writer, &[], false);
 }
 
 fn check_native_symbols(profile: &Value) {
@@ -299,16 +303,14 @@ fn a_thread_that_is_known_only_from_samples_is_shown_and_counts_are_exact() {
             let frames = [Frame::Unknown(0x10), Frame::Unknown(0x20 + number % 3)];
             let at = Timestamp::now();
             let cpu_ns = Some(1000);
-            writer.sample(
-                gone,
-                &Sample {
-                    at,
-                    cpu_ns,
-                    frames: &frames,
-                    cut: false,
-                    failed: false,
-                },
-            );
+            let sample = Sample {
+                at,
+                cpu_ns,
+                frames: &frames,
+                cut: false,
+                failed: false,
+            };
+            assert!(until(|| writer.sample(gone, &sample)));
         }
     });
     recording.unwrap().join().unwrap();
@@ -374,16 +376,14 @@ fn a_profile_without_names_is_marked_as_not_symbolicated() {
     let frames = [Frame::Code(module(), 0x1001)];
     let at = Timestamp::now();
     let tid = ThreadId::new(4_000_000_002);
-    assert!(SampleWriter::new().sample(
-        tid,
-        &Sample {
-            at,
-            cpu_ns: None,
-            frames: &frames,
-            cut: false,
-            failed: false
-        }
-    ));
+    let sample = Sample {
+        at,
+        cpu_ns: None,
+        frames: &frames,
+        cut: false,
+        failed: false,
+    };
+    assert!(until(|| SampleWriter::new().sample(tid, &sample)));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     session.capture().save(&path).unwrap();

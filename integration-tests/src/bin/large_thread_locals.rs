@@ -86,7 +86,7 @@ fn parent() -> Result<()> {
         ensure!(answer.starts_with("HTTP/1.1"), "the page answered {answer}");
     }
     ensure!(
-        session.wait_one_periodic_sampling().is_complete(),
+        until(|| session.wait_one_periodic_sampling().is_complete()),
         "a process does not sample"
     );
     for format in [Format::Processed, Format::Gecko] {

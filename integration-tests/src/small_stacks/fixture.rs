@@ -13,7 +13,7 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use super::Kind;
 use super::kind::{ALLOCATED, MARKER};
-use crate::patience::until;
+use crate::patience::{HeldUp, until};
 
 const PROBE: &str = "probe";
 
@@ -101,7 +101,7 @@ pub struct Played {
 /// sampled.
 ///
 /// # Errors
-/// When entries or stacks are missing.
+/// When entries or stacks are missing. [`HeldUp`] if most entries are dropped.
 pub fn play(kind: Kind, bytes: usize, count: usize, times: u32) -> Result<Played> {
     start(Duration::from_millis(1))?;
     let before = recorded()?;
@@ -117,9 +117,13 @@ pub fn play(kind: Kind, bytes: usize, count: usize, times: u32) -> Result<Played
     // captures in use is marked as cut. On a busy machine a thread that has no processor may hold
     // them for long, so the bounds are far below what is usual.
     ensure!(
-        recorded.count * 2 >= wanted && recorded.count + recorded.dropped >= wanted,
+        recorded.count + recorded.dropped >= wanted,
         "{recorded:?} of {wanted}"
     );
+    if recorded.count * 2 < wanted {
+        let thread = format!("a thread with a lock ({recorded:?} of {wanted})");
+        return Err(HeldUp(thread).into());
+    }
     let shows_stacks = kind.has_stack() && bytes >= ENOUGH_TO_WALK;
     let are_stacks_complete = recorded.with_stack * 4 >= recorded.count
         && recorded.with_stack + recorded.cut == recorded.count;

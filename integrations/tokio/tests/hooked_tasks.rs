@@ -65,7 +65,8 @@ fn a_task_is_an_interval_with_the_times_of_its_polls_and_the_task_that_spawned_i
     assert_eq!(end.number("polls"), Some(2), "the last poll is part of it");
     let [total, longest, lifetime] =
         ["inPolls", "longest", "lifetime"].map(|key| end.milliseconds(key));
-    assert!(longest >= 3.0 && total >= 4.0 && total >= longest);
+    // The session's clock may differ a little from the one of `spin`.
+    assert!(longest >= 2.9 && total >= 3.9 && total >= longest);
     assert!(lifetime >= total, "{lifetime} {total}");
     assert_eq!(dropped(), 0);
 }

@@ -32,7 +32,8 @@ fn a_future_is_an_interval_with_the_times_of_its_polls() {
     assert_eq!(end.number("polls"), Some(2));
     let [total, longest, lifetime] =
         ["inPolls", "longest", "lifetime"].map(|key| end.milliseconds(key));
-    assert!(longest >= 3.0 && total >= 4.0 && total >= longest);
+    // The session's clock may differ a little from the one of `spin`.
+    assert!(longest >= 2.9 && total >= 3.9 && total >= longest);
     assert!(lifetime >= total, "{lifetime} {total}");
     assert_eq!(end.text("end").as_deref(), Some("completed"));
     assert_eq!(dropped(), 0);
@@ -117,7 +118,7 @@ fn a_long_poll_is_an_interval_and_a_short_one_is_not() {
     let rules = TaskRules::default().long_poll(Some(Duration::from_millis(2)));
     let work = async {
         yield_now().await;
-        spin(2);
+        spin(3);
     };
     runtime.block_on(work.profiled_by("slow", rules));
     let never = TaskRules::default().long_poll(None);

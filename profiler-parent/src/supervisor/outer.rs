@@ -137,7 +137,8 @@ pub(crate) fn release_handed_memory() {
 mod tests {
     use ipc_protocol::environment::Token;
     use ipc_protocol::message::Opening;
-    use ipc_protocol::transport::joining::SessionListener;
+    use ipc_protocol::transport::joining::{Joiner, SessionListener};
+    use test_support::patience::until;
 
     use super::*;
 
@@ -150,16 +151,29 @@ mod tests {
         }
     }
 
+    /// Tells the session of a process until it has heard of it: a thread that is stopped for longer
+    /// than [`PATIENCE`] gives up.
+    fn told(
+        outer: &OuterSession,
+        listener: &SessionListener,
+        unheard: Option<Instant>,
+        name: &str,
+    ) -> Joiner {
+        let mut joiner = None;
+        assert!(until(|| {
+            *outer.unheard() = unheard;
+            outer.tell(Recorded::this_process(name));
+            joiner = listener.try_accept().unwrap();
+            joiner.is_some()
+        }));
+        joiner.unwrap()
+    }
+
     #[test]
     fn the_outer_session_learns_the_process_and_its_start() {
         let listener = SessionListener::new().unwrap();
         let outer = session_at(&listener);
-        outer.tell(Recorded::this_process(&"n".repeat(1000)));
-        let joiner = loop {
-            if let Some(joiner) = listener.try_accept().unwrap() {
-                break joiner;
-            }
-        };
+        let joiner = told(&outer, &listener, None, &"n".repeat(1000));
         let Some(Opening::RecordedElsewhere(process)) = joiner.try_receive().unwrap() else {
             panic!("not a report");
         };
@@ -179,9 +193,7 @@ mod tests {
         if outer.is_quiet() {
             assert!(listener.try_accept().unwrap().is_none(), "not yet");
         }
-        *outer.unheard() = long_ago;
-        outer.tell(Recorded::this_process("app"));
-        assert!(listener.try_accept().unwrap().is_some());
+        told(&outer, &listener, long_ago, "app");
     }
 
     #[test]
@@ -190,7 +202,10 @@ mod tests {
         let outer = session_at(&listener);
         drop(listener);
         assert!(!outer.is_gone.load(Ordering::Relaxed));
-        outer.tell(Recorded::this_process("app"));
-        assert!(outer.is_gone.load(Ordering::Relaxed));
+        assert!(until(|| {
+            *outer.unheard() = None;
+            outer.tell(Recorded::this_process("app"));
+            outer.is_gone.load(Ordering::Relaxed)
+        }));
     }
 }

@@ -19,6 +19,8 @@ const RECORDER: &[i64] = &[
     libc::SYS_madvise,
     libc::SYS_membarrier,
     libc::SYS_sched_yield,
+    // A wait with a time-out goes on after SIGSTOP and SIGCONT.
+    libc::SYS_restart_syscall,
     // Memory for any allocator.
     libc::SYS_mmap,
     libc::SYS_munmap,

@@ -66,7 +66,10 @@ pub(crate) fn run(order: Order, restarts: bool) -> Result<()> {
         },
         StartOptions::default(),
     )?;
-    ensure!(session::wait_one_periodic_sampling(), "nothing is sampled");
+    ensure!(
+        until(session::wait_one_periodic_sampling),
+        "nothing is sampled"
+    );
     if order == Order::Profiler {
         install(restarts)?;
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::patience::until;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
@@ -99,14 +100,14 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
 /// Has the child record one marker during a pause and one after it.
 fn pause(session: &Session, child: &mut Stepper) -> Result<()> {
     ensure!(
-        session.pause().is_complete(),
+        until(|| session.pause().is_complete()),
         "a child did not confirm the pause"
     );
     marker!("while paused");
     child.go_on()?;
     child.wait_for("paused")?;
     ensure!(
-        session.resume().is_complete(),
+        until(|| session.resume().is_complete()),
         "a child did not confirm the end of the pause"
     );
     child.go_on()?;

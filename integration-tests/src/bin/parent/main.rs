@@ -98,7 +98,13 @@ impl Parent {
                 let why = why.map_or_else(|| "-".to_owned(), |why| why.to_string());
                 return Ok(format!("ok {why}"));
             }
-            ["pause"] => ensure!(self.session()?.pause().is_complete(), "not paused"),
+            ["pause"] => {
+                let session = self.session()?;
+                ensure!(
+                    patience::until(|| session.pause().is_complete()),
+                    "not paused"
+                );
+            }
             ["capture", file] => drop(
                 self.session()?
                     .capture()

@@ -16,7 +16,8 @@ use crate::{FLOW_HEADER, TENANTS, runtime};
 
 /// Runs until the standard input is closed.
 pub(crate) fn main(name: &str) -> Result<()> {
-    profiler_child::init();
+    // The front end may be busy with other workers.
+    profiler_child::init_within(Duration::from_secs(10));
     tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
     runtime(name)?.block_on(async {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;

@@ -209,6 +209,8 @@ fn read_some(path: &str) -> Option<Vec<u8>> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use test_support::patience::until;
+
     use super::*;
 
     #[test]
@@ -219,6 +221,11 @@ mod tests {
         assert_eq!(limit_of(table, "Max open files"), Some(12));
         assert_eq!(limit_of(table, "Max data size"), None);
         assert_eq!(limit_of(table, "Max address space"), None);
+    }
+
+    /// Waits until the environment of a child is known, which is shortly after its start.
+    fn has_begun(child: u32) {
+        assert!(until(|| environment_has(child, "A").is_some()));
     }
 
     #[test]
@@ -232,6 +239,7 @@ mod tests {
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         let own = std::process::id();
+        has_begun(pid);
         assert_eq!(processes_below([own]).get(&pid), Some(&own));
         assert_eq!(Stat::of(pid).map(|process| process.parent), Some(own));
         assert_eq!(environment_has(pid, "A"), Some(true));
@@ -253,6 +261,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
+        has_begun(child.id());
         assert_eq!(environment_has(child.id(), "A"), Some(false));
         drop(child.stdin.take());
         child.wait().unwrap();

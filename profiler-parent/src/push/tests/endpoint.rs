@@ -32,6 +32,12 @@ pub(super) enum Act {
     TalkWithoutEnd,
 }
 
+/// First one act, then another for each request until the test clears the list.
+pub(super) fn then_without_end(first: Act, later: Act) -> Vec<Act> {
+    let later = std::iter::repeat_n(later, 100_000);
+    std::iter::once(first).chain(later).collect()
+}
+
 /// A request that an endpoint has read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Received {
@@ -164,7 +170,8 @@ fn respond(mut stream: &TcpStream, act: Act) -> bool {
         }
         Act::TalkWithoutEnd => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-            while stream.write_all(b"4\r\nblah\r\n").is_ok() {}
+            let chunk = format!("4000\r\n{}\r\n", "blah".repeat(0x1000));
+            while stream.write_all(chunk.as_bytes()).is_ok() {}
             false
         }
     }

@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
     let directory = tempfile::tempdir().unwrap();
-    // The port is not used by anyone while its listener does not accept.
-    let endpoint = Endpoint::new(&[Act::Answer(200), Act::BeSilent, Act::BeSilent]);
+    let endpoint = Endpoint::new(&then_without_end(Act::Answer(200), Act::BreakOff));
     let destination = endpoint.destination();
     let spool = open(
         directory.path(),
@@ -41,7 +40,7 @@ fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
 #[test]
 fn a_batch_of_which_a_part_was_refused_before_its_pusher_died_counts_as_rejected() {
     let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[Act::Answer(400), Act::BeSilent, Act::BeSilent]);
+    let endpoint = Endpoint::new(&then_without_end(Act::Answer(400), Act::BreakOff));
     let destination = endpoint.destination();
     let to = std::slice::from_ref(&destination);
     let spool = open(directory.path(), NO_LIMIT, to);

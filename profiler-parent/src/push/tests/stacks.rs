@@ -40,7 +40,7 @@ fn send(acts: &[Act], batches: &[&[&str]]) -> Vec<(char, String)> {
     let to = std::slice::from_ref(&destination);
     let spool = open(directory.path(), NO_LIMIT, to);
     batches.iter().for_each(|bodies| add(&spool, bodies));
-    let client = HttpClient::new(Duration::from_secs(60));
+    let client = HttpClient::new(LONG);
     RunningSender::start_with(&spool, destination, client, Arc::new(StackRowsEncoder)).finish();
     let accepted = endpoint.received().into_iter();
     let accepted = accepted.filter(|received| received.was_accepted);

@@ -9,6 +9,7 @@ use ipc_protocol::message::{Hello, PROTOCOL_VERSION, RequestId};
 use ipc_protocol::transport::listener::Endpoint;
 use ipc_protocol::transport::{ChildEnds, inherited, listener};
 use profiler_core::ids::{ProcessId, ProcessStart};
+use test_support::patience::until;
 
 use super::*;
 
@@ -189,6 +190,8 @@ fn a_closed_socket_that_a_fork_holds_is_reported_and_delays_no_other_child() {
     let mut child = receiver.add_child(1, listener, line);
     assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     let before = Arc::clone(&receiver.receivers.mailbox.set());
+    // When this one is connected, the thread waits for messages of the first one.
+    let mut other = receiver.child(2);
     // SAFETY: the value that owns this descriptor checks before every use that it is still its own,
     // because a program may close any descriptor.
     #[allow(unsafe_code)]
@@ -208,10 +211,8 @@ fn a_closed_socket_that_a_fork_holds_is_reported_and_delays_no_other_child() {
         "{closed:?}"
     );
     // The message stays unread, and the old set would report it again and again.
-    while Arc::ptr_eq(&before, &receiver.receivers.mailbox.set()) {
-        std::thread::yield_now();
-    }
-    let mut other = receiver.child(2);
+    let is_new = || !Arc::ptr_eq(&before, &receiver.receivers.mailbox.set());
+    assert!(until(is_new));
     other.sender.send(&done(2)).unwrap();
     assert_eq!(receiver.message(2).0, done(2));
     drop(fork);
