@@ -230,6 +230,9 @@ mod tests {
             ..SessionParams::default()
         };
         session::start(params, StartOptions::default()).unwrap();
+        // Otherwise the maintenance thread may hold the lock that makes a cell.
+        let is_idle = || local::is_maintenance_idle() == Some(true);
+        assert!(test_support::patience::until(is_idle));
         alone
     }
 

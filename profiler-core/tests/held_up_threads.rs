@@ -107,10 +107,8 @@ fn a_thread_held_up_across_a_stop_and_a_start_does_not_change_another_threads_ro
         released.recv().unwrap();
         let _scope = scope!("second session");
     });
-    assert!(
-        until(|| named(&snapshot(), "new").is_some()),
-        "the new thread has no row"
-    );
+    let has_recorded = || named(&snapshot(), "new").is_some_and(|new| new.committed() == 1);
+    assert!(until(has_recorded), "the new thread has no entry");
     assert!(
         named(&snapshot(), "held up").is_none(),
         "a thread of the ended session has a row"

@@ -18,7 +18,8 @@ use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
 use super::read::{
-    Session, more_stacks, more_without_stacks, samples, samples_in, until, without_stacks,
+    Session, more_stacks, more_without_stacks, samples, samples_in, until, wait_one_pass,
+    without_stacks,
 };
 use crate::support;
 
@@ -121,7 +122,7 @@ fn no_call_for_a_timer_is_made_under_a_filter_that_was_installed_later() {
             shows_innermost(&reader, ends);
         });
         for _ in 0..5 {
-            assert!(session::wait_one_periodic_sampling()); // lists the threads
+            wait_one_pass(); // lists the threads
         }
         shows_innermost(&reader, armed);
         for late in [innermost, register_and_compute] {
@@ -164,7 +165,7 @@ fn pause_until_without_stacks(reader: &PoolReader<File>, thread: ThreadId) {
         session::resume_sampling();
         // A sample without a stack is due after an interval of processor time.
         std::thread::sleep(Duration::from_millis(300));
-        assert!(session::wait_one_periodic_sampling());
+        wait_one_pass();
         (without_stacks(reader, thread) >= before + 10).then_some(())
     });
 }

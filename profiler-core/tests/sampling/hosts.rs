@@ -9,7 +9,7 @@ use profiler_core::session::{self, SampleSource};
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
-use super::read::{SOURCES, Seen, Session, overhead_ns, samples, samples_of, until};
+use super::read::{SOURCES, Seen, Session, overhead_ns, samples, samples_of, until, wait_one_pass};
 
 /// The signal with which samples are taken.
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -143,7 +143,7 @@ fn a_thread_that_loses_its_trigger_is_not_weighed_twice() {
         beside("blocks", work, |thread| {
             let _block_in_the_end = Stop(&blocks);
             let weight = || -> u64 {
-                until(|| session::wait_one_periodic_sampling().then_some(()));
+                wait_one_pass();
                 let samples = samples().0.remove(&thread.get()).unwrap_or_default();
                 samples.iter().filter_map(|seen| seen.cpu_ns).sum()
             };
@@ -291,12 +291,12 @@ fn a_program_that_takes_over_the_signal_gets_no_further_signals_of_the_sampler()
         samples_of(thread, 20);
         let ours = take_the_signal();
         for _ in 0..100 {
-            assert!(session::wait_one_periodic_sampling());
+            wait_one_pass();
         }
         // Timers run until the sampler has noticed it.
         let raised = RAISED.load(Ordering::Relaxed);
         for _ in 0..100 {
-            assert!(session::wait_one_periodic_sampling());
+            wait_one_pass();
         }
         let further = RAISED.load(Ordering::Relaxed) - raised;
         assert_eq!(further, 0, "signals after the first {raised}");

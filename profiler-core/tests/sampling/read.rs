@@ -248,6 +248,11 @@ pub(crate) fn wait_for_ticks(ticks: u64) {
     until(|| (now()? >= begun + ticks).then_some(()));
 }
 
+/// Waits for a pass of the sampler. A single call of the session's function gives up after a second.
+pub(super) fn wait_one_pass() {
+    until(|| session::wait_one_periodic_sampling().then_some(()));
+}
+
 /// Waits until `find` returns a value.
 pub(crate) fn until<T>(mut find: impl FnMut() -> Option<T>) -> T {
     let patience = Instant::now() + Duration::from_secs(120);

@@ -8,7 +8,7 @@ use profiler_core::{session, thread};
 use test_support::own_process;
 
 use super::busy::beside;
-use super::read::{Session, samples, until, wait_for_ticks};
+use super::read::{Session, samples, until, wait_for_ticks, wait_one_pass};
 
 fn ticks() -> u64 {
     session::sampling_stats().unwrap().ticks
@@ -84,13 +84,13 @@ fn a_resting_thread_is_shown_for_all_ticks_of_its_rest() {
                 .map(|sample| sample.ticks)
                 .sum::<u64>()
         };
-        assert!(session::wait_one_periodic_sampling());
+        wait_one_pass();
         let before = shown();
         let begun = ticks();
         wait_for_ticks(300);
         let passed = ticks() - begun;
         // After this wait, the rests of all threads are recorded up to the present tick.
-        assert!(session::wait_one_periodic_sampling());
+        wait_one_pass();
         let after = shown();
         assert!(
             after >= before + passed * 9 / 10,
@@ -151,7 +151,7 @@ fn threads_that_wake_between_two_checks_are_also_shown_for_their_rests() {
         until(|| (samples().0.len() >= IDLE).then_some(()));
         wait_for_ticks(200);
         let shown = || {
-            assert!(session::wait_one_periodic_sampling());
+            wait_one_pass();
             samples()
                 .0
                 .values()

@@ -10,7 +10,9 @@ use profiler_core::thread;
 use test_support::own_process;
 
 use super::busy::{beside, innermost};
-use super::read::{SOURCES, Session, gives_events, overheads, samples, samples_of, until};
+use super::read::{
+    SOURCES, Session, gives_events, overheads, samples, samples_of, until, wait_one_pass,
+};
 
 const MS: u64 = 1_000_000;
 /// The longest tick of a system.
@@ -37,7 +39,7 @@ fn use_cpu(ns: u64) {
 }
 
 fn weight_of(tid: ThreadId) -> u64 {
-    until(|| session::wait_one_periodic_sampling().then_some(()));
+    wait_one_pass();
     let samples = samples().0.remove(&tid.get()).unwrap_or_default();
     samples.iter().filter_map(|sample| sample.cpu_ns).sum()
 }
@@ -194,7 +196,7 @@ fn processor_time_of_a_pause_is_in_no_sample() {
             set_paused(true, samples_only);
             use_cpu(120 * MS);
             set_paused(false, samples_only);
-            until(|| session::wait_one_periodic_sampling().then_some(()));
+            wait_one_pass();
             use_cpu(200 * MS);
         });
         assert_complete((weight, used - 120 * MS), 1);
@@ -230,7 +232,7 @@ fn threads_that_live_for_a_fraction_of_a_tick_are_sampled_if_they_register() {
         .collect();
     // The expected number is that of ticks in 400 ms of processor time: 40 to 400.
     until(|| {
-        assert!(session::wait_one_periodic_sampling());
+        wait_one_pass();
         let (samples, _) = samples();
         let of_short = all
             .iter()
@@ -274,7 +276,7 @@ fn the_weights_of_very_short_threads_are_in_sum_their_processor_time() {
         used += time;
     }
     let most = all_cpu_ns() - began;
-    until(|| session::wait_one_periodic_sampling().then_some(()));
+    wait_one_pass();
     let (samples, _) = samples();
     let of_short = all.iter().filter_map(|tid| samples.get(&tid.get()));
     let weight: u64 = of_short.flatten().filter_map(|sample| sample.cpu_ns).sum();

@@ -188,8 +188,8 @@ fn a_process_does_not_wait_for_a_session_that_is_over_or_silent() {
     let address = address(&listener);
     let silent = join(&address, &request(), Duration::from_millis(1)).unwrap_err();
     assert!(matches!(silent, JoinError::NoAnswer(_)), "{silent}");
-    let joiner = next(&listener);
-    drop(joiner);
+    // It may have given up before it connected.
+    drop(listener.try_accept().unwrap());
     drop(listener);
     assert!(!address.path().parent().unwrap().exists(), "files are left");
     let over = join(&address, &request(), LONG).unwrap_err();

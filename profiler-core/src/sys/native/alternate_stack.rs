@@ -175,6 +175,8 @@ fn own() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
     use crate::sys;
 
@@ -194,8 +196,12 @@ mod tests {
         );
     }
 
+    /// While a thread has no place, all threads count as unsafe.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn more_threads_than_there_are_places_are_counted_until_they_end() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = COUNT.load(Ordering::SeqCst);
         let without_place = WITHOUT_PLACE.load(Ordering::SeqCst);
         let on_a_thread_of_its_own = || {
@@ -215,6 +221,7 @@ mod tests {
 
     #[test]
     fn a_thread_with_an_alternate_stack_of_the_old_size_is_noted_until_it_leaves() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let on_a_thread_of_its_own = || {
             let thread = sys::current_thread_id();
             check_own(thread);

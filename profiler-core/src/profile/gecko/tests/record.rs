@@ -3,6 +3,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
+use test_support::patience::until;
+
 use crate::codec;
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::write_allocation;
@@ -12,6 +14,7 @@ use crate::ids::{ByteLimit, DefinitionId, ThreadId};
 use crate::marker::payload;
 use crate::params::{Features, SessionParams};
 use crate::pool::definitions::{Definition, SiteDefinition};
+use crate::pool::layout::header as at;
 use crate::pool::tag::pool_tag;
 use crate::reader::ModuleDefinition;
 use crate::record::local;
@@ -50,6 +53,15 @@ impl Session {
             ..StartOptions::default()
         };
         session::start(params, options).unwrap();
+        // The recording begins with the clock, so a session that starts slowly records all times.
+        let begin = clock.start.ticks.raw();
+        assert!(until(|| {
+            local::with_manager(|manager| {
+                manager.pool().set_header(at::RECORDING_START, begin);
+                manager.is_maintenance_idle().then_some(())
+            })
+            .is_some()
+        }));
         Self {
             start: clock.start.ticks,
             _alone: alone,

@@ -1,6 +1,7 @@
 //! Samples in the profile: their thread, their order, their stacks, and what eviction leaves.
 
 use serde_json::json;
+use test_support::patience::until;
 
 use super::record::{Session, marker_with_stack, module, on_thread, site};
 use super::show::{log, profile, profile_since, samples, stack_names, thread, thread_names};
@@ -239,7 +240,8 @@ fn equal_stacks_of_samples_and_markers_are_one_row() {
     on_thread("sampling", || {
         let mut writer = SampleWriter::new();
         for at in 1..100 {
-            writer.sample(main_thread(), &sample(session.ms(at), None, &frames));
+            let sample = sample(session.ms(at), None, &frames);
+            assert!(until(|| writer.sample(main_thread(), &sample)));
         }
     });
     let profile = profile();
