@@ -69,7 +69,7 @@ import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+export const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
 // Not through node_modules/.bin: npm 9 makes no link when packages for two machines provide it.
 const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
 // Every question starts a process, which would otherwise compile the whole front end again.
@@ -77,8 +77,10 @@ const COMPILED = join(HERE, "node_modules/.cache/compiled");
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = Number(process.env.VIEWER_LOAD_SECONDS ?? 180);
 const ANSWER_SECONDS = 120;
-// The time limit for the start of a daemon. On a loaded machine several attempts fail, because the
-// loader allows half a second.
+// What the loader says if the daemon is late. The loader allows half a second for the start of the
+// daemon, one second for a connection, and half a minute for an answer.
+const LATE = /did not become ready|Timed out (after|connecting)|Please retry the command/;
+// The time limit for the start of a daemon.
 const START_SECONDS = 300;
 // Attempts to end a daemon, with 20 ms between two of them.
 const END_TRIES = 1500;
@@ -104,7 +106,12 @@ export class Refused extends Error {}
 
 /** A profile, loaded by the viewer's own code in a separate daemon. */
 export class Viewer {
-  /** With a symbol server, addresses are named. Without one, there are no requests. */
+  #hasAskedAgain = false;
+
+  /**
+   * The profile is a file or a link. With a symbol server, addresses are named. Without one, a file
+   * causes no requests; a link may contain the address of a server.
+   */
   constructor(profile, symbolServer) {
     this.profile = profile;
     this.symbolServer = symbolServer;
@@ -113,25 +120,30 @@ export class Viewer {
 
   async load() {
     const names = this.symbolServer === undefined ? [] : ["--symbol-server", this.symbolServer];
-    const end = performance.now() + START_SECONDS * 1000;
-    for (;;) {
-      const begin = performance.now();
-      try {
-        const said = await this.#run(["load", this.profile, ...names], LOAD_SECONDS);
-        this.loadSeconds = (performance.now() - begin) / 1000;
-        return said;
-      } catch (error) {
-        // On a loaded machine the daemon is not ready within the half second that the loader
-        // allows.
-        if (performance.now() > end || !error.message.includes("did not become ready")) throw error;
-        await this.close();
-        this.directory = temporaryDirectory();
-      }
+    const begin = performance.now();
+    try {
+      await this.#run(["load", this.profile, ...names], LOAD_SECONDS);
+    } catch (error) {
+      if (!LATE.test(error.message)) throw error;
+      // The daemon continues without the loader.
+      await this.#waitForDaemon(error);
     }
+    this.loadSeconds = (performance.now() - begin) / 1000;
+  }
+
+  /** Waits until the daemon's log says that it has loaded the profile, or else throws the error. */
+  async #waitForDaemon(error) {
+    const end = performance.now() + (START_SECONDS + LOAD_SECONDS) * 1000;
+    while (!/Profile loaded successfully|Failed to load profile/.test(this.#log())) {
+      if (performance.now() > end || processesOf(this.directory).length === 0) throw error;
+      await sleep(100);
+    }
+    // Throws if the daemon has not loaded the profile, with the reason.
+    await this.ask("status");
   }
 
   async ask(...question) {
-    const text = await this.#run([...question, "--json"], ANSWER_SECONDS);
+    const text = await this.#answer([...question, "--json"]);
     try {
       return JSON.parse(text);
     } catch {
@@ -139,12 +151,34 @@ export class Viewer {
     }
   }
 
+  /** Asks until the loader waits long enough for the answer. */
+  async #answer(question) {
+    const end = performance.now() + ANSWER_SECONDS * 1000;
+    for (;;) {
+      try {
+        return await this.#run(question, ANSWER_SECONDS);
+      } catch (error) {
+        if (performance.now() > end || !LATE.test(error.message)) throw error;
+        this.#hasAskedAgain = true;
+      }
+    }
+  }
+
   /** Returns the warnings and errors in the viewer's log, without their times. */
   complaints() {
+    const log = this.#log();
+    if (log === "") throw new CannotRun("the viewer's daemon left no log");
+    const lines = log.split("\n").filter((l) => /^\[(WARN|ERROR)\]/.test(l));
+    const texts = new Set(lines.map((l) => l.replace(/^(\S+) \S+ /, "$1 ")));
+    // The daemon complains if the loader waits for an answer no longer.
+    const isLate = (text) => this.#hasAskedAgain && text.startsWith("[ERROR] Socket error: ");
+    return [...texts].filter((text) => !isLate(text));
+  }
+
+  /** Returns the daemon's log, which is empty before the daemon has started. */
+  #log() {
     const log = join(this.directory, `${SESSION}.log`);
-    if (!existsSync(log)) throw new CannotRun("the viewer's daemon left no log");
-    const lines = readFileSync(log, "utf8").split("\n");
-    return [...new Set(lines.filter((l) => /^\[(WARN|ERROR)\]/.test(l)).map((l) => l.replace(/^(\S+) \S+ /, "$1 ")))];
+    return existsSync(log) ? readFileSync(log, "utf8") : "";
   }
 
   async close() {
@@ -158,12 +192,13 @@ export class Viewer {
   }
 
   #run(command, seconds, session = ["--session", SESSION]) {
+    const hasNoServer = this.symbolServer === undefined && !/^https?:/.test(this.profile);
     const env = {
       PATH: process.env.PATH,
       HOME: this.directory,
       TMPDIR: this.directory,
       PROFILER_CLI_SESSION_DIR: this.directory,
-      ...(this.symbolServer === undefined ? { PROFILER_CLI_NO_SYMBOLICATE: "1" } : {}),
+      ...(hasNoServer ? { PROFILER_CLI_NO_SYMBOLICATE: "1" } : {}),
       PROFILER_CLI_LOAD_TIMEOUT_MS: String(LOAD_SECONDS * 1000),
       NODE_COMPILE_CACHE: COMPILED,
       NODE_OPTIONS: process.env.NODE_OPTIONS ?? "--max-old-space-size=4096",

@@ -46,17 +46,19 @@ function exportAll(profiler, profile, directory) {
   }
 }
 
-/** X1: checks the known functions, with their shares of the time in which their thread ran. */
+/**
+ * X1: checks the known functions, with their shares of the samples in which their thread ran. A
+ * stall of the machine adds to the time of whatever function runs, but adds no samples.
+ */
 function checkNames(reference, expect) {
   for (const process of expect.processes) {
     const thread = reference.find((thread) => thread.process === process && thread.isMainThread);
     say(thread !== undefined, `X1 "${process}" has a file`);
     if (thread === undefined) continue;
     const functions = busiest(thread, 0);
-    const busy = functions.reduce((sum, [, us]) => sum + us, 0);
     const samples = functions.reduce((sum, [name]) => sum + thread.hits.get(name), 0);
     for (const { name, self } of expect.functions) {
-      const percent = (thread.self.get(name) ?? 0) / busy * 100;
+      const percent = (thread.hits.get(name) ?? 0) / samples * 100;
       say(Math.abs(percent - self) <= tolerance(self, samples), `X1 "${process}": ${name} has ${self} % (${percent.toFixed(1)})`);
     }
   }

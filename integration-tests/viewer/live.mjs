@@ -43,7 +43,8 @@ async function rows(browser) {
   await browser.until(`document.querySelector("#processes").textContent.includes("frozen")`);
   check(true, "who stands still is named");
   await browser.until(`document.querySelectorAll("#counters .card").length >= 5`);
-  check(await browser.evaluate(`document.querySelector("#counters").textContent.includes("queued requests")`), "the program's own counter is drawn");
+  await browser.until(`document.querySelector("#counters").textContent.includes("queued requests")`);
+  check(true, "the program's own counter is drawn");
 }
 
 async function sorting(browser) {
@@ -105,8 +106,9 @@ async function opening(browser) {
 }
 
 async function evidence(browser) {
-  await browser.until(`document.querySelectorAll("#alerts-list li").length > 0`);
-  check(await browser.evaluate(`document.querySelector("#alerts-list").textContent.includes("image-decoder")`), "an alert names who was slow");
+  // On a loaded machine, other groups have alerts, too.
+  await browser.until(`document.querySelector("#alerts-list").textContent.includes("image-decoder")`);
+  check(true, "an alert names who was slow");
   await browser.press("#alerts-list li:last-child button");
   await browser.until(`document.querySelector("#profiles-list a[download]")`);
   const viewer = await browser.evaluate(`document.querySelector("#profiles-list a[target]").href`);

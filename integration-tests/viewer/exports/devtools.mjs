@@ -10,7 +10,7 @@ import { busiest, near } from "./reference.mjs";
 
 const MODEL = "chrome-devtools-frontend/front_end/models/cpu_profile/CPUProfileDataModel.ts";
 const LARGE = 100_000;
-const LONGEST_S = 10;
+const LONGEST_S = 100;
 
 /** Bundles the model and returns its class. */
 async function model(viewer, work) {

@@ -69,8 +69,9 @@ async function checkImport(profiler, work, say) {
   await open(imported, async (viewer, threads) => {
     say(threads.length === 1, `X9 the viewer opens what node recorded`);
     const shown = await shares(viewer, threads[0]);
-    // The time before the first sample has no function.
-    const sum = [...expected.self.values()].reduce((sum, us) => sum + us, 0);
+    // The time before the first sample has no function. The viewer leaves out idle time.
+    const idle = expected.self.get("(idle)") ?? 0;
+    const sum = [...expected.self.values()].reduce((sum, us) => sum + us, -idle);
     for (const [name, us] of busiest(expected, 0.02).filter(([name]) => name !== "")) {
       const percent = us / sum * 100;
       say(near(shown.get(name), percent, 100, 0.01), `X9 ${name} has ${percent.toFixed(1)} % as in node's file (${shown.get(name)})`);
