@@ -2,7 +2,7 @@
 //! with the helper, or another program, as its program.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -109,6 +109,20 @@ impl Recording {
         let answer = answer?;
         ensure!(answer == format!("ok {}", Probes::JANK.bits()), "{answer}");
         Ok(())
+    }
+
+    /// Waits until the command has said this on its standard error. [`Ended::error`] lacks what it
+    /// has said until then.
+    pub(crate) fn until_told(&mut self, text: &str) -> anyhow::Result<()> {
+        let stderr = self.command.stderr.as_mut().context("no pipe")?;
+        let mut told = Vec::new();
+        for byte in stderr.bytes() {
+            told.push(byte?);
+            if told.ends_with(text.as_bytes()) {
+                return Ok(());
+            }
+        }
+        bail!("{text:?} is not in {:?}", String::from_utf8_lossy(&told))
     }
 
     pub(crate) fn pid(&self) -> anyhow::Result<Pid> {

@@ -164,7 +164,16 @@ fn x22_a_real_agent_accepts_what_is_pushed_during_a_recording() -> anyhow::Resul
     let log = directory.path().join("log");
     let agent = Agent::start(&program, &log)?;
     let address = format!("otlp+http://{}", agent.address());
-    let options = ["-o", "out.json", "--push", &address, "--push-period", "0.2"];
+    let options = [
+        "-o",
+        "out.json",
+        "--push",
+        &address,
+        "--push-period",
+        "0.2",
+        "--push-timeout",
+        "120",
+    ];
     let mut recording = Recording::of_helper(&options)?;
     let text = || fs::read_to_string(&log).unwrap_or_default();
     let spans = || text().matches("Name           : work").count();

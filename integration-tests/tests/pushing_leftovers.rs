@@ -8,8 +8,9 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::relay::{Fault, Relay};
 use integration_tests::tools;
+use rustix::process::Signal;
 
-use crate::command_record_support::Recording;
+use crate::command_record_support::{PLAIN, Recording};
 use crate::pushing_support::{MAIN, accepted_marks, batches, is_spooled};
 
 /// The name of the helper's process.
@@ -100,5 +101,32 @@ fn x24_an_engine_that_has_a_part_of_a_profile_gets_the_profile_only_with_again()
     let said = tools::run(&[&push[..], &["--again"]].concat())?;
     ensure!(said.code == Some(0), "{said:?}");
     ensure!(relay.count() > requests, "it was not sent");
+    Ok(())
+}
+
+#[test]
+fn x25_a_signal_ends_the_sending_and_the_profile_is_written() -> anyhow::Result<()> {
+    own_process!();
+    let silent = TcpListener::bind("127.0.0.1:0")?; // accepts, and never answers
+    let address = format!("otlp+http://{}", silent.local_addr()?);
+    let place = tempfile::tempdir()?;
+    let spool = place.path().join("spool");
+    let in_spool = spool.to_string_lossy();
+    let options = [
+        &PLAIN[..],
+        &["--push", &address, "--push-spool", &in_spool],
+        &["--push-timeout", "600"],
+    ]
+    .concat();
+    let mut recording = Recording::of_helper(&options)?;
+    recording.ask("mark 40")?;
+    recording.tell("exit 3")?;
+    recording.until_told("Ctrl-C ends only the sending")?;
+    rustix::process::kill_process(recording.pid()?, Signal::INT)?;
+    let ended = recording.end()?;
+    ensure!(ended.code == Some(3), "{}", ended.error);
+    ensure!(ended.error.contains("1 not sent"), "{}", ended.error);
+    ended.check(HELPER, &[(MAIN, 40)])?;
+    ensure!(!batches(&spool).is_empty(), "nothing waits");
     Ok(())
 }

@@ -102,6 +102,9 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
         say(&sentence(destination));
     }
     tell_left(&report);
+    if options.spool.is_some() && is_empty(&report) {
+        tell("profiler: the spool has no batches for these addresses");
+    }
     Ok(is_complete(&report))
 }
 
@@ -157,6 +160,14 @@ fn tell_report(report: &PushReport) {
     }
 }
 
+/// Whether nothing was found in a spool.
+fn is_empty(report: &PushReport) -> bool {
+    let mut destinations = report.destinations.iter();
+    report.used_directories + report.kept_batches == 0
+        && is_complete(report)
+        && destinations.all(|destination| destination.sent.batches == 0)
+}
+
 fn is_complete(report: &PushReport) -> bool {
     let mut destinations = report.destinations.iter();
     report.further_directories + report.unreadable_directories == 0
@@ -180,12 +191,14 @@ fn sentence(destination: &DestinationReport) -> String {
         without_profiles,
         ..
     } = destination;
-    let batches = match sent.batches {
-        1 => "1 batch".to_owned(),
-        more => format!("{more} batches"),
+    let number = |count: u64, one: &str, more: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {more}"),
     };
     let mut parts = vec![format!(
-        "pushed {batches} in {requests} requests ({sent_bytes} bytes) to {address}"
+        "pushed {} in {} ({sent_bytes} bytes) to {address}",
+        number(sent.batches, "batch", "batches"),
+        number(*requests, "request", "requests"),
     )];
     let counts = [
         (rejected.batches, "refused"),
@@ -197,8 +210,10 @@ fn sentence(destination: &DestinationReport) -> String {
             parts.push(format!("{batches} {what}"));
         }
     }
-    if let (Some(error), true) = (error, parts.len() > 1) {
-        parts.push(plain(error));
+    match error {
+        Some(error) if parts.len() > 1 => parts.push(plain(error)),
+        None if *waiting_batches > 0 => parts.push("no answer in time".to_owned()),
+        _ => {}
     }
     if let Some(why) = without_profiles {
         parts.push(format!("it does not take profiles ({})", plain(why)));

@@ -4,12 +4,14 @@
 //! readable for all users of a machine.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use profiler_parent::ByteLimit;
-use profiler_parent::push::{PushDestination, PushOptions, PushReport, Secret};
+use profiler_parent::core::internal::sys::spawn_quiet;
+use profiler_parent::push::{PushDestination, PushOptions, PushReport, Pusher, Secret};
 
 use super::tell_report;
 use crate::record::units;
@@ -131,6 +133,9 @@ impl IdentityArgs {
     }
 }
 
+/// A shorter time for sending needs no message.
+const BRIEF: Duration = Duration::from_secs(1);
+
 fn secret(file: &Option<PathBuf>, variable: &Option<String>) -> Result<Option<Secret>> {
     let from_file = file.as_ref().map(Secret::from_file);
     let from_environment = || variable.as_deref().map(Secret::from_environment);
@@ -157,9 +162,22 @@ impl RecordPushArgs {
         }))
     }
 
-    /// The longest time for sending waiting batches at the end.
-    pub(crate) const fn timeout(&self) -> Duration {
-        self.push_timeout
+    /// Sends what waits at the end of a recording. If that takes long, says so on standard error.
+    pub(crate) fn finish(&self, pusher: Pusher) -> PushReport {
+        let (sends, has_sent) = channel::<()>();
+        let seconds = self.push_timeout.as_secs();
+        // Without the thread, the message is missing.
+        let _ = spawn_quiet("profiler-tell", move || {
+            if has_sent.recv_timeout(BRIEF) == Err(RecvTimeoutError::Timeout) {
+                tell(&format!(
+                    "profiler: sending the last batches, for up to {seconds} s, before the profile \
+                     is written; Ctrl-C ends only the sending"
+                ));
+            }
+        });
+        let report = pusher.finish(self.push_timeout);
+        drop(sends);
+        report
     }
 
     /// Says on standard error what a recording has pushed, and what becomes of the rest.
@@ -168,17 +186,15 @@ impl RecordPushArgs {
         if report.destinations.iter().all(|to| to.waiting_batches == 0) {
             return;
         }
-        let seconds = self.push_timeout.as_secs();
         tell(&match &self.push_spool {
             Some(directory) => format!(
-                "profiler: what was not sent within {seconds} s is in {0}; the next recording with \
-                 --push-spool {0}, or `profiler push --spool {0} --to ADDRESS`, sends it",
+                "profiler: what was not sent is in {0}; the next recording with --push-spool {0}, \
+                 or `profiler push --spool {0} --to ADDRESS`, sends it",
                 directory.display()
             ),
-            None => format!(
-                "profiler: what was not sent within {seconds} s is only in the profile \
-                 (--push-timeout, --push-spool)"
-            ),
+            None => "profiler: what was not sent is only in the profile (--push-timeout, \
+                     --push-spool)"
+                .to_owned(),
         });
     }
 }

@@ -21,8 +21,8 @@ pub(super) fn refuse_second_push(files: &[PathBuf], addresses: &[String]) -> Res
         if let Some(log) = known_part(&logs(file)?, &destinations) {
             bail!(
                 "cannot push to {}: the recording of {} was pushed there ({} batches sent, {} \
-                 refused in part, {} waiting), so its entries would be there twice; --again pushes \
-                 it nevertheless",
+                 refused whole or in part, {} waiting), so its entries may be there twice; --again \
+                 pushes it nevertheless",
                 plain(&log.address),
                 file.display(),
                 log.sent.batches,

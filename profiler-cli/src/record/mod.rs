@@ -170,11 +170,12 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         None => wait(),
     };
     let lived = agent.map(|_| began.elapsed());
-    stopping.has_ended();
     if let Some(pusher) = pusher {
-        let report = pusher.finish(options.push.timeout());
+        stopping.is_sending(pusher.canceller());
+        let report = options.push.finish(pusher);
         options.push.tell_report(&report);
     }
+    stopping.is_saving();
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
         outcome::report_no_profile(&session, &child, &name, lived);

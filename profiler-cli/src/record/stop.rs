@@ -3,16 +3,18 @@
 //! Started by `record`. A Ctrl-C from the terminal also reaches the program, which is expected to
 //! end; this command continues to wait. A signal sent by a process may have reached only this
 //! command, so it is passed on, unless the program ends at once. The third signal kills the
-//! program. While the profile is written, the second signal ends the command.
+//! program. After the program has ended, a signal ends the sending to engines. While the profile is
+//! written, the second signal ends the command.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_parent::ChildSignals;
 use profiler_parent::core::internal::sys::spawn_quiet;
+use profiler_parent::push::PushCanceller;
 
+use crate::report::tell;
 use crate::signals::{Caught, Signals};
 
 /// The time in which a program may end before the signal is passed on to it. It may have received
@@ -23,59 +25,102 @@ const STEPS: u32 = 15;
 const PATIENCE: u32 = 3;
 const SIGKILL: i32 = 9;
 
-/// Whether the program has ended.
+/// What the command does.
+#[derive(Clone, Debug)]
+enum RecordPhase {
+    /// The program runs.
+    Running,
+    /// The program has ended, and its last batches are sent.
+    Sending(PushCanceller),
+    /// The program has ended, and its profile is written.
+    Saving,
+}
+
+/// The phase of the command, which decides what a signal means.
+#[derive(Clone, Debug)]
+struct SharedPhase(Arc<Mutex<RecordPhase>>);
+
+impl SharedPhase {
+    fn get(&self) -> RecordPhase {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, phase: RecordPhase) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.get(), RecordPhase::Running)
+    }
+}
+
+/// Handles the signals of a recording.
 #[derive(Debug)]
 pub(super) struct Stopping {
-    ended: Arc<AtomicBool>,
+    phase: SharedPhase,
 }
 
 impl Stopping {
     /// Handles signals from now on, on a thread that ends with the command.
     pub(super) fn watch(mut signals: Signals, child: ChildSignals) -> io::Result<Self> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let has_ended_flag = Arc::clone(&ended);
+        let phase = SharedPhase(Arc::new(Mutex::new(RecordPhase::Running)));
+        let phase_of_thread = phase.clone();
         spawn_quiet("profiler-stop", move || {
-            let mut before = 0;
-            let mut after = 0;
+            let (mut while_it_ran, mut while_it_was_saved) = (0, 0);
             while let Ok(caught) = signals.next() {
-                if has_ended_flag.load(Ordering::Acquire) {
-                    after += 1;
-                    while_saving(caught, after);
-                } else {
-                    before += 1;
-                    while_running(caught, before, &child, &has_ended_flag);
+                match phase_of_thread.get() {
+                    RecordPhase::Running => {
+                        while_it_ran += 1;
+                        while_running(caught, while_it_ran, &child, &phase_of_thread);
+                    }
+                    RecordPhase::Sending(canceller) => {
+                        tell("\nprofiler: stopped sending");
+                        canceller.cancel();
+                    }
+                    RecordPhase::Saving => {
+                        while_it_was_saved += 1;
+                        while_saving(caught, while_it_was_saved);
+                    }
                 }
             }
         })?;
-        Ok(Self { ended })
+        Ok(Self { phase })
+    }
+
+    /// Notes that the program has ended and that its last batches are sent.
+    pub(super) fn is_sending(&self, canceller: PushCanceller) {
+        self.phase.set(RecordPhase::Sending(canceller));
     }
 
     /// Notes that the program has ended and that only the writing of its profile is left.
-    pub(super) fn has_ended(&self) {
-        self.ended.store(true, Ordering::Release);
+    pub(super) fn is_saving(&self) {
+        self.phase.set(RecordPhase::Saving);
     }
 }
 
-fn while_running(caught: Caught, number: u32, child: &ChildSignals, ended: &AtomicBool) {
+fn while_running(caught: Caught, number: u32, child: &ChildSignals, phase: &SharedPhase) {
     if number >= PATIENCE {
-        crate::report::tell("\nprofiler: killing the program");
+        tell("\nprofiler: killing the program");
         let _ = child.send(SIGKILL);
-    } else if !caught.from_terminal && !ends_soon(ended) {
+    } else if !caught.from_terminal && !ends_soon(phase) {
         let _ = child.send(caught.signal); // it may have ended meanwhile
     }
 }
 
 fn while_saving(caught: Caught, number: u32) {
     if number == 1 {
-        crate::report::tell("\nprofiler: writing the profile; another signal cancels it");
+        tell("\nprofiler: writing the profile; another signal cancels it");
     } else {
         crate::signals::end(caught);
     }
 }
 
-fn ends_soon(ended: &AtomicBool) -> bool {
+fn ends_soon(phase: &SharedPhase) -> bool {
     (0..STEPS).any(|_| {
         std::thread::sleep(GRACE / STEPS);
-        ended.load(Ordering::Acquire)
+        !phase.is_running()
     })
 }

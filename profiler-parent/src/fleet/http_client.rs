@@ -17,6 +17,9 @@ const ANSWER: Duration = Duration::from_secs(300);
 /// How long an answer may take from its beginning to its end.
 pub(super) const BODY: Duration = Duration::from_secs(600);
 
+/// How the clients of `fleet` and `push` introduce themselves.
+pub(crate) const USER_AGENT: &str = concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION"));
+
 /// The answer to a request.
 pub(super) struct HttpAnswer {
     /// The status.
@@ -39,6 +42,7 @@ pub(super) fn post(
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(ANSWER))
         .timeout_recv_body(Some(body_time))
+        .user_agent(USER_AGENT)
         .build();
     let mut request = Agent::new_with_config(config).post(url);
     for (name, value) in headers {

@@ -5,6 +5,9 @@
 
 use ureq::{Error, Timeout};
 
+/// How the client library's message about an answer that is not HTTP begins.
+const NOT_HTTP: &str = "http parse fail";
+
 /// Why a request has no answer, or no complete one.
 pub(crate) fn request_error(error: &Error) -> String {
     match error {
@@ -13,6 +16,9 @@ pub(crate) fn request_error(error: &Error) -> String {
             "the request was not read in time".to_owned()
         }
         Error::Timeout(_) => "no answer in time".to_owned(),
+        Error::Protocol(error) if error.to_string().starts_with(NOT_HTTP) => {
+            "the answer is not HTTP".to_owned()
+        }
         Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::answer::RowReader;
 use super::error::ServerException;
 use super::http_client::{self, HttpAnswer};
+use super::masked;
 use super::parameters::Parameters;
 use super::password::{Password, PasswordSource};
 use super::{FleetAddress, FleetError, FleetQuery};
@@ -126,14 +127,27 @@ impl FleetStore {
         let mut text = Vec::new();
         // A message that is cut off is still a message.
         drop(answer.body.take(MOST_MESSAGE).read_to_end(&mut text));
-        let text = String::from_utf8_lossy(&text);
+        let text = self.without_password(&String::from_utf8_lossy(&text));
         match ServerException::find(&text) {
             Some(exception) => exception.into_error(self.address.to_string()),
             None => self.not_clickhouse(&format!("status {status}: {text}")),
         }
     }
 
+    /// A text of the server, which may repeat the headers of the request.
+    fn without_password(&self, text: &str) -> String {
+        let password = self.password.as_ref();
+        masked(
+            text,
+            password.map(|Password(text)| text.as_str()).as_slice(),
+        )
+    }
+
     fn not_clickhouse(&self, answer: &str) -> FleetError {
+        let answer = match answer.trim() {
+            "" => "it answers nothing",
+            answer => answer,
+        };
         FleetError::NotClickHouse {
             address: self.address.to_string(),
             why: answer.chars().take(SHOWN).collect(),

@@ -201,6 +201,20 @@ fn each_reason_for_no_answer_has_an_error() {
 }
 
 #[test]
+fn a_server_that_repeats_the_password_does_not_reveal_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("password");
+    std::fs::write(&path, "ses/ame\n").unwrap();
+    let exception = "Code: 241. DB::Exception: key ses/ame (Y) (version 26)\n";
+    for text in [r#"{"key":"ses\/ame"}"#, "key ses/ame", exception] {
+        let (address, _) = server(vec![answer("500 Internal Server Error", text)]);
+        let error = FleetStore::connect(address, &PasswordSource::File(path.clone())).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("key") && !said.contains("ame"), "{said}");
+    }
+}
+
+#[test]
 fn the_password_is_in_a_header_and_nowhere_else() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");

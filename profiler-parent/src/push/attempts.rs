@@ -65,6 +65,8 @@ pub(crate) enum NextStep {
     Accepted,
     /// The endpoint will not take it, now or later.
     Rejected(String),
+    /// The endpoint does not take the credentials at present.
+    Denied(String),
     /// Another attempt after this time.
     TryAgain { after: Duration, why: String },
 }
@@ -95,6 +97,9 @@ impl Attempts {
                     "" => format!("status {status}"),
                     text => format!("status {status}: {text}"),
                 };
+                if is_denied(status) {
+                    return NextStep::Denied(why);
+                }
                 let is_unexplained = status == 500 && !is_overload(&text);
                 self.server_errors += u32::from(is_unexplained);
                 if is_temporary(status) && self.server_errors < MOST_SERVER_ERRORS {
@@ -129,6 +134,16 @@ impl Attempts {
             .min(LONGEST_DELAY);
         delay.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
     }
+}
+
+/// Whether a status says that the credentials are wrong.
+const fn is_denied(status: u16) -> bool {
+    matches!(status, 401 | 403 | 407)
+}
+
+/// Whether a status says that the address is wrong.
+pub(super) const fn is_wrong_place(status: u16) -> bool {
+    matches!(status, 300..=399 | 404 | 405 | 421 | 501)
 }
 
 /// Whether the same request may be accepted later.
@@ -196,9 +211,13 @@ mod tests {
     #[test]
     fn a_body_that_an_endpoint_refuses_is_given_up_at_once_and_one_that_it_cannot_take_after_a_while()
      {
-        for refused in [301, 400, 401, 404, 413, 501] {
+        for refused in [301, 400, 404, 413, 501] {
             let step = Attempts::default().after(status(refused), 0.0);
             assert!(matches!(step, NextStep::Rejected(_)), "{refused}: {step:?}");
+        }
+        for denied in [401, 403, 407] {
+            let step = Attempts::default().after(status(denied), 0.0);
+            assert!(matches!(step, NextStep::Denied(_)), "{denied}: {step:?}");
         }
         let mut attempts = Attempts::default();
         let tries = (0..20).take_while(|_| delay(&attempts.after(status(500), 0.0)).is_some());

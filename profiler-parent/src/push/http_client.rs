@@ -16,7 +16,7 @@ use ureq::http::{Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::attempts::Answer;
-use crate::fleet::request_error;
+use crate::fleet::{USER_AGENT, masked, request_error};
 
 /// The time for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +37,8 @@ pub(crate) struct PushRequest {
     pub(crate) content_type: &'static str,
     /// Further headers. Their values may be secrets, so they are not shown.
     pub(crate) headers: Vec<(&'static str, String)>,
+    /// What must not be shown if the endpoint repeats it.
+    pub(crate) secrets: Vec<String>,
 }
 
 impl fmt::Debug for PushRequest {
@@ -47,6 +49,17 @@ impl fmt::Debug for PushRequest {
             .field("content_type", &self.content_type)
             .field("headers", &headers)
             .finish()
+    }
+}
+
+impl PushRequest {
+    /// The beginning of an answer in one line, without the secrets of the request.
+    pub(super) fn shown(&self, answer: &str) -> String {
+        let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
+        let answer = masked(answer, &secrets);
+        let line = answer.trim().chars().take(MOST_SHOWN);
+        line.map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect()
     }
 }
 
@@ -78,7 +91,7 @@ impl HttpClient {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
-            .user_agent(concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION")));
+            .user_agent(USER_AGENT);
         #[cfg(feature = "push-tls")]
         let config = config.tls_config(
             TlsConfig::builder()
@@ -134,7 +147,7 @@ impl HttpClient {
             .timeout_global(Some(self.request_timeout.min(time_left)))
             .build();
         match self.agent.run(timed) {
-            Ok(response) => answer_of(response, &request.headers, answered),
+            Ok(response) => answer_of(response, request, answered),
             Err(error) => Answer::Missing(request_error(&error)),
         }
     }
@@ -149,7 +162,7 @@ fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
 /// The answer in a response, whose bytes are put into `answered`.
 fn answer_of(
     mut response: Response<ureq::Body>,
-    headers: &[(&'static str, String)],
+    request: &PushRequest,
     answered: &mut Vec<u8>,
 ) -> Answer {
     let status = response.status().as_u16();
@@ -167,7 +180,7 @@ fn answer_of(
             Answer::Status {
                 status,
                 retry_after: after.map(Duration::from_secs),
-                text: shown(&without_secrets(text, headers)),
+                text: request.shown(&text),
             }
         }
         // An endpoint that breaks off may have failed while it stored the body.
@@ -184,25 +197,4 @@ fn answer_of(
 
 const fn is_too_long(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::BodyExceedsLimit(_))
-}
-
-/// An answer without the secrets of the request: an endpoint may repeat the headers.
-pub(super) fn without_secrets(answer: String, headers: &[(&'static str, String)]) -> String {
-    let secret = |name: &str| matches!(name, "authorization" | "x-clickhouse-key");
-    let values = headers.iter().filter(|(name, _)| secret(name));
-    let secrets = values.map(|(name, value)| match value.split_once(' ') {
-        // `Bearer` or `Basic`, and what authorises.
-        Some((_, rest)) if *name == "authorization" => rest,
-        _ => value,
-    });
-    // A server may remove white space around them. A password may be empty.
-    let secrets = secrets.map(str::trim).filter(|secret| !secret.is_empty());
-    secrets.fold(answer, |answer, secret| answer.replace(secret, "…"))
-}
-
-/// The beginning of an answer in one line.
-pub(super) fn shown(text: &str) -> String {
-    let line = text.trim().chars().take(MOST_SHOWN);
-    line.map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
 }

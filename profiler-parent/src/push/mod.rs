@@ -62,7 +62,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender as ChannelSender, bounded};
+use crossbeam_channel::{Receiver, Sender as ChannelSender, at, bounded, select};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::{self, spawn_quiet};
 
@@ -119,6 +119,22 @@ pub struct Pusher {
     /// The process that made it.
     maker: ProcessId,
     purpose: PushPurpose,
+    canceller: PushCanceller,
+    /// Has a message if the sending at the end is cancelled.
+    cancelled: Receiver<()>,
+}
+
+/// Cancels the sending at the end of a pusher: [`Pusher::finish`] then returns at once.
+#[derive(Clone, Debug)]
+pub struct PushCanceller(ChannelSender<()>);
+
+impl PushCanceller {
+    /// What waits is treated as at the end of the time for sending. Without an effect if the pusher
+    /// has ended. If [`Pusher::finish`] is not called yet, it will not send.
+    pub fn cancel(&self) {
+        // A second message says nothing new.
+        let _ = self.0.try_send(());
+    }
 }
 
 /// Why a pusher sends batches.
@@ -196,6 +212,7 @@ impl Pusher {
         })?;
         let keeps_waiting = temporary.is_none();
         let progress = PushProgress::new(destinations, Arc::new(spool), keeps_waiting);
+        let (cancel, cancelled) = bounded(1);
         Ok(Self {
             progress: Arc::new(progress),
             stop: None,
@@ -206,6 +223,8 @@ impl Pusher {
             _temporary: temporary,
             maker: sys::process_id(),
             purpose,
+            canceller: PushCanceller(cancel),
+            cancelled,
         })
     }
 
@@ -270,6 +289,11 @@ impl Pusher {
         self.progress.report()
     }
 
+    /// Cancels the sending at the end, from another thread.
+    pub fn canceller(&self) -> PushCanceller {
+        self.canceller.clone()
+    }
+
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it was given a directory, and are lost
@@ -295,8 +319,12 @@ impl Pusher {
     fn drain(&mut self, until: Instant) {
         self.progress.spool.set_phase(SpoolPhase::Draining(until));
         if let Some(RunningSenders(all_ended)) = self.senders.take() {
-            // Disconnected when the last one ends. One may be within a request or a batch.
-            let _ = all_ended.recv_deadline(until);
+            // One may be within a request or a batch.
+            select! {
+                recv(all_ended) -> _ => {} // disconnected when the last one ends
+                recv(self.cancelled) -> _ => {}
+                recv(at(until)) -> _ => {}
+            }
         }
         self.progress.spool.stop();
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::base64::base64;
 use super::batch::BodyId;
-use super::destination::{Authorization, PushDestination, PushEngine};
+use super::destination::{Authorization, PushDestination, PushEngine, Secret};
 use super::http_client::PushRequest;
 use crate::export::bodies::{BodyKind, PprofSeries};
 
@@ -49,6 +49,7 @@ pub(super) fn request_for(
         url,
         content_type,
         headers,
+        secrets: secrets_of(destination),
     }
 }
 
@@ -88,8 +89,23 @@ fn authorization(destination: &PushDestination, kind: &BodyKind) -> Vec<(&'stati
             ("x-clickhouse-key", password.reveal().to_owned()),
         ],
         (Authorization::User { name, password }, _) => {
-            let pair = base64(format!("{name}:{}", password.reveal()).as_bytes());
-            vec![("authorization", format!("Basic {pair}"))]
+            vec![("authorization", format!("Basic {}", pair(name, password)))]
+        }
+    }
+}
+
+/// A user and a password as a header has them.
+fn pair(name: &str, password: &Secret) -> String {
+    base64(format!("{name}:{}", password.reveal()).as_bytes())
+}
+
+/// The secrets in the headers of a request.
+fn secrets_of(destination: &PushDestination) -> Vec<String> {
+    match &destination.authorization {
+        Authorization::None => Vec::new(),
+        Authorization::Bearer(token) => vec![token.reveal().to_owned()],
+        Authorization::User { name, password } => {
+            vec![pair(name, password), password.reveal().to_owned()]
         }
     }
 }
@@ -145,7 +161,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::batch::BatchId;
-    use super::super::destination::Secret;
     use super::*;
     use crate::export::FleetTable;
 

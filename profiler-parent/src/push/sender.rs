@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use super::BatchEncoder;
-use super::attempts::{Attempts, NextStep};
+use super::attempts::{Attempts, NextStep, is_wrong_place};
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
-use super::http_client::{HttpClient, shown, without_secrets};
+use super::http_client::{HttpClient, PushRequest};
 use super::otlp_answer::{RefusedPart, refused_part};
 use super::progress_file::FinishedBodies;
 use super::queue::{BatchEnd, DestinationIndex};
@@ -38,7 +38,7 @@ pub(super) struct Sender {
     pub(super) encoder: Arc<dyn BatchEncoder>,
     pub(super) counts: Arc<Mutex<SendCounts>>,
     /// Ends, without giving a batch up, if the endpoint says that the address or the credentials
-    /// are wrong.
+    /// are wrong. Otherwise it waits for the right to send, until the pusher ends.
     pub(super) needs_access: bool,
 }
 
@@ -262,14 +262,14 @@ impl SentBodies<'_> {
             match self.attempts.after(sent.answer, random) {
                 NextStep::Accepted => {
                     self.stored.note(&body.kind, &rows);
-                    let secrets = &request.headers;
-                    self.note_refused_part(&body.kind, &sent.answered, secrets);
+                    self.note_refused_part(&body.kind, &sent.answered, &request);
                     return Ok(());
                 }
                 NextStep::Rejected(why) => {
                     self.stored.forget();
                     return self.is_refused(&body.kind, status, why);
                 }
+                NextStep::Denied(why) => self.wait_for_access(&why)?,
                 NextStep::TryAgain { after, why } => {
                     if status.is_none() {
                         self.stored.forget();
@@ -283,17 +283,29 @@ impl SentBodies<'_> {
         }
     }
 
+    /// Waits before the next attempt to send a body to an endpoint that does not take the
+    /// credentials. It may take them later, for example after they are renewed there. An error if
+    /// the batch must not be sent any more.
+    fn wait_for_access(&mut self, why: &str) -> Result<(), ExportError> {
+        self.stored.forget();
+        self.sender.note_error(why);
+        let random = self.random();
+        let pause = self.attempts.pause_after_failure(random);
+        let Sender { index, spool, .. } = self.sender;
+        let may_wait = !self.sender.needs_access;
+        if may_wait && spool.pause_while_running(*index, self.batch.number, pause) {
+            return Ok(());
+        }
+        self.is_over = !may_wait || spool.is_ending();
+        Err(ExportError::Stopped)
+    }
+
     /// The endpoint has accepted a body, and may have refused a part of it.
-    fn note_refused_part(
-        &mut self,
-        kind: &BodyKind,
-        answer: &[u8],
-        headers: &[(&'static str, String)],
-    ) {
+    fn note_refused_part(&mut self, kind: &BodyKind, answer: &[u8], request: &PushRequest) {
         if let Some(part) = refused_part(answer).filter(|_| is_otlp(kind)) {
             self.done.refused = self.done.refused.saturating_add(1);
             let RefusedPart { items, why } = part;
-            let why = shown(&without_secrets(why, headers));
+            let why = request.shown(&why);
             self.sender
                 .note_error(&format!("the endpoint has refused {items} items: {why}"));
         }
@@ -320,11 +332,6 @@ impl SentBodies<'_> {
         self.done.refused = self.done.refused.saturating_add(1);
         Ok(())
     }
-}
-
-/// Whether a status says that the address or the credentials are wrong.
-const fn is_wrong_place(status: u16) -> bool {
-    matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 421 | 501)
 }
 
 /// Whether the answer to a body of this kind is an OTLP message.

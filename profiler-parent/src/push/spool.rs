@@ -322,6 +322,31 @@ impl Spool {
         }
     }
 
+    /// As [`Self::pause`], but also ends, with false, when the pusher is to end.
+    pub(super) fn pause_while_running(
+        &self,
+        destination: DestinationIndex,
+        batch: BatchNumber,
+        pause: Duration,
+    ) -> bool {
+        let until = super::now() + pause;
+        let mut waiting = self.lock();
+        while waiting.queue.is_next_of(destination, batch) && waiting.phase == SpoolPhase::Running {
+            let left = until.saturating_duration_since(super::now());
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.changed.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    /// Whether the pusher ends, and only sends what waits.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().phase != SpoolPhase::Running
+    }
+
     /// The time left for sending. `None` if the pusher has ended.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let left = match self.lock().phase {

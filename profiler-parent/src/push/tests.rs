@@ -294,6 +294,30 @@ fn a_batch_of_which_an_endpoint_refuses_a_part_counts_as_rejected_and_is_not_sen
 }
 
 #[test]
+fn a_batch_waits_for_an_endpoint_that_does_not_take_the_credentials() {
+    for status in [401, 403, 407] {
+        let (endpoint, counts, _) = send_to(&[Act::Answer(200), Act::Answer(status)]);
+        assert_eq!(endpoint.accepted(), ["a", "b", "c"], "{status}");
+        assert_eq!((counts.sent.batches, counts.rejected.batches), (2, 0));
+    }
+}
+
+#[test]
+fn a_pusher_that_ends_does_not_wait_for_the_right_to_send() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&then_without_end(Act::Answer(401), Act::Answer(401)));
+    let destination = endpoint.destination();
+    let to = std::slice::from_ref(&destination);
+    let spool = open(directory.path(), NO_LIMIT, to);
+    add(&spool, &["a"]);
+    let mut sender = RunningSender::start(&spool, destination);
+    assert!(until(|| !endpoint.received().is_empty()));
+    spool.set_phase(SpoolPhase::Draining(super::now() + LONG));
+    sender.thread.take().unwrap().join().unwrap();
+    assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
+}
+
+#[test]
 fn an_answer_without_an_end_is_not_read_to_its_end() {
     let (endpoint, counts, _) = send_to(&[Act::TalkWithoutEnd]);
     assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
