@@ -116,13 +116,13 @@ impl Recording {
     pub(crate) fn until_told(&mut self, text: &str) -> anyhow::Result<()> {
         let stderr = self.command.stderr.as_mut().context("no pipe")?;
         let mut told = Vec::new();
-        for byte in stderr.bytes() {
-            told.push(byte?);
-            if told.ends_with(text.as_bytes()) {
-                return Ok(());
-            }
+        while !told.ends_with(text.as_bytes()) {
+            // Without a buffer, which would keep what is told later.
+            let mut byte = [0];
+            ensure!(stderr.read(&mut byte)? == 1, "{text:?} is not told");
+            told.extend(byte);
         }
-        bail!("{text:?} is not in {:?}", String::from_utf8_lossy(&told))
+        Ok(())
     }
 
     pub(crate) fn pid(&self) -> anyhow::Result<Pid> {
