@@ -115,13 +115,13 @@ fn x25_a_signal_ends_the_sending_and_the_profile_is_written() -> anyhow::Result<
     let options = [
         &PLAIN[..],
         &["--push", &address, "--push-spool", &in_spool],
-        &["--push-timeout", "600"],
+        &["--push-timeout", "600", "--push-period", "600"],
     ]
     .concat();
     let mut recording = Recording::of_helper(&options)?;
     recording.ask("mark 40")?;
     recording.tell("exit 3")?;
-    recording.until_told("Ctrl-C ends only the sending")?;
+    recording.until_told("Ctrl-C skips this")?;
     rustix::process::kill_process(recording.pid()?, Signal::INT)?;
     let ended = recording.end()?;
     ensure!(ended.code == Some(3), "{}", ended.error);

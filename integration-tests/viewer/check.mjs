@@ -109,8 +109,8 @@ export class Viewer {
   #hasAskedAgain = false;
 
   /**
-   * The profile is a file or a link. With a symbol server, addresses are named. Without one, a file
-   * causes no requests; a link may contain the address of a server.
+   * The profile is a file or a link. With a symbol server, addresses are named. Without one, the
+   * viewer makes no requests for a file. A link may contain the address of a server.
    */
   constructor(profile, symbolServer) {
     this.profile = profile;
@@ -131,7 +131,7 @@ export class Viewer {
     this.loadSeconds = (performance.now() - begin) / 1000;
   }
 
-  /** Waits until the daemon's log says that it has loaded the profile, or else throws the error. */
+  /** Waits until the daemon has loaded the profile. Throws `error` if the daemon ends or time is up. */
   async #waitForDaemon(error) {
     const end = performance.now() + (START_SECONDS + LOAD_SECONDS) * 1000;
     while (!/Profile loaded successfully|Failed to load profile/.test(this.#log())) {
@@ -151,7 +151,7 @@ export class Viewer {
     }
   }
 
-  /** Asks until the loader waits long enough for the answer. */
+  /** Repeats the question until the answer arrives before the loader gives up. */
   async #answer(question) {
     const end = performance.now() + ANSWER_SECONDS * 1000;
     for (;;) {
@@ -170,7 +170,7 @@ export class Viewer {
     if (log === "") throw new CannotRun("the viewer's daemon left no log");
     const lines = log.split("\n").filter((l) => /^\[(WARN|ERROR)\]/.test(l));
     const texts = new Set(lines.map((l) => l.replace(/^(\S+) \S+ /, "$1 ")));
-    // The daemon complains if the loader waits for an answer no longer.
+    // The daemon logs this error if the loader has given up.
     const isLate = (text) => this.#hasAskedAgain && text.startsWith("[ERROR] Socket error: ");
     return [...texts].filter((text) => !isLate(text));
   }

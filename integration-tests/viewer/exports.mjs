@@ -48,7 +48,7 @@ function exportAll(profiler, profile, directory) {
 
 /**
  * X1: checks the known functions, with their shares of the samples in which their thread ran. A
- * stall of the machine adds to the time of whatever function runs, but adds no samples.
+ * stall of the machine lengthens the time of the running function, but adds no samples.
  */
 function checkNames(reference, expect) {
   for (const process of expect.processes) {

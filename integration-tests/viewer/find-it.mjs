@@ -81,8 +81,8 @@ async function findLeak(viewer, thread, name) {
 }
 
 /**
- * Marker Chart: the long markers of a plugin. Returns by name the median of the three longest
- * durations, which a single stall of the machine does not change.
+ * Marker Chart: the long markers of a plugin. Returns the second longest duration of each name. A
+ * single stall of the machine does not change this duration much.
  */
 async function pluginsOf(viewer, thread) {
   const { byType } = await viewer.ask("thread", "markers", "--thread", thread.threadHandle, "--category", "Plugins", "--limit", "0");

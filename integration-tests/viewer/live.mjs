@@ -106,7 +106,7 @@ async function opening(browser) {
 }
 
 async function evidence(browser) {
-  // On a loaded machine, other groups have alerts, too.
+  // On a loaded machine, other groups also have alerts.
   await browser.until(`document.querySelector("#alerts-list").textContent.includes("image-decoder")`);
   check(true, "an alert names who was slow");
   await browser.press("#alerts-list li:last-child button");

@@ -41,7 +41,7 @@ fn main() -> Result<()> {
             let mut plays = std::iter::repeat_with(play).take(3).skip_while(is_held_up);
             let played = plays
                 .next()
-                .context("most entries were dropped, three times")??;
+                .context("most entries were dropped in each of three tries")??;
             println!("ok {played:?}");
         }
         ["depths", name, bytes] => depths(kind(name)?, bytes.parse()?)?,

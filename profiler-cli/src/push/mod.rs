@@ -102,7 +102,7 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
         say(&sentence(destination));
     }
     tell_left(&report);
-    if options.spool.is_some() && is_empty(&report) {
+    if options.spool.is_some() && !options.replace && is_empty(&report) {
         tell("profiler: the spool has no batches for these addresses");
     }
     Ok(is_complete(&report))
@@ -160,7 +160,7 @@ fn tell_report(report: &PushReport) {
     }
 }
 
-/// Whether nothing was found in a spool.
+/// Whether the spool has no batches for the destinations.
 fn is_empty(report: &PushReport) -> bool {
     let mut destinations = report.destinations.iter();
     report.used_directories + report.kept_batches == 0
@@ -212,7 +212,9 @@ fn sentence(destination: &DestinationReport) -> String {
     }
     match error {
         Some(error) if parts.len() > 1 => parts.push(plain(error)),
-        None if *waiting_batches > 0 => parts.push("no answer in time".to_owned()),
+        None if *waiting_batches > 0 && *requests == 0 => {
+            parts.push("no request had an answer".to_owned());
+        }
         _ => {}
     }
     if let Some(why) = without_profiles {

@@ -133,7 +133,7 @@ impl IdentityArgs {
     }
 }
 
-/// A shorter time for sending needs no message.
+/// There is no message if the sending takes less time.
 const BRIEF: Duration = Duration::from_secs(1);
 
 fn secret(file: &Option<PathBuf>, variable: &Option<String>) -> Result<Option<Secret>> {
@@ -165,13 +165,13 @@ impl RecordPushArgs {
     /// Sends what waits at the end of a recording. If that takes long, says so on standard error.
     pub(crate) fn finish(&self, pusher: Pusher) -> PushReport {
         let (sends, has_sent) = channel::<()>();
-        let seconds = self.push_timeout.as_secs();
-        // Without the thread, the message is missing.
+        let time = self.push_timeout;
+        // If the thread cannot start, there is no message.
         let _ = spawn_quiet("profiler-tell", move || {
             if has_sent.recv_timeout(BRIEF) == Err(RecvTimeoutError::Timeout) {
                 tell(&format!(
-                    "profiler: sending the last batches, for up to {seconds} s, before the profile \
-                     is written; Ctrl-C ends only the sending"
+                    "profiler: sending the last batches for up to {time:?}; Ctrl-C skips this, and \
+                     the profile is still written"
                 ));
             }
         });
@@ -192,9 +192,11 @@ impl RecordPushArgs {
                  or `profiler push --spool {0} --to ADDRESS`, sends it",
                 directory.display()
             ),
-            None => "profiler: what was not sent is only in the profile (--push-timeout, \
-                     --push-spool)"
-                .to_owned(),
+            None => {
+                "profiler: what was not sent is only in the profile; --push-timeout allows more \
+                     time, and --push-spool keeps the batches"
+                    .to_owned()
+            }
         });
     }
 }

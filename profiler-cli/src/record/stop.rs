@@ -3,12 +3,12 @@
 //! Started by `record`. A Ctrl-C from the terminal also reaches the program, which is expected to
 //! end; this command continues to wait. A signal sent by a process may have reached only this
 //! command, so it is passed on, unless the program ends at once. The third signal kills the
-//! program. After the program has ended, a signal ends the sending to engines. While the profile is
-//! written, the second signal ends the command.
+//! program. After the program has ended, a signal ends the sending to engines, unless it may have been
+//! meant for the program. While the profile is written, the second signal ends the command.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_parent::ChildSignals;
 use profiler_parent::core::internal::sys::spawn_quiet;
@@ -24,15 +24,17 @@ const STEPS: u32 = 15;
 /// The number of signals after which the program is killed.
 const PATIENCE: u32 = 3;
 const SIGKILL: i32 = 9;
+/// The time after the end of the program in which a signal may have been meant for the program.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What the command does.
 #[derive(Clone, Debug)]
 enum RecordPhase {
     /// The program runs.
     Running,
-    /// The program has ended, and its last batches are sent.
-    Sending(PushCanceller),
-    /// The program has ended, and its profile is written.
+    /// The program has ended, and the command sends its last batches since this instant.
+    Sending(PushCanceller, Instant),
+    /// The program has ended, and the command writes its profile.
     Saving,
 }
 
@@ -70,17 +72,20 @@ impl Stopping {
         let phase_of_thread = phase.clone();
         spawn_quiet("profiler-stop", move || {
             let (mut while_it_ran, mut while_it_was_saved) = (0, 0);
+            let mut has_cancelled = false;
             while let Ok(caught) = signals.next() {
                 match phase_of_thread.get() {
                     RecordPhase::Running => {
                         while_it_ran += 1;
                         while_running(caught, while_it_ran, &child, &phase_of_thread);
                     }
-                    RecordPhase::Sending(canceller) => {
+                    RecordPhase::Sending(_, since) if since.elapsed() < LATE => {}
+                    RecordPhase::Sending(canceller, _) if !has_cancelled => {
+                        has_cancelled = true;
                         tell("\nprofiler: stopped sending");
                         canceller.cancel();
                     }
-                    RecordPhase::Saving => {
+                    RecordPhase::Sending(..) | RecordPhase::Saving => {
                         while_it_was_saved += 1;
                         while_saving(caught, while_it_was_saved);
                     }
@@ -90,12 +95,14 @@ impl Stopping {
         Ok(Self { phase })
     }
 
-    /// Notes that the program has ended and that its last batches are sent.
+    /// Notes that the program has ended and that the command sends its last batches.
+    #[allow(clippy::disallowed_methods)] // compared with the same clock only
     pub(super) fn is_sending(&self, canceller: PushCanceller) {
-        self.phase.set(RecordPhase::Sending(canceller));
+        let since = Instant::now();
+        self.phase.set(RecordPhase::Sending(canceller, since));
     }
 
-    /// Notes that the program has ended and that only the writing of its profile is left.
+    /// Notes that the program has ended and that only its profile is left to be written.
     pub(super) fn is_saving(&self) {
         self.phase.set(RecordPhase::Saving);
     }

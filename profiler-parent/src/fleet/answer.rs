@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::FleetError;
 use super::error::ServerException;
+use super::masked::RequestSecrets;
 
 /// The longest row, in bytes.
 const MOST_ROW: u64 = 16 << 20;
@@ -31,18 +32,26 @@ pub(super) struct RowReader<R> {
     left_rows: u64,
     /// The number of bytes that may follow.
     left_bytes: u64,
+    /// What an error must not show.
+    secrets: RequestSecrets,
 }
 
 impl<R: BufRead> RowReader<R> {
     /// Reads at most `most` rows.
-    pub(super) const fn new(from: R, address: String, most: u64) -> Self {
+    pub(super) fn new(from: R, address: String, most: u64) -> Self {
         Self {
             from,
             address,
             rows: 0,
             left_rows: most,
             left_bytes: MOST_ANSWER,
+            secrets: RequestSecrets::default(),
         }
+    }
+
+    /// No error shows these secrets.
+    pub(super) fn hide(&mut self, secrets: RequestSecrets) {
+        self.secrets = secrets;
     }
 
     /// The next row; `None` at the end of a complete answer.
@@ -84,7 +93,7 @@ impl<R: BufRead> RowReader<R> {
         drop(self.from.by_ref().take(MOST_REST).read_to_end(&mut line));
         let text = String::from_utf8_lossy(&line);
         let address = self.address.clone();
-        match ServerException::find(&text) {
+        match ServerException::find(&text, &self.secrets) {
             Some(ServerException { code, message }) => FleetError::FailedMidway {
                 address,
                 code,
@@ -94,10 +103,10 @@ impl<R: BufRead> RowReader<R> {
             None if error.is_eof() => self.cut_off(io::ErrorKind::UnexpectedEof.into()),
             None => FleetError::UnexpectedRow {
                 address,
-                why: format!(
-                    "{error} in {}",
-                    text.chars().take(SHOWN).collect::<String>()
-                ),
+                why: {
+                    let why = self.secrets.masked(&format!("{error} in {text}"));
+                    why.chars().take(SHOWN).collect()
+                },
             },
         }
     }

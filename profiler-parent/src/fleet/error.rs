@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::masked::RequestSecrets;
+
 /// Why a query to a store has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -136,8 +138,8 @@ const MOST_MESSAGE: usize = 2_000;
 const START: &str = "Code: ";
 
 impl ServerException {
-    /// Finds an exception in a text.
-    pub(super) fn find(text: &str) -> Option<Self> {
+    /// Finds an exception in a text. Its message does not contain the secrets.
+    pub(super) fn find(text: &str, secrets: &RequestSecrets) -> Option<Self> {
         let (_, rest) = text.split_once(START)?;
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (code, rest) = rest.split_at_checked(digits)?;
@@ -149,7 +151,7 @@ impl ServerException {
         let message = message.get(..end).unwrap_or(message).trim();
         Some(Self {
             code: code.parse().ok()?,
-            message: message.chars().take(MOST_MESSAGE).collect(),
+            message: secrets.masked(message).chars().take(MOST_MESSAGE).collect(),
         })
     }
 
@@ -177,14 +179,14 @@ impl ServerException {
 
 #[cfg(test)]
 mod tests {
-    use super::ServerException;
+    use super::{RequestSecrets, ServerException};
 
     #[test]
     fn exceptions_of_old_and_new_servers_are_found_anywhere_in_a_text() {
         let old = "{\"a\":1,Code: 395, e.displayText() = DB::Exception: Value is non zero, e.what() = DB::Exception\n";
         let new = "Code: 395. DB::Exception: Value is non zero";
         for text in [old, new] {
-            let found = ServerException::find(text).unwrap();
+            let found = ServerException::find(text, &RequestSecrets::default()).unwrap();
             assert_eq!(
                 (found.code, found.message.as_str()),
                 (395, "Value is non zero")
@@ -197,7 +199,11 @@ mod tests {
             "Code: 99999999999. z",
             "{\"a\":\"Code: 1\"}",
         ] {
-            assert_eq!(ServerException::find(text), None, "{text}");
+            assert_eq!(
+                ServerException::find(text, &RequestSecrets::default()),
+                None,
+                "{text}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(300);
 /// How long an answer may take from its beginning to its end.
 pub(super) const BODY: Duration = Duration::from_secs(600);
 
-/// How the clients of `fleet` and `push` introduce themselves.
+/// The header `User-Agent` of the clients of `fleet` and `push`.
 pub(crate) const USER_AGENT: &str = concat!("multiprocess-profiler/", env!("CARGO_PKG_VERSION"));
 
 /// The answer to a request.

@@ -35,7 +35,7 @@ pub use filter::{FleetFilter, TimeRange};
 pub use flame::{FleetFlame, FleetStack, StackTime};
 pub(crate) use http_client::USER_AGENT;
 pub use instant::{InvalidInstant, UnixMicros, parse_instant};
-pub(crate) use masked::masked;
+pub(crate) use masked::RequestSecrets;
 pub use parameters::{Parameters, UnknownParameter};
 pub use password::PasswordSource;
 pub use query::{FleetQuery, count};

@@ -5,7 +5,7 @@
 
 use ureq::{Error, Timeout};
 
-/// How the client library's message about an answer that is not HTTP begins.
+/// The beginning of the client library's message for an answer that is not HTTP.
 const NOT_HTTP: &str = "http parse fail";
 
 /// Why a request has no answer, or no complete one.

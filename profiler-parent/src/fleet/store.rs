@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::answer::RowReader;
 use super::error::ServerException;
 use super::http_client::{self, HttpAnswer};
-use super::masked;
+use super::masked::RequestSecrets;
 use super::parameters::Parameters;
 use super::password::{Password, PasswordSource};
 use super::{FleetAddress, FleetError, FleetQuery};
@@ -64,7 +64,7 @@ impl FleetStore {
             Some(true) => Ok(store),
             Some(false) => Err(FleetError::TooOld {
                 address: store.address.to_string(),
-                version,
+                version: store.secrets().masked(&version),
             }),
             None => Err(store.not_clickhouse(&version)),
         }
@@ -96,6 +96,7 @@ impl FleetStore {
         let answer = self.send(statement)?;
         let body = BufReader::new(answer.body);
         let mut rows = RowReader::new(body, self.address.to_string(), most);
+        rows.hide(self.secrets());
         while let Some(row) = rows.next_row()? {
             take(row);
         }
@@ -127,26 +128,23 @@ impl FleetStore {
         let mut text = Vec::new();
         // A message that is cut off is still a message.
         drop(answer.body.take(MOST_MESSAGE).read_to_end(&mut text));
-        let text = self.without_password(&String::from_utf8_lossy(&text));
-        match ServerException::find(&text) {
+        let text = String::from_utf8_lossy(&text);
+        match ServerException::find(&text, &self.secrets()) {
             Some(exception) => exception.into_error(self.address.to_string()),
             None => self.not_clickhouse(&format!("status {status}: {text}")),
         }
     }
 
-    /// A text of the server, which may repeat the headers of the request.
-    fn without_password(&self, text: &str) -> String {
+    /// What an error must not show.
+    fn secrets(&self) -> RequestSecrets {
         let password = self.password.as_ref();
-        masked(
-            text,
-            password.map(|Password(text)| text.as_str()).as_slice(),
-        )
+        RequestSecrets::new(password.map(|Password(text)| text.clone()))
     }
 
     fn not_clickhouse(&self, answer: &str) -> FleetError {
         let answer = match answer.trim() {
-            "" => "it answers nothing",
-            answer => answer,
+            "" => "it answers nothing".to_owned(),
+            answer => self.secrets().masked(answer),
         };
         FleetError::NotClickHouse {
             address: self.address.to_string(),

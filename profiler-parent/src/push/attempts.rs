@@ -65,7 +65,7 @@ pub(crate) enum NextStep {
     Accepted,
     /// The endpoint will not take it, now or later.
     Rejected(String),
-    /// The endpoint does not take the credentials at present.
+    /// The endpoint refuses the credentials.
     Denied(String),
     /// Another attempt after this time.
     TryAgain { after: Duration, why: String },

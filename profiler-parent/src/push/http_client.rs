@@ -16,7 +16,7 @@ use ureq::http::{Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::attempts::Answer;
-use crate::fleet::{USER_AGENT, masked, request_error};
+use crate::fleet::{RequestSecrets, USER_AGENT, request_error};
 
 /// The time for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(crate) struct PushRequest {
     /// Further headers. Their values may be secrets, so they are not shown.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// What must not be shown if the endpoint repeats it.
-    pub(crate) secrets: Vec<String>,
+    pub(crate) secrets: RequestSecrets,
 }
 
 impl fmt::Debug for PushRequest {
@@ -55,8 +55,7 @@ impl fmt::Debug for PushRequest {
 impl PushRequest {
     /// The beginning of an answer in one line, without the secrets of the request.
     pub(super) fn shown(&self, answer: &str) -> String {
-        let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
-        let answer = masked(answer, &secrets);
+        let answer = self.secrets.masked(answer);
         let line = answer.trim().chars().take(MOST_SHOWN);
         line.map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect()

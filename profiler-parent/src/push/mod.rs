@@ -124,13 +124,14 @@ pub struct Pusher {
     cancelled: Receiver<()>,
 }
 
-/// Cancels the sending at the end of a pusher: [`Pusher::finish`] then returns at once.
+/// Cancels the sending at the end of a pusher: [`Pusher::finish`] then returns after its capture, and
+/// does not wait for requests.
 #[derive(Clone, Debug)]
 pub struct PushCanceller(ChannelSender<()>);
 
 impl PushCanceller {
-    /// What waits is treated as at the end of the time for sending. Without an effect if the pusher
-    /// has ended. If [`Pusher::finish`] is not called yet, it will not send.
+    /// Treats waiting batches as if the time for sending had passed. Does nothing if the pusher has
+    /// ended. If it is called before [`Pusher::finish`], that function does not wait for requests.
     pub fn cancel(&self) {
         // A second message says nothing new.
         let _ = self.0.try_send(());
@@ -297,8 +298,8 @@ impl Pusher {
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it was given a directory, and are lost
-    /// otherwise. Call this before the session ends. In a forked child, which has no pusher, does
-    /// nothing and returns an empty report.
+    /// otherwise. A [`PushCanceller`] ends the time for sending. Call this before the session ends. In
+    /// a forked child, which has no pusher, does nothing and returns an empty report.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
         if !self.is_own() {
             return PushReport::default();

@@ -12,6 +12,7 @@ use super::batch::BodyId;
 use super::destination::{Authorization, PushDestination, PushEngine, Secret};
 use super::http_client::PushRequest;
 use crate::export::bodies::{BodyKind, PprofSeries};
+use crate::fleet::RequestSecrets;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const BYTES: &str = "application/octet-stream";
@@ -100,12 +101,12 @@ fn pair(name: &str, password: &Secret) -> String {
 }
 
 /// The secrets in the headers of a request.
-fn secrets_of(destination: &PushDestination) -> Vec<String> {
+fn secrets_of(destination: &PushDestination) -> RequestSecrets {
     match &destination.authorization {
-        Authorization::None => Vec::new(),
-        Authorization::Bearer(token) => vec![token.reveal().to_owned()],
+        Authorization::None => RequestSecrets::default(),
+        Authorization::Bearer(token) => RequestSecrets::new([token.reveal().to_owned()]),
         Authorization::User { name, password } => {
-            vec![pair(name, password), password.reveal().to_owned()]
+            RequestSecrets::new([pair(name, password), password.reveal().to_owned()])
         }
     }
 }

@@ -38,7 +38,8 @@ pub(super) struct Sender {
     pub(super) encoder: Arc<dyn BatchEncoder>,
     pub(super) counts: Arc<Mutex<SendCounts>>,
     /// Ends, without giving a batch up, if the endpoint says that the address or the credentials
-    /// are wrong. Otherwise it waits for the right to send, until the pusher ends.
+    /// are wrong. Otherwise it rejects a body at a wrong address, and tries again after wrong
+    /// credentials until the pusher ends.
     pub(super) needs_access: bool,
 }
 
@@ -269,6 +270,11 @@ impl SentBodies<'_> {
                     self.stored.forget();
                     return self.is_refused(&body.kind, status, why);
                 }
+                // A gateway may allow other kinds only. Wrong credentials are seen with those: they
+                // are sent first.
+                NextStep::Denied(why) if self.leaves_to_others(&body.kind, status) => {
+                    return self.is_refused(&body.kind, status, why);
+                }
                 NextStep::Denied(why) => self.wait_for_access(&why)?,
                 NextStep::TryAgain { after, why } => {
                     if status.is_none() {
@@ -283,8 +289,13 @@ impl SentBodies<'_> {
         }
     }
 
-    /// Waits before the next attempt to send a body to an endpoint that does not take the
-    /// credentials. It may take them later, for example after they are renewed there. An error if
+    /// Whether a refusal concerns only bodies of this kind.
+    fn leaves_to_others(&self, kind: &BodyKind, status: Option<u16>) -> bool {
+        is_optional(kind) && status == Some(403) && !self.sender.needs_access
+    }
+
+    /// Waits before the next attempt to send a body to an endpoint that refuses the credentials. It
+    /// may accept them later, for example after an administrator renews them. Returns an error if
     /// the batch must not be sent any more.
     fn wait_for_access(&mut self, why: &str) -> Result<(), ExportError> {
         self.stored.forget();
@@ -292,12 +303,12 @@ impl SentBodies<'_> {
         let random = self.random();
         let pause = self.attempts.pause_after_failure(random);
         let Sender { index, spool, .. } = self.sender;
-        let may_wait = !self.sender.needs_access;
-        if may_wait && spool.pause_while_running(*index, self.batch.number, pause) {
-            return Ok(());
+        self.is_over = self.sender.needs_access || spool.is_ending();
+        // At the end there is one more attempt.
+        match !self.is_over && spool.pause_until_ending(*index, self.batch.number, pause) {
+            true => Ok(()),
+            false => Err(ExportError::Stopped),
         }
-        self.is_over = !may_wait || spool.is_ending();
-        Err(ExportError::Stopped)
     }
 
     /// The endpoint has accepted a body, and may have refused a part of it.

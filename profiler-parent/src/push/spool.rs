@@ -322,8 +322,8 @@ impl Spool {
         }
     }
 
-    /// As [`Self::pause`], but also ends, with false, when the pusher is to end.
-    pub(super) fn pause_while_running(
+    /// Like [`Self::pause`], but ends early when the pusher begins to end.
+    pub(super) fn pause_until_ending(
         &self,
         destination: DestinationIndex,
         batch: BatchNumber,
@@ -331,18 +331,20 @@ impl Spool {
     ) -> bool {
         let until = super::now() + pause;
         let mut waiting = self.lock();
-        while waiting.queue.is_next_of(destination, batch) && waiting.phase == SpoolPhase::Running {
+        loop {
+            if !waiting.queue.is_next_of(destination, batch) || waiting.phase.is_over() {
+                return false;
+            }
             let left = until.saturating_duration_since(super::now());
-            if left.is_zero() {
+            if left.is_zero() || waiting.phase != SpoolPhase::Running {
                 return true;
             }
             let waited = self.changed.wait_timeout(waiting, left);
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        false
     }
 
-    /// Whether the pusher ends, and only sends what waits.
+    /// Whether the pusher is ending: it captures nothing more.
     pub(super) fn is_ending(&self) -> bool {
         self.lock().phase != SpoolPhase::Running
     }

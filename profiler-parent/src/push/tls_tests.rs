@@ -115,7 +115,7 @@ fn the_client() {
         url: format!("{}/v1/traces", destination.base),
         content_type: "text/plain",
         headers: vec![("authorization", "Bearer hunter2".to_owned())],
-        secrets: Vec::new(),
+        secrets: crate::fleet::RequestSecrets::default(),
     };
     let client = HttpClient::new(Duration::from_secs(60));
     match client.send(&request, b"body", Duration::MAX).answer {

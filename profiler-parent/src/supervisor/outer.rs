@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    /// Tells the session of a process until it has heard of it: a thread that is stopped for longer
-    /// than [`PATIENCE`] gives up.
+    /// Repeats the report until the session has received it, because a report that takes longer than
+    /// [`PATIENCE`] is given up.
     fn told(
         outer: &OuterSession,
         listener: &SessionListener,

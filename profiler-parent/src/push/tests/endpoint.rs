@@ -32,7 +32,8 @@ pub(super) enum Act {
     TalkWithoutEnd,
 }
 
-/// First one act, then another for each request until the test clears the list.
+/// One act for the first request, and another act for all later ones until the test clears the
+/// list.
 pub(super) fn then_without_end(first: Act, later: Act) -> Vec<Act> {
     let later = std::iter::repeat_n(later, 100_000);
     std::iter::once(first).chain(later).collect()

@@ -39,7 +39,8 @@ fn cells() -> [CounterIndex; 3] {
 type Row = (f64, i64, u64);
 
 /// The rows up to a time in milliseconds, and the sum of all counts. The capture adds the later
-/// rows. Their number depends on its time: it divides a change that took long.
+/// rows. Their number depends on the time of the capture, which divides a long change into several
+/// rows.
 fn counter_rows(profile: &Value, name: &str, until_ms: f64) -> (Vec<Row>, i64) {
     let counters = profile["counters"].as_array().unwrap();
     let counter = counters
