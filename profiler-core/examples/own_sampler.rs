@@ -118,10 +118,13 @@ fn sample_script() -> anyhow::Result<()> {
         };
         // At every tenth tick the script sleeps, so its stack is the same as before.
         let is_asleep = number % 10 == 4;
-        anyhow::ensure!(
-            (is_asleep && writer.same_as_before(thread, at)) || writer.sample(thread, &sample),
-            "dropped"
-        );
+        if is_asleep && writer.same_as_before(thread, at) {
+            continue;
+        }
+        // A sampler in real time leaves out a sample that is dropped.
+        while !writer.sample(thread, &sample) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
     Ok(())
 }

@@ -175,19 +175,15 @@ fn sample(threads: [ThreadId; 3]) -> Result<()> {
             let cut = number % 11 == 0;
             let failed = number % 13 == 0;
             let cpu_ns = (number % 17 > 0).then_some(number * 10);
-            ensure!(
-                writer.sample(
-                    thread,
-                    &Sample {
-                        at,
-                        cpu_ns,
-                        frames: &stack,
-                        cut,
-                        failed
-                    }
-                ),
-                "dropped"
-            );
+            let sample = Sample {
+                at,
+                cpu_ns,
+                frames: &stack,
+                cut,
+                failed,
+            };
+            // A sample is dropped while another thread holds the lock of the chunks.
+            ensure!(until(|| writer.sample(thread, &sample)), "dropped");
         }
         if number % 100 == 0 {
             until(|| is_maintenance_idle() != Some(false));

@@ -1,6 +1,7 @@
 //! What a record becomes in the profile.
 
 use log::{Level, LevelFilter, Record, debug, error, info, trace, warn};
+use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_log::RecordingRules;
 use test_support::own_process;
 use test_support::patience::until;
@@ -143,6 +144,10 @@ fn more_targets_than_the_bound_have_one_name_and_are_all_recorded() {
     own_process!();
     let _session = start(RecordingRules::default());
     for number in 0..1200 {
+        if number % 50 == 0 {
+            // Otherwise it may hold the lock of the chunks, and a record is dropped.
+            assert!(until(|| is_maintenance_idle() != Some(false)));
+        }
         info!(target: &format!("target{number}"), number; "one of many");
     }
     let seen = markers();

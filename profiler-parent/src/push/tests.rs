@@ -302,6 +302,45 @@ fn a_batch_waits_for_an_endpoint_that_does_not_take_the_credentials() {
     }
 }
 
+/// The first line of a batch is a body of spans, and the others are profiles.
+struct SpansAndProfiles;
+
+impl BatchEncoder for SpansAndProfiles {
+    fn encode(
+        &self,
+        _: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError> {
+        let text = fs::read_to_string(&batch.path)?;
+        for (number, line) in text.lines().enumerate() {
+            let kind = match number {
+                0 => BodyKind::OtlpTraces,
+                _ => BodyKind::OtlpProfiles,
+            };
+            let bytes = line.as_bytes();
+            bodies.body(EncodedBody { kind, bytes })?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn profiles_that_are_forbidden_stop_neither_spans_nor_later_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::Answer(200), Act::Answer(403)]);
+    let destination = endpoint.destination();
+    let to = std::slice::from_ref(&destination);
+    let spool = open(directory.path(), NO_LIMIT, to);
+    add(&spool, &["spans 1", "profile 1"]);
+    add(&spool, &["spans 2", "profile 2"]);
+    let (client, encoder) = (HttpClient::new(LONG), Arc::new(SpansAndProfiles));
+    let counts = RunningSender::start_with(&spool, destination, client, encoder).finish();
+    assert_eq!(endpoint.accepted(), ["spans 1", "spans 2", "profile 2"]);
+    assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 1));
+    assert_eq!(endpoint.received().len(), 4, "nothing is sent again");
+}
+
 #[test]
 fn a_pusher_that_ends_does_not_wait_for_the_right_to_send() {
     let directory = tempfile::tempdir().unwrap();

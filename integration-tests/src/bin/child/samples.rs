@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use integration_tests::patience::until;
 use profiler_core::groups::{Group, GroupKind};
 use profiler_core::ids::DefinitionId;
 use profiler_core::marker::category;
@@ -47,8 +48,9 @@ fn sample(words: Words<'_>) -> anyhow::Result<String> {
             cut: false,
             failed: false,
         };
+        // A sample is dropped while another thread holds the lock of the chunks.
         anyhow::ensure!(
-            writer.sample(profiler_core::thread::current(), &sample),
+            until(|| writer.sample(profiler_core::thread::current(), &sample)),
             "a sample was dropped"
         );
     }
