@@ -90,8 +90,8 @@ fn a_program_that_reuses_all_numbers_while_it_joins_keeps_its_files() -> anyhow:
     Ok(())
 }
 
-/// Prints the numbers of its descriptors while it runs for a second of processor time, and those that
-/// a forked process of it has.
+/// Prints the numbers of its descriptors while it runs for a second of processor time, and those
+/// that a forked process of it has.
 const LISTS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

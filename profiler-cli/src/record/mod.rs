@@ -58,8 +58,8 @@ use stop::Stopping;
 /// With --progress, a line on standard error has the number of processes, the memory that is used,
 /// and the lost entries while CMD runs.
 ///
-/// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. After CMD has ended,
-/// Ctrl-C ends only the sending of --push. The exit code is
+/// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. After CMD has
+/// ended, Ctrl-C ends only the sending of --push. The exit code is
 /// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
 /// written.
 #[derive(Debug, Args)]

@@ -3,8 +3,8 @@
 //! Started by `record`. A Ctrl-C from the terminal also reaches the program, which is expected to
 //! end; this command continues to wait. A signal sent by a process may have reached only this
 //! command, so it is passed on, unless the program ends at once. The third signal kills the
-//! program. After the program has ended, a signal ends the sending to engines, unless it may have been
-//! meant for the program. While the profile is written, the second signal ends the command.
+//! program. After the program has ended, a signal ends the sending to engines, unless it may have
+//! been meant for the program. While the profile is written, the second signal ends the command.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

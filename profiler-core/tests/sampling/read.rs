@@ -248,7 +248,8 @@ pub(crate) fn wait_for_ticks(ticks: u64) {
     until(|| (now()? >= begun + ticks).then_some(()));
 }
 
-/// Waits for a pass of the sampler. A single call of the session's function gives up after a second.
+/// Waits for a pass of the sampler. A single call of the session's function gives up after about a
+/// second.
 pub(super) fn wait_one_pass() {
     until(|| session::wait_one_periodic_sampling().then_some(()));
 }

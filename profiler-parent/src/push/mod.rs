@@ -124,8 +124,8 @@ pub struct Pusher {
     cancelled: Receiver<()>,
 }
 
-/// Cancels the sending at the end of a pusher: [`Pusher::finish`] then returns after its capture, and
-/// does not wait for requests.
+/// Cancels the sending at the end of a pusher: [`Pusher::finish`] then returns after its capture,
+/// and does not wait for requests.
 #[derive(Clone, Debug)]
 pub struct PushCanceller(ChannelSender<()>);
 
@@ -298,8 +298,8 @@ impl Pusher {
     /// Captures once more, sends what waits, and returns what was done. Returns after `timeout`, or
     /// after the capture if that takes longer; a request that has no answer then ends by itself.
     /// Batches that could not be sent stay in the spool, if it was given a directory, and are lost
-    /// otherwise. A [`PushCanceller`] ends the time for sending. Call this before the session ends. In
-    /// a forked child, which has no pusher, does nothing and returns an empty report.
+    /// otherwise. A [`PushCanceller`] ends the time for sending. Call this before the session ends.
+    /// In a forked child, which has no pusher, does nothing and returns an empty report.
     pub fn finish(mut self, timeout: Duration) -> PushReport {
         if !self.is_own() {
             return PushReport::default();

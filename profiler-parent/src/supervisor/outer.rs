@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    /// Repeats the report until the session has received it, because a report that takes longer than
-    /// [`PATIENCE`] is given up.
+    /// Repeats the report until the session has received it, because a report that takes longer
+    /// than [`PATIENCE`] is given up.
     fn told(
         outer: &OuterSession,
         listener: &SessionListener,
