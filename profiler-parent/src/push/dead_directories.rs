@@ -107,8 +107,8 @@ impl DeadDirectories {
     }
 }
 
-/// The directories in a spool that pushers of this user have made. The least recently changed one is
-/// the first.
+/// The directories in a spool that pushers of this user have made. The least recently changed one
+/// is the first.
 pub(super) fn candidates(spool: &Path) -> io::Result<Vec<(SeriesId, PathBuf)>> {
     let mut candidates = Vec::new();
     for entry in fs::read_dir(spool)? {

@@ -31,7 +31,8 @@ pub(super) struct PusherDirectories {
 }
 
 impl PusherDirectories {
-    /// Makes a directory for this pusher, and takes over at most `most` directories of dead pushers.
+    /// Makes a directory for this pusher, and takes over at most `most` directories of dead
+    /// pushers.
     pub(super) fn open(
         spool: &Path,
         destinations: &[PushDestination],
