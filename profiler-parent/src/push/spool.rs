@@ -41,6 +41,10 @@ pub(super) enum SpoolPhase {
 }
 
 impl SpoolPhase {
+    fn is_ending(self) -> bool {
+        self != Self::Running
+    }
+
     fn is_over(self) -> bool {
         match self {
             Self::Running => false,
@@ -301,6 +305,27 @@ impl Spool {
         batch: BatchNumber,
         pause: Duration,
     ) -> bool {
+        self.pause_unless(destination, batch, pause, |_| false)
+    }
+
+    /// Like [`Self::pause`], but ends early when the pusher begins to end.
+    pub(super) fn pause_until_ending(
+        &self,
+        destination: DestinationIndex,
+        batch: BatchNumber,
+        pause: Duration,
+    ) -> bool {
+        self.pause_unless(destination, batch, pause, SpoolPhase::is_ending)
+    }
+
+    /// Waits for this time, or until `ends_early` returns true.
+    fn pause_unless(
+        &self,
+        destination: DestinationIndex,
+        batch: BatchNumber,
+        pause: Duration,
+        ends_early: impl Fn(SpoolPhase) -> bool,
+    ) -> bool {
         let until = super::now() + pause;
         let mut waiting = self.lock();
         loop {
@@ -309,7 +334,7 @@ impl Spool {
                 return false;
             }
             let left = until.saturating_duration_since(super::now());
-            if left.is_zero() {
+            if left.is_zero() || ends_early(waiting.phase) {
                 return true;
             }
             // The end of the time for draining is not announced.
@@ -322,31 +347,9 @@ impl Spool {
         }
     }
 
-    /// Like [`Self::pause`], but ends early when the pusher begins to end.
-    pub(super) fn pause_until_ending(
-        &self,
-        destination: DestinationIndex,
-        batch: BatchNumber,
-        pause: Duration,
-    ) -> bool {
-        let until = super::now() + pause;
-        let mut waiting = self.lock();
-        loop {
-            if !waiting.queue.is_next_of(destination, batch) || waiting.phase.is_over() {
-                return false;
-            }
-            let left = until.saturating_duration_since(super::now());
-            if left.is_zero() || waiting.phase != SpoolPhase::Running {
-                return true;
-            }
-            let waited = self.changed.wait_timeout(waiting, left);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
     /// Whether the pusher is ending: it captures nothing more.
     pub(super) fn is_ending(&self) -> bool {
-        self.lock().phase != SpoolPhase::Running
+        self.lock().phase.is_ending()
     }
 
     /// The time left for sending. `None` if the pusher has ended.

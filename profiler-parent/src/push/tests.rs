@@ -44,14 +44,22 @@ impl BatchEncoder for Lines {
         batch: &BatchToSend,
         bodies: &mut dyn BodySink,
     ) -> Result<(), ExportError> {
-        let text = fs::read_to_string(&batch.path)?;
-        for line in text.lines() {
-            let kind = BodyKind::OtlpTraces;
-            let bytes = line.as_bytes();
-            bodies.body(EncodedBody { kind, bytes })?;
-        }
-        Ok(())
+        pass_lines(batch, bodies, |_| BodyKind::OtlpTraces)
     }
+}
+
+/// Passes each line of a batch as a body. Its number decides the kind.
+fn pass_lines(
+    batch: &BatchToSend,
+    bodies: &mut dyn BodySink,
+    kind_of: impl Fn(usize) -> BodyKind,
+) -> Result<(), ExportError> {
+    let text = fs::read_to_string(&batch.path)?;
+    for (number, line) in text.lines().enumerate() {
+        let (kind, bytes) = (kind_of(number), line.as_bytes());
+        bodies.body(EncodedBody { kind, bytes })?;
+    }
+    Ok(())
 }
 
 fn open(directory: &Path, limit: u64, to: &[PushDestination]) -> Arc<Spool> {
@@ -312,16 +320,10 @@ impl BatchEncoder for SpansAndProfiles {
         batch: &BatchToSend,
         bodies: &mut dyn BodySink,
     ) -> Result<(), ExportError> {
-        let text = fs::read_to_string(&batch.path)?;
-        for (number, line) in text.lines().enumerate() {
-            let kind = match number {
-                0 => BodyKind::OtlpTraces,
-                _ => BodyKind::OtlpProfiles,
-            };
-            let bytes = line.as_bytes();
-            bodies.body(EncodedBody { kind, bytes })?;
-        }
-        Ok(())
+        pass_lines(batch, bodies, |number| match number {
+            0 => BodyKind::OtlpTraces,
+            _ => BodyKind::OtlpProfiles,
+        })
     }
 }
 
