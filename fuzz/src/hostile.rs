@@ -24,7 +24,7 @@ pub(crate) mod perfetto;
 pub(crate) mod pprof;
 #[path = "../../profiler-parent/tests/hostile/protobuf.rs"]
 pub(crate) mod protobuf;
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
+#[path = "../../profiles/gecko/tests/hostile/recorded.rs"]
 pub(crate) mod recorded;
 #[path = "../../profiler-parent/tests/hostile/room.rs"]
 pub(crate) mod room;

@@ -100,10 +100,9 @@ fn start(opener: &str, page: &Path) {
     match command.spawn() {
         // The child may be the browser itself, which stays open. A thread waits for it, and its
         // exit status is ignored.
-        Ok(mut child) => drop(profiler_parent::core::internal::sys::spawn_quiet(
-            "profiler-open",
-            move || child.wait(),
-        )),
+        Ok(mut child) => drop(profiler_sys::spawn_quiet("profiler-open", move || {
+            child.wait()
+        })),
         Err(_) => crate::report::tell(&format!(
             "no browser could be opened ({opener} cannot be started): open the link yourself"
         )),

@@ -18,8 +18,8 @@ use integration_tests::helper_process::HelperProcess;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
-use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::core::marker::category;
+use profiler_sys::spawn_quiet;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// Work of the first two hosts per round: kind, group, number of entries, microseconds per entry.

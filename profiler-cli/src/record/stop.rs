@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_parent::ChildSignals;
-use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::push::PushCanceller;
+use profiler_sys::spawn_quiet;
 
 use crate::report::tell;
 use crate::signals::{Caught, Signals};

@@ -19,10 +19,10 @@ use crate::entry_counts::DropReason;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::pool::live::{NewThread, ThreadRow};
-use crate::renewable::Renewable;
 use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
+use profiler_sys::Renewable;
 
 /// A session as recording threads see it.
 #[derive(Debug)]

@@ -36,7 +36,6 @@ use crate::entry::periodic::OverheadEntry;
 use crate::params::{Features, SampleSource};
 use crate::record::{local, session_state};
 use crate::sync::fixed::Ordering;
-use crate::sys;
 use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
@@ -46,7 +45,7 @@ pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<J
         let _last = Ending(Arc::clone(&shared));
         SamplerThread::new(shared, config).run();
     };
-    sys::spawn_quiet("profiler-stacks", body).ok()
+    profiler_sys::spawn_quiet("profiler-stacks", body).ok()
 }
 
 /// Reports the end of the sampler, also after a panic, so that no thread continues to wait for it.

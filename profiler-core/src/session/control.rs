@@ -11,8 +11,8 @@ use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
 use crate::record::session_state;
-use crate::sys::OwnFile;
 use crate::time::Timestamp;
+use profiler_sys::OwnFile;
 
 /// Takes the pool that a parent made, for the life of this process. Returns the identity of this
 /// process and the parameters that the parent requests, if they fit into the header.

@@ -41,13 +41,14 @@ use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::record::session_state;
-use crate::renewable::Renewable;
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sampler::{SamplingStats, effective_interval};
 use crate::sync::{Ordering, fixed};
-use crate::sys::{self, OwnFile};
+use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
+use profiler_sys::OwnFile;
+use profiler_sys::Renewable;
 
 /// The reason why a session could not start.
 #[doc(hidden)]

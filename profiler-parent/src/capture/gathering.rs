@@ -15,9 +15,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
-use profiler_core::internal::profile::{
-    JsonWriter, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange,
-};
+use profiler_gecko::{ProcessSummary, ProfileSpec, ProfileSubject, ShownRange};
+use profiler_json::JsonWriter;
 
 use super::lifetime;
 use super::log::GatheringLog;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::profile::gecko::merge_categories;
-use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
+use profiler_gecko::gecko::merge_categories;
+use profiler_gecko::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};
+use profiler_sys::OwnFile;
 
 use super::lifetime::Lifetime;
 use super::log::GatheringLog;

@@ -7,8 +7,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-use profiler_core::internal::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
+use profiler_gecko::{ProcessSummary, ProfileSpec};
 
 use super::participants::Participant;
 use super::recover::{self, Subject};

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
+use profiler_gecko::gecko::IncompleteProcess;
+use profiler_gecko::{ProcessRole, ProcessSummary};
+use profiler_json::JsonWriter;
 
 use super::lifetime;
 use super::log::GatheringLog;

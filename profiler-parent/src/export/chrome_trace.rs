@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::ExportError;
 use super::call_frame::Scripts;

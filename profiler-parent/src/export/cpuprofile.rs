@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::call_frame::Scripts;
 use super::file_name::FileNames;

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use serde::Deserialize;
 
 use super::ExportError;
@@ -499,10 +499,7 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, origin: Origin, out: &mut
     let length_ms = profile.length_us() / 1e3;
     out.key("meta");
     out.begin_object();
-    out.entry_u64(
-        "version",
-        u64::from(profiler_core::internal::profile::gecko::GECKO_VERSION),
-    );
+    out.entry_u64("version", u64::from(profiler_json::GECKO_VERSION));
     out.entry_u64("preprocessedProfileVersion", u64::from(PROCESSED_VERSION));
     for (key, ms) in [
         ("interval", length_ms / count),

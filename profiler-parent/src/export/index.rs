@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::recording::Thread;
 use super::{TimeKind, slices::Slice};

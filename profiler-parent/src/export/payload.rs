@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
-use profiler_core::internal::profile::json::position_of_escape;
+use profiler_json::JsonWriter;
+use profiler_json::position_of_escape;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;

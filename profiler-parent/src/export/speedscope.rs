@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::ExportError;
 use super::by_row::ByRow;

@@ -13,8 +13,8 @@ use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::reader::ReadError;
 use profiler_core::internal::reader::groups::{GroupReader, GroupReading, PoolGroups};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 
 use super::reader_cache::{PoolGroupReader, ReaderCache};
 use super::snapshot::{

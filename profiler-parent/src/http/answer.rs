@@ -15,7 +15,6 @@ use hyper::{Response, StatusCode};
 
 #[cfg(any(feature = "live", feature = "view"))]
 use super::RequestHead;
-use crate::sys;
 
 /// Bytes of a file read at a time.
 const BLOCK: u64 = 64 * 1024;
@@ -89,7 +88,7 @@ impl FileBody {
 /// Reads a block of a file. The file is usually in the system's cache.
 fn read_block(file: &File, position: u64, length: u64) -> io::Result<Bytes> {
     let mut block = vec![0; usize::try_from(length).unwrap_or_default()];
-    let read = sys::read_at(file, &mut block, position)?;
+    let read = profiler_sys::read_at(file, &mut block, position)?;
     if read == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into()); // the file has become shorter
     }

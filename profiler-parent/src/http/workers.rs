@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 use tokio::sync::oneshot;
 
 use super::Work;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 use serde::Serialize;
 
 use super::query::Query;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_protocol::environment::Token;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 

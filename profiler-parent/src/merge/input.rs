@@ -19,7 +19,7 @@ use super::{MergeError, MergeInput};
 use crate::processed::PROCESSED_VERSION;
 use crate::reading::text::Pass;
 use crate::reading::{Object, PartId, ReadError, Visit, walk_file};
-use crate::sys::FileStamp;
+use profiler_sys::FileStamp;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -9,7 +9,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess};
 use serde_json::Value;
 

@@ -41,7 +41,7 @@ mod warnings;
 
 use std::path::Path;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use self::input::Input;
 use self::lists::Lists;

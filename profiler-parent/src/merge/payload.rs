@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
 
-use profiler_core::internal::profile::{JsonWriter, StringTable};
+use profiler_json::{JsonWriter, StringTable};
 use serde::Deserialize;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;

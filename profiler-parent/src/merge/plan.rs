@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use serde_json::{Map, Value};
 
 use super::align::Placed;

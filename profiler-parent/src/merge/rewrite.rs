@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// A number of a profile.

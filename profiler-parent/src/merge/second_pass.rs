@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny};
 

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::{JsonWriter, StringTable};
+use profiler_json::interner::Interner;
+use profiler_json::{JsonWriter, StringTable};
 use serde_json::Value;
 
 use super::categories::CategoryNumbers;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::Write;
 
-use profiler_core::internal::profile::{JsonWriter, StringTable};
+use profiler_json::{JsonWriter, StringTable};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 

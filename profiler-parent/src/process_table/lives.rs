@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use super::{Process, ProcessState, ProcessTable, Remains};
 use crate::sys::{ProgramImage, facts_of};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 
 use super::session_sums::{ProcessName, ProcessSum, SessionSums, has_started};
 use super::{Process, ProcessReport, ProcessState, ProcessTable, Remains};

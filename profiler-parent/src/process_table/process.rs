@@ -13,8 +13,9 @@ use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::reader::groups::PoolGroups;
-use profiler_core::internal::sys::{self, OwnFile};
+use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 
 use super::brief::BriefLife;
 use super::report::{ProcessReport, ProcessState};

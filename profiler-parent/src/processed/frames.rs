@@ -8,10 +8,11 @@ use std::collections::HashMap;
 
 use profiler_core::ids::DefinitionId;
 use profiler_core::internal::entry::stack::Frame;
-use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::model::{TextTable, label_category};
-use profiler_core::internal::profile::{CategoryRow, StringId};
 use profiler_core::internal::reader::Definitions;
+use profiler_gecko::CategoryRow;
+use profiler_gecko::model::{TextTable, label_category};
+use profiler_json::StringId;
+use profiler_json::interner::Interner;
 
 use super::libs::{LibId, Libs};
 use super::quota::Quota;

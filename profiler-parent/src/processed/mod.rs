@@ -2,7 +2,7 @@
 //! all pools.
 //!
 //! Called by the capture and by recovery, for all processes at once, alive or dead. It is a sink of
-//! the [profile model](profiler_core::internal::profile::model), as the Gecko format is. It opens
+//! the [profile model](profiler_gecko::model), as the Gecko format is. It opens
 //! fast and shows more than the Gecko format can: names, files and lines, inlined functions,
 //! counters with their meaning, which threads are shown first. The version is always
 //! [`PROCESSED_VERSION`]: the oldest that has one set of tables for all threads. Viewers upgrade

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 use tempfile::{SpooledData, SpooledTempFile};
 
 /// Limit on the bytes of a column in memory.

@@ -7,10 +7,11 @@
 
 use std::cmp::Ordering;
 
-use profiler_core::internal::profile::frame_names::{IDLE, TRUNCATED_STACK, USER};
-use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::model::{TextTable, find_category};
-use profiler_core::internal::profile::{CategoryRow, StringId};
+use profiler_gecko::CategoryRow;
+use profiler_gecko::frame_names::{IDLE, TRUNCATED_STACK, USER};
+use profiler_gecko::model::{TextTable, find_category};
+use profiler_json::StringId;
+use profiler_json::interner::Interner;
 
 use super::frames::{Frames, MemberNumber, Position, RawFrame};
 use super::generated::GeneratedNames;

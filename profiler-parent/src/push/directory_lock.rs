@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::{self, OwnFile, above_streams};
+use profiler_core::internal::sys;
+use profiler_sys::{OwnFile, above_streams};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 

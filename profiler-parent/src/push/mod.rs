@@ -64,7 +64,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender as ChannelSender, at, bounded, select};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::{self, spawn_quiet};
+use profiler_core::internal::sys;
+use profiler_sys::spawn_quiet;
 
 pub use destination::{PushDestination, PushEngine, Secret};
 pub(crate) use destination_series::DestinationSeries;

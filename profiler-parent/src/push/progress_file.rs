@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 use rustix::io::Errno;
 
 use super::batch::ENCODER_VERSION;

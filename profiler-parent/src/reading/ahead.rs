@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 /// The size of a piece in bytes.
 const PIECE: usize = 128 * 1024;

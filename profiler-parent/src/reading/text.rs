@@ -12,7 +12,6 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::ahead::ReadAhead;
 use super::parser::{Source, Stream};
-use crate::sys;
 use crate::work::{WorkEvent, WorkListener};
 
 const BUFFER: usize = 256 * 1024;
@@ -20,7 +19,7 @@ const BUFFER: usize = 256 * 1024;
 /// Whether a file is compressed, by its first bytes, not by its name.
 pub(crate) fn is_compressed(file: &File) -> io::Result<bool> {
     let mut magic = [0; 2];
-    Ok(sys::read_at(file, &mut magic, 0)? == magic.len() && magic == [0x1f, 0x8b])
+    Ok(profiler_sys::read_at(file, &mut magic, 0)? == magic.len() && magic == [0x1f, 0x8b])
 }
 
 /// The text of a profile, regardless of the file's name.
@@ -142,7 +141,7 @@ impl<F> AtPosition<F> {
 
 impl<F: Borrow<File>> Read for AtPosition<F> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let read = sys::read_at(self.file.borrow(), room, self.position)?;
+        let read = profiler_sys::read_at(self.file.borrow(), room, self.position)?;
         self.position = self.position.saturating_add(read as u64);
         self.progress.report(self.position);
         Ok(read)

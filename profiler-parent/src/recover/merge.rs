@@ -10,9 +10,10 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::time::Timestamp;
+use profiler_gecko::gecko::IncompleteProcess;
+use profiler_gecko::{ProcessSummary, ProfileSpec, ShownRange};
+use profiler_json::JsonWriter;
 
 use super::pool_recovery::send_reading;
 use super::survey::{Survey, SurveyedProcess};

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary, ProfileSpec};
+use profiler_gecko::gecko::IncompleteProcess;
+use profiler_gecko::{ProcessRole, ProcessSummary, ProfileSpec};
+use profiler_json::JsonWriter;
 
 use super::merge::{Recovery, Root, missing, settled, spec};
 use super::pool_recovery::send_reading;

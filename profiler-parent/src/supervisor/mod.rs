@@ -34,9 +34,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{Features, SessionParams};
 use profiler_core::time::Timestamp;
+use profiler_sys::spawn_quiet;
 
 use crate::controller::MemoryLimit;
 use crate::groups::{ProbeRegistry, SnapshotReader};

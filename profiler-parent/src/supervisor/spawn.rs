@@ -18,7 +18,8 @@ use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::{self, OwnFile};
+use profiler_core::internal::sys;
+use profiler_sys::OwnFile;
 
 use super::listen::PendingChild;
 use super::outer::Recorded;

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
-use profiler_core::internal::sys::ForeignFile;
+use profiler_sys::ForeignFile;
 
 use super::reading::Budget;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::locate;
 use super::place::Place;
 use super::report::ModuleReport;
-use crate::sys::FileStamp;
+use profiler_sys::FileStamp;
 
 /// Approximate bytes per address, not counting its place.
 const BYTES_PER_ADDRESS: u64 = 32;

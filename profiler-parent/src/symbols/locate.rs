@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::sys::ForeignFile;
+use profiler_sys::ForeignFile;
 
 use super::bytes::Source;
 use super::image::Image;
@@ -34,7 +34,7 @@ pub(super) struct Found {
 pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<Found, Problem> {
     if path == "[vdso]" {
         let image =
-            crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
+            profiler_sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
         let source = Source::memory(image, options.file_limit, &options.budget);
         return verified(
             Opened {
@@ -144,7 +144,7 @@ pub(super) fn open(path: &Path, options: &Reading) -> Result<Opened, Problem> {
 }
 
 fn open_regular(path: &Path) -> Result<ForeignFile, Problem> {
-    match crate::sys::open_regular(path) {
+    match profiler_sys::open_regular(path) {
         Ok(Some(file)) => Ok(file),
         Ok(None) => Err(Problem::NotAFile(path.to_owned())),
         Err(error) => Err(unreadable(path, &error)),
@@ -176,5 +176,5 @@ fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
 
 /// The path from bytes in a file.
 pub(super) fn as_path(name: &[u8]) -> PathBuf {
-    crate::sys::path_of(name)
+    profiler_sys::path_of(name)
 }

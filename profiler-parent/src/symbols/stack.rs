@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use profiler_core::internal::sys::run_quiet;
+use profiler_sys::run_quiet;
 
 /// Size of the stack in bytes. Only the used pages take memory.
 pub(crate) const STACK: usize = 8 << 20;

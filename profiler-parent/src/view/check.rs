@@ -13,7 +13,6 @@ use serde::de::{Deserializer, Error as _, IgnoredAny};
 
 use crate::reading::text::{is_compressed, text};
 use crate::reading::{Meta, ParseError, PartId, Visit, walk};
-use crate::sys;
 
 /// Files of at most this many bytes are read to their end.
 const WHOLE: u64 = 16 << 20;
@@ -105,7 +104,7 @@ fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
 fn ends_an_object(file: &File, length: u64) -> io::Result<bool> {
     let mut tail = [0; 64];
     let position = length.saturating_sub(tail.len() as u64);
-    let read = sys::read_at(file, &mut tail, position)?;
+    let read = profiler_sys::read_at(file, &mut tail, position)?;
     Ok(tail
         .get(..read)
         .unwrap_or_default()

@@ -21,7 +21,7 @@ use std::path::{Component, Path, PathBuf};
 use super::source_name::{SourceNameError, check_source_name};
 use super::toolchains::{Toolchains, directories_in};
 use crate::source_path::{PublishedSource, RUST_REGISTRY};
-use crate::sys::FoundFile;
+use profiler_sys::FoundFile;
 
 /// Limit on the bytes of a source file.
 const LARGEST_SOURCE: u64 = 16 << 20;

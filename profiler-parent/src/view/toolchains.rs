@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::sys::open_regular;
+use profiler_sys::open_regular;
 
 /// Limit on the bytes read of the description of a toolchain.
 const LARGEST_MANIFEST: u64 = 16 << 20;

@@ -3,7 +3,7 @@
 //! Invariants: the rows of a table are numbered in the order in which they are written; the bytes
 //! of all bodies together are bounded by the length of the profile.
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::FleetTable;
 use super::date::civil_date;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use super::super::query::Query;
 use super::answer;

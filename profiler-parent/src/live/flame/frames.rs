@@ -14,8 +14,8 @@ mod process_frames;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use profiler_core::internal::profile::frame_names::{TRUNCATED_STACK, module_name};
-use profiler_core::internal::profile::interner::Interner;
+use profiler_gecko::frame_names::{TRUNCATED_STACK, module_name};
+use profiler_json::interner::Interner;
 use serde::Serialize;
 
 use crate::symbols::{Place, without_name};

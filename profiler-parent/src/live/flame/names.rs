@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::time::{Anchor, MonotonicNs};
+use profiler_sys::spawn_quiet;
 
 use super::frames::{ModuleNumber, UnnamedCode};
 use super::store::{FlameStore, FlameThread};

@@ -12,8 +12,8 @@ use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::{Followed, Follower, Progress};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::TimeConverter;
+use profiler_sys::OwnFile;
 
 use super::catch_up::CatchUp;
 use super::frames::{FrameTable, KnownModules, ProcessFrames};

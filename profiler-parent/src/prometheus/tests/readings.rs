@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use crate::groups::{GroupsSnapshot, MissingProcess};
 use crate::process_table::session_sums::{MOST_NAMES, OTHER};

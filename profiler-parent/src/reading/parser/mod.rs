@@ -19,7 +19,7 @@ mod window;
 
 use std::io::{self, Read};
 
-use profiler_core::internal::profile::json::position_of_escape;
+use profiler_json::position_of_escape;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Value;

@@ -5,7 +5,7 @@
 //! them. Invariants: a value that serde_json refuses is refused here, too; memory is bounded by
 //! [`DEEPEST`].
 
-use profiler_core::internal::profile::json::position_of_escape;
+use profiler_json::position_of_escape;
 
 use super::extents::Extents;
 use super::number;

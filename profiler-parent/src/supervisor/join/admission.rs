@@ -22,7 +22,7 @@ use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::Joiner;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
-use profiler_core::internal::sys::{OwnDescriptor, OwnFile};
+use profiler_sys::{OwnDescriptor, OwnFile};
 
 use super::limits::Limits;
 use super::pending::now;

@@ -2,8 +2,8 @@
 
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
+use profiler_sys::OwnFile;
 
 use super::super::super::query::Query;
 use super::super::answer;

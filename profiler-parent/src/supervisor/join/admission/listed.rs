@@ -10,7 +10,7 @@ use ipc_protocol::message::JoinRefusal;
 use ipc_protocol::transport::joining::Joiner;
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
-use profiler_core::internal::sys::OwnDescriptor;
+use profiler_sys::OwnDescriptor;
 
 use super::super::limits::Limits;
 use super::super::pending::now;
