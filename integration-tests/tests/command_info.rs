@@ -100,7 +100,7 @@ fn processed() -> Value {
 
 fn write(directory: &Path, name: &str, profile: &Value) -> anyhow::Result<PathBuf> {
     let path = directory.join(name);
-    let mut file = profiler_parent::internal::output::ProfileFile::create(&path)?;
+    let mut file = profiler_files::output::ProfileFile::create(&path)?;
     file.write_all(&serde_json::to_vec(profile)?)?;
     file.commit()?;
     Ok(path)

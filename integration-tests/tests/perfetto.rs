@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use integration_tests::installed::skip;
 use integration_tests::tools;
-use profiler_parent::export::{ExportOptions, Target, TimeKind, export};
+use profiler_export::{ExportOptions, Target, TimeKind, export};
 use serde_json::{Value, json};
 
 /// Records processes with every kind of marker and counter, and losses.

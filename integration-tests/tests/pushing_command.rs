@@ -12,7 +12,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::relay::{Fault, Relay};
 use integration_tests::{session, tools};
-use profiler_parent::export::FleetTable;
+use profiler_export::FleetTable;
 
 use crate::command_record_support::Recording;
 use crate::otlp::{Agent, agent_program};

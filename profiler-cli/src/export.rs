@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use profiler_parent::export::{
-    ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled,
-};
-use profiler_parent::internal::reading::Nameless;
+use profiler_export::{ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled};
+use profiler_reader::Nameless;
 
 use crate::plain::plain;
 use crate::progress::ProgressLine;

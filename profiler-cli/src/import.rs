@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::export::import_cpuprofile_with;
+use profiler_export::import_cpuprofile_with;
 
 use crate::export::beside;
 use crate::progress::ProgressLine;

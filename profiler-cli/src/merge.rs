@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
+use profiler_merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
 
 use crate::plain::plain;
 use crate::progress::ProgressLine;

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::thread::{Builder, scope};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use profiler_parent::{CaptureEvent, CaptureEvents, WorkEvent, WorkListener};
+use profiler_files::{WorkEvent, WorkListener};
+use profiler_parent::{CaptureEvent, CaptureEvents};
 
 use crate::plain::plain;
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use profiler_parent::core::internal::entry_counts::EntryCounts;
-use profiler_parent::internal::reading::{Nameless, PushedBatches, PushedLog};
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
+use profiler_reader::{Nameless, PushedBatches, PushedLog};
 use serde::Serialize;
 
 use crate::plain::plain;

@@ -7,7 +7,7 @@
 
 pub(crate) use imp::Signals;
 
-use profiler_parent::internal::output::remove_unfinished;
+use profiler_files::output::remove_unfinished;
 use profiler_sys::spawn_quiet;
 
 use crate::progress::ProgressLine;

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use profiler_parent::SymbolOptions;
-use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
+use profiler_symbols::SymbolOptions;
+use profiler_view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
 
 use crate::redirect::RedirectPage;
 use crate::report::say;

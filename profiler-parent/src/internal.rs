@@ -43,12 +43,6 @@ pub mod otlp_answer {
     pub use crate::push::otlp_answer::*;
 }
 
-pub mod output {
-    //! See `output` in the sources: files of profiles.
-
-    pub use crate::output::*;
-}
-
 pub mod part_file {
     //! See `part_file` in the sources: files of parts.
 
@@ -61,20 +55,8 @@ pub mod processed {
     pub use crate::processed::*;
 }
 
-pub mod reading {
-    //! See `reading` in the sources: the reader of profiles.
-
-    pub use crate::reading::*;
-}
-
 pub mod spawn {
     //! See `spawn` in the sources: the start of a child.
 
     pub use crate::spawn::*;
-}
-
-pub mod symbols {
-    //! See `symbols` in the sources: names of code addresses.
-
-    pub use crate::symbols::*;
 }

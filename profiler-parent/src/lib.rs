@@ -14,21 +14,16 @@
 pub mod alerts;
 pub mod capture;
 mod controller;
-pub mod export;
 #[cfg(feature = "push")]
 pub mod fleet;
 mod gather;
 mod generated_code;
 pub mod groups;
-#[cfg(feature = "http")]
-mod http;
 #[doc(hidden)]
 pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
-pub mod merge;
 pub mod observe;
-mod output;
 mod part_file;
 mod pools;
 mod process_table;
@@ -37,18 +32,12 @@ pub mod prometheus;
 #[cfg(feature = "push")]
 pub mod push;
 mod push_sums;
-mod reading;
 pub mod recover;
 mod session;
 mod session_time;
-mod source_path;
 mod spawn;
 mod supervisor;
-mod symbols;
 mod sys;
-#[cfg(feature = "view")]
-pub mod view;
-mod work;
 
 pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
@@ -71,12 +60,12 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+#[doc(inline)]
+pub use profiler_symbols::SymbolOptions;
 #[cfg(feature = "prometheus")]
 pub use prometheus::{MetricsError, MetricsServer};
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
-pub use symbols::SymbolOptions;
-pub use work::{WorkEvent, WorkListener};
 
 /// Compiles the code in the README, as documentation tests.
 #[cfg(doctest)]

@@ -48,7 +48,7 @@ impl PartFile {
     /// # Errors
     /// [`PartFileError`].
     pub fn create() -> Result<Self, PartFileError> {
-        Self::create_in(&directory())
+        Self::create_in(&profiler_files::spill::directory())
     }
 
     /// Creates the file in this directory, accessible only to its owner.
@@ -108,15 +108,6 @@ impl PartFile {
     /// The error of the system.
     pub fn clear(&self) -> io::Result<()> {
         self.file.get()?.set_len(0)
-    }
-}
-
-/// The directory for files that are too large for memory.
-pub(crate) fn directory() -> PathBuf {
-    let disk = Path::new("/var/tmp");
-    match std::env::var_os("TMPDIR") {
-        None if disk.is_dir() => disk.to_owned(),
-        _ => std::env::temp_dir(),
     }
 }
 

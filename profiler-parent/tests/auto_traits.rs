@@ -1,7 +1,6 @@
 //! Checks which public types are `Send` and `Sync`.
 
 use profiler_parent::alerts::{ListenerError, SuppressedAlerts};
-use profiler_parent::export::{ExportError, ExportOptions, Exported, Imported, Target, TimeKind};
 use profiler_parent::groups::{
     GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess,
     Peak, Probes, ProcessGroups, ProcessStanding, RowStatus,
@@ -107,14 +106,6 @@ assert_send_sync!(
     Value,
 );
 assert_send_sync!(
-    ExportError,
-    ExportOptions,
-    Exported,
-    Imported,
-    Target,
-    TimeKind
-);
-assert_send_sync!(
     FindError,
     Life,
     PassedOver,
@@ -135,14 +126,6 @@ assert_send_sync!(
     profiler_parent::MetricsServer,
     profiler_parent::prometheus::MetricsToken,
     profiler_parent::prometheus::TokenError,
-);
-#[cfg(feature = "view")]
-assert_send_sync!(
-    profiler_parent::view::Kind,
-    profiler_parent::view::Library,
-    profiler_parent::view::NotAProfile,
-    profiler_parent::view::Server,
-    profiler_parent::view::ViewError,
 );
 
 // A capture owns the application's source of names, which may not be `Sync`.

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use profiler_parent::WorkListener;
-use profiler_parent::internal::reading::{
+use profiler_files::WorkListener;
+use profiler_reader::{
     CounterLevels, Meta, PartId, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
 };
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::export::{Engine, FleetSchema};
+use profiler_export::{Engine, FleetSchema};
 
 use crate::report::say;
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_parent::internal::reading::{
+use profiler_reader::{
     EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
     system_pid,
 };

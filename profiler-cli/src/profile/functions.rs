@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{AddAssign, Mul};
 
-use profiler_parent::internal::reading::{self, NodeId, RawThread, Tables, Thread, WeightType};
+use profiler_reader as reading;
+use profiler_reader::{NodeId, RawThread, Tables, Thread, WeightType};
 
 use super::blocks::Blocks;
 use super::call_tree::CallTree;

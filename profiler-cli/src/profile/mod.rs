@@ -1,7 +1,7 @@
 //! The content of a profile for `profiler info`: its processes, and the functions that take the
 //! most time. `profiler diff` uses [`counts`] and [`functions`], too.
 //!
-//! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
+//! [`profiler_reader`] reads the profile as a stream, in either format. One
 //! thread is held at a time; only the costs of its functions are kept.
 
 pub(crate) mod blocks;
@@ -11,10 +11,9 @@ pub(crate) mod functions;
 
 use std::path::Path;
 
-use profiler_parent::WorkListener;
-use profiler_parent::internal::reading::{
-    self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink,
-};
+use profiler_files::WorkListener;
+use profiler_reader as reading;
+use profiler_reader::{Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink};
 
 use crate::report::{Report, Samples, TopFunction};
 use blocks::Blocks;

@@ -15,7 +15,7 @@ use clap::Args;
 use profiler_parent::push::{
     DestinationReport, OtherDestinations, PushReport, push_files, push_spool,
 };
-use profiler_parent::view::check;
+use profiler_view::check;
 
 use crate::plain::plain;
 use crate::record::units;

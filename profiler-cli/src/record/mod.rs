@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
+use profiler_files::output::ProfileFile;
 use profiler_parent::ByteLimit;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
-use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::agent::Agent;

@@ -38,7 +38,6 @@ use profiler_gecko::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::output::{GzipLevel, OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
 use crate::processed::TickDetail;
 #[doc(inline)]
@@ -46,10 +45,11 @@ pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
 use crate::push_sums::PushSums;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
-use crate::symbols::SymbolStore;
-use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use lifetime::Lifetime;
 use names::SessionSymbols;
+use profiler_files::output::{GzipLevel, OutputError, ProfileFile};
+use profiler_symbols::SymbolStore;
+use profiler_symbols::stack::{SymbolStackError, on_symbol_stack};
 use series::CaptureSeries;
 
 /// The largest number of events that wait for the receiver; further events are dropped.

@@ -137,7 +137,7 @@ impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
 
 /// Creates an unlinked file, which only this process can open.
 pub(crate) fn spool() -> io::Result<File> {
-    tempfile::tempfile_in(crate::part_file::directory())
+    tempfile::tempfile_in(profiler_files::spill::directory())
 }
 
 /// Copies a whole file to `out`.

@@ -110,7 +110,7 @@ pub enum FleetError {
     Parameter(#[from] super::UnknownParameter),
     /// A profile cannot be written.
     #[error(transparent)]
-    Export(#[from] crate::export::ExportError),
+    Export(#[from] profiler_export::ExportError),
 }
 
 /// Codes of ClickHouse.

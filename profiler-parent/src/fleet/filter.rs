@@ -2,7 +2,7 @@
 
 use super::instant::UnixMicros;
 use super::parameters::Parameters;
-use crate::export::clickhouse::civil_date;
+use profiler_export::clickhouse::civil_date;
 
 const MICROS_OF_DAY: u64 = 86_400_000_000;
 

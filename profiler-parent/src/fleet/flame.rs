@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{FleetError, FleetFilter, FleetQuery, FleetStore};
-use crate::export::stack_profile::{WeightedStack, write_folded, write_profile};
+use profiler_export::stack_profile::{WeightedStack, write_folded, write_profile};
 
 /// A stack of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

@@ -1,6 +1,6 @@
 //! Instants as people write them: `2026-11-26T03:12:23Z`, `2026-11-26`, or seconds since 1970.
 
-use crate::export::clickhouse::days_since_1970;
+use profiler_export::clickhouse::days_since_1970;
 
 /// Microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Questions to a ClickHouse that stores the profiles of many hosts.
 //!
-//! Called by `profiler fleet`. The tables are those of [`FleetSchema`](crate::export::FleetSchema),
-//! the rows come from [`Target::ClickHouse`](crate::export::Target::ClickHouse). The queries are
+//! Called by `profiler fleet`. The tables are those of [`FleetSchema`](profiler_export::FleetSchema),
+//! the rows come from [`Target::ClickHouse`](profiler_export::Target::ClickHouse). The queries are
 //! the files in `sql/`, which a client of ClickHouse can send, too: their parameters have the form
 //! `{name:Type}` of today's servers. Here they are filled in by [`Parameters`], because ClickHouse
 //! 18.16 has no parameters.

@@ -17,7 +17,7 @@
 //!   and ending the page switches probes on and off in all processes.
 //!
 //! ```text
-//! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
+//! browser, profiler top ──▶ profiler_http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
 //!                                                  ├─▶ flame, on a worker; threads of its own
@@ -94,13 +94,13 @@ use crate::alerts::{AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOption
 use crate::capture::CaptureSources;
 use crate::controller::MemoryLimit;
 use crate::groups::{Monitor, SnapshotReader};
-use crate::http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
 use crate::prometheus::MetricsReader;
 use alerts::AlertLog;
 use flame::{FlameGraph, FlameSources};
 use markers::Markers;
+use profiler_http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use profiles::Profiles;
 use routes::Routes;
 use snapshot_cache::SnapshotCache;

@@ -18,8 +18,8 @@ use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
 use crate::capture::{Capture, CaptureReport, CaptureSources};
-use crate::http::is_same;
 use crate::session_time::SessionNs;
+use profiler_http::is_same;
 
 /// Limit on the profiles kept.
 const KEPT: usize = 16;

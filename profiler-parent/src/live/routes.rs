@@ -19,10 +19,11 @@ use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
-use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
-use crate::http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
 use crate::prometheus::{self, METRICS, MetricsReader};
 use crate::session_time::SessionNs;
+use profiler_http as http;
+use profiler_http::{Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
+use profiler_http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");

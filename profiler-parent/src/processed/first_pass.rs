@@ -70,7 +70,7 @@ impl ProfileTables {
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
             thread_cap: ThreadCap::new(processes),
-            spill_directory: crate::part_file::directory(),
+            spill_directory: profiler_files::spill::directory(),
             wait_frames: 0,
         }
     }

@@ -17,7 +17,7 @@ use profiler_json::interner::Interner;
 use super::libs::{LibId, Libs};
 use super::quota::Quota;
 use super::strings::ProfileStrings;
-use crate::source_path::viewer_form;
+use profiler_symbols::source_path::viewer_form;
 
 /// Limit on the different frames of a profile. Further frames are shown as one frame.
 pub(super) const MAX_FRAMES: usize = 1 << 17;

@@ -13,8 +13,8 @@ use profiler_gecko::model::{
 };
 use profiler_json::{JsonWriter, StringId};
 
-use super::spill::{Column, column, end};
 use super::strings::ProfileStrings;
+use profiler_files::spill::{Column, column, end};
 
 /// The columns of the markers of one thread, while markers are added.
 #[derive(Debug)]

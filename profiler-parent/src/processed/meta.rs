@@ -13,8 +13,8 @@ use profiler_gecko::{ProfileSpec, ShownRange};
 use profiler_json::GECKO_VERSION;
 use profiler_json::JsonWriter;
 
-use super::PROCESSED_VERSION;
 use super::visible::Visible;
+use profiler_json::PROCESSED_VERSION;
 
 /// The data for the object `meta`.
 #[derive(Debug)]

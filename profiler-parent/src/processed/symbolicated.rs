@@ -19,12 +19,12 @@ use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
 use super::strings::ProfileStrings;
-use crate::source_path::viewer_form;
+use profiler_symbols::source_path::viewer_form;
 
 /// A function of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Func {
-    pub(super) name: StringId,
+    pub name: StringId,
     pub(super) source: Option<StringId>,
     origin: Origin,
 }

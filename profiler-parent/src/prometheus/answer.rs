@@ -9,7 +9,7 @@ use hyper::header::ACCEPT;
 
 use super::reader::MetricsReader;
 use super::text_format::TextFormat;
-use crate::http::{Answer, RequestHead, Work, put, with_type};
+use profiler_http::{Answer, RequestHead, Work, put, with_type};
 
 /// The path of the metrics, below the token or with the token in a header.
 pub(crate) const METRICS: &str = "metrics";

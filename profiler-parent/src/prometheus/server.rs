@@ -16,10 +16,10 @@ use super::answer::{METRICS, answer};
 use super::reader::MetricsReader;
 use super::token::{MetricsToken, TokenError};
 use crate::groups::Monitor;
-use crate::http::{
+use profiler_http::{
     Answered, Hosts, HttpServer, HttpService, NoListener, Reply, RequestHead, ServerOptions,
 };
-use crate::http::{
+use profiler_http::{
     bearer, is_same, listen_on_loopback, method_not_allowed, not_found, put, status,
 };
 

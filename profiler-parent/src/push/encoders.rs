@@ -1,14 +1,14 @@
 //! The encoder of each engine.
 //!
-//! Used by the senders. Every encoder reads the batch as an export does ([`crate::export`]), so a
+//! Used by the senders. Every encoder reads the batch as an export does ([`profiler_export`]), so a
 //! batch and a file are encoded alike.
 
 use super::destination::PushEngine;
 use super::spool::BatchToSend;
 use super::{BatchEncoder, PushIdentity};
-use crate::export::bodies::{BodySink, MOST_BODY_BYTES};
-use crate::export::encode::{EncodeOptions, Encoding, encode};
-use crate::export::{ExportError, FleetLabels};
+use profiler_export::bodies::{BodySink, MOST_BODY_BYTES};
+use profiler_export::encode::{EncodeOptions, Encoding, encode};
+use profiler_export::{ExportError, FleetLabels};
 
 /// Encodes batches.
 #[derive(Debug)]
@@ -43,12 +43,11 @@ impl EngineEncoder {
             version,
             host,
         } = stored.unwrap_or(&self.identity).clone();
-        FleetLabels {
-            service,
-            version,
-            host,
-            ..FleetLabels::default()
-        }
+        let mut labels = FleetLabels::default();
+        labels.service = service;
+        labels.version = version;
+        labels.host = host;
+        labels
     }
 }
 

@@ -77,13 +77,13 @@ pub use report::{DestinationReport, PushReport, PushedAmount};
 
 use crate::capture::CaptureSources;
 use crate::capture::series::CaptureSeries;
-use crate::export::ExportError;
-use crate::export::bodies::BodySink;
 use crate::push_sums::ListedPusher;
 use capturing::Capturer;
 use destination_series::{PushedAddresses, UsedAddresses};
 use encoders::EngineEncoder;
 use http_client::HttpClient;
+use profiler_export::ExportError;
+use profiler_export::bodies::BodySink;
 use progress::PushProgress;
 use queue::DestinationIndex;
 use sender::Sender;

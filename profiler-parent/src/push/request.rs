@@ -11,8 +11,8 @@ use super::base64::base64;
 use super::batch::BodyId;
 use super::destination::{Authorization, PushDestination, PushEngine, Secret};
 use super::http_client::PushRequest;
-use crate::export::bodies::{BodyKind, PprofSeries};
 use crate::fleet::RequestSecrets;
+use profiler_export::bodies::{BodyKind, PprofSeries};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const BYTES: &str = "application/octet-stream";
@@ -163,7 +163,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::super::batch::BatchId;
     use super::*;
-    use crate::export::FleetTable;
+    use profiler_export::FleetTable;
 
     fn request(address: &str, kind: &BodyKind) -> PushRequest {
         let destination = PushDestination::parse(address).unwrap();

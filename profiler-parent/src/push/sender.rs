@@ -25,9 +25,9 @@ use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
 use super::stored_stacks::StoredStacks;
-use crate::export::ExportError;
-use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
-use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
+use profiler_export::ExportError;
+use profiler_export::bodies::{BodyKind, BodySink, EncodedBody};
+use profiler_symbols::stack::{SymbolStackError, on_symbol_stack};
 
 /// Sends batches to a destination.
 pub(super) struct Sender {

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-use crate::export::bodies::BodyKind;
-use crate::export::clickhouse::FleetTable;
+use profiler_export::bodies::BodyKind;
+use profiler_export::clickhouse::FleetTable;
 
 /// The most rows that are remembered: about 2 MiB.
 const MOST_ROWS: usize = 1 << 17;

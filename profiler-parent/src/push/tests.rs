@@ -27,9 +27,9 @@ use super::{
     BatchEncoder, OtherDestinations, PushError, PushIdentity, PushOptions, PushPurpose, Pusher,
     check, push_spool,
 };
-use crate::export::ExportError;
-use crate::export::bodies::{BodyKind, BodySink, EncodedBody};
 use endpoint::{Act, Endpoint, Received, then_without_end};
+use profiler_export::ExportError;
+use profiler_export::bodies::{BodyKind, BodySink, EncodedBody};
 
 const FIRST: DestinationIndex = DestinationIndex(0);
 const NO_LIMIT: u64 = u64::MAX;

@@ -25,8 +25,8 @@ use crate::capture::parts::{PartError, Parts, spool};
 use crate::capture::recover::{Subject, write};
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
-use crate::output::ProfileFile;
 use crate::pools::PARENT;
+use profiler_files::output::ProfileFile;
 
 /// Display name of a parent whose pool is missing.
 const LOST_PARENT: &str = "lost parent";

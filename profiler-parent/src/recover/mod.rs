@@ -20,7 +20,7 @@ pub use merge::Recovery;
 pub use pool_recovery::{PoolRecovery, recover};
 pub use survey::{Life, Survey, SurveyedProcess, survey};
 
-use crate::output::OutputError;
+use profiler_files::output::OutputError;
 
 /// The reason why nothing was recovered.
 #[derive(Debug, thiserror::Error)]

@@ -20,9 +20,9 @@ use crate::capture::names::SessionSymbols;
 use crate::capture::processed::send_writing;
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
-use crate::output::ProfileFile;
 use crate::processed::{EarlierEntries, ProcessedProfile};
-use crate::symbols::SymbolStore;
+use profiler_files::output::ProfileFile;
+use profiler_symbols::SymbolStore;
 
 /// A process whose summary is not known yet.
 struct Settled {

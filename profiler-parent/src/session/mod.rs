@@ -47,9 +47,9 @@ use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
     SupervisorContext, Trust,
 };
-use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
 use own_process::OwnProcess;
+use profiler_symbols::SymbolStore;
 
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);

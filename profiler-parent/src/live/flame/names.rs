@@ -17,7 +17,7 @@ use profiler_sys::spawn_quiet;
 
 use super::frames::{ModuleNumber, UnnamedCode};
 use super::store::{FlameStore, FlameThread};
-use crate::symbols::{ModuleKey, SymbolStore};
+use profiler_symbols::{ModuleKey, SymbolStore};
 
 /// Names that are stored under one lock.
 const NAMES_PER_LOCK: usize = 4096;

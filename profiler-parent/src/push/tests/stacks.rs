@@ -1,6 +1,6 @@
 //! Tests of the rows of stacks, each of which a store gets once.
 
-use crate::export::clickhouse::FleetTable;
+use profiler_export::clickhouse::FleetTable;
 
 use super::*;
 

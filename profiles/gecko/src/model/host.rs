@@ -29,7 +29,7 @@ use profiler_json::JsonWriter;
 #[derive(Clone, Debug)]
 struct Host {
     /// `None` if the session may have recorded on another machine.
-    name: Option<String>,
+    pub name: Option<String>,
     boot: BootId,
     clocks: Option<HostClocks>,
 }
