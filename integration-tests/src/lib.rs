@@ -50,6 +50,11 @@ pub mod watch;
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+/// The code in the document about embedding compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+mod embedding_document {}
+
 /// The code in the document about performance groups compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/groups.md")]

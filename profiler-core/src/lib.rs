@@ -14,7 +14,7 @@
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
 //! that only records depends on this crate alone. `profiler-parent` starts a session, also in a
-//! program of one process. `ARCHITECTURE.md` has a map of the modules.
+//! program of one process. The README lists the modules of this crate.
 //!
 //! # The feature `enabled`
 //! Recording is a default feature. A library depends on this crate with `default-features = false`,

@@ -1,8 +1,9 @@
-//! Reads the modules of a crate and collects the paths that begin at its root. Used by `floors`.
+//! Reads the modules of a crate and collects the paths that begin at its root. Used by `layers`.
 //!
-//! It begins with `src/lib.rs` and follows each `mod name;` under any `cfg`, except code that
-//! exists only for tests. It reads tokens instead of syntax, so that paths in macros count, too:
-//! `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
+//! It begins with the root file, `src/lib.rs` or `src/main.rs`, and follows each `mod name;` under
+//! any `cfg`, except code that exists only for tests. It reads tokens instead of syntax, so that
+//! paths in macros count, too: `crate::name`, `$crate::name`, and as many `super::` as lead to the
+//! root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,14 +15,14 @@ use super::tokens::{
     after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words,
 };
 
-/// A path from a room to a name at the root of its crate.
+/// A path from a top-level module to a name at the root of its crate.
 #[derive(Debug)]
 pub(crate) struct Import {
     /// The path of the file, relative to the workspace.
     pub(crate) file: String,
     pub(crate) line: usize,
-    /// The room that contains the path.
-    pub(crate) room: String,
+    /// The top-level module that contains the path.
+    pub(crate) module: String,
     /// The first name of the path after `crate`.
     pub(crate) name: String,
     is_macro: bool,
@@ -30,28 +31,27 @@ pub(crate) struct Import {
 /// Where an import leads.
 #[derive(Debug)]
 pub(crate) enum Target<'a> {
-    Room(&'a str),
+    Module(&'a str),
     /// A name of another crate.
     Outside,
-    /// `lib.rs` neither declares nor imports the name.
+    /// The root file neither declares a module of this name nor imports the name.
     Unknown,
 }
 
-/// The rooms of a crate and their imports.
+/// The top-level modules of a crate and their imports.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// The top-level modules.
-    pub(crate) rooms: BTreeSet<String>,
+    pub(crate) modules: BTreeSet<String>,
     pub(crate) imports: Vec<Import>,
-    /// The names that `lib.rs` imports or exports, with the first name of each path.
+    /// The names that the root file imports or exports, with the first name of each path.
     root_names: BTreeMap<String, String>,
-    /// Exported macros and the rooms that define them.
+    /// Exported macros and the top-level modules that define them.
     macros: BTreeMap<String, String>,
 }
 
 /// The module that is read at the moment.
 #[derive(Clone)]
-struct Module<'a> {
+struct CurrentModule<'a> {
     workspace: &'a Path,
     file: PathBuf,
     /// The directory of its submodules.
@@ -89,18 +89,23 @@ impl Attributes {
 }
 
 impl Sources {
-    /// Reads the library of the crate in the directory `name`.
-    pub(crate) fn read(workspace: &Path, name: &str) -> Self {
+    /// Reads the crate in the directory `name`: its library or, without one, its program. `None` if
+    /// it has neither.
+    pub(crate) fn read(workspace: &Path, name: &str) -> Option<Self> {
         let directory = workspace.join(name).join("src");
-        let root = Module {
+        let mut files = ["lib.rs", "main.rs"]
+            .map(|file| directory.join(file))
+            .into_iter();
+        let file = files.find(|file| file.exists())?;
+        let root = CurrentModule {
             workspace,
-            file: directory.join("lib.rs"),
+            file,
             directory,
             path: Vec::new(),
         };
         let mut sources = Self::default();
         sources.read_file(&root);
-        sources
+        Some(sources)
     }
 
     /// Where an import leads.
@@ -110,21 +115,21 @@ impl Sources {
             return self
                 .macros
                 .get(name)
-                .map_or(Target::Outside, |room| Target::Room(room));
+                .map_or(Target::Outside, |module| Target::Module(module));
         }
-        if let Some(room) = self.rooms.get(name) {
-            return Target::Room(room);
+        if let Some(module) = self.modules.get(name) {
+            return Target::Module(module);
         }
         match self.root_names.get(name) {
             Some(first) => self
-                .rooms
+                .modules
                 .get(first)
-                .map_or(Target::Outside, |room| Target::Room(room)),
+                .map_or(Target::Outside, |module| Target::Module(module)),
             None => Target::Unknown,
         }
     }
 
-    fn read_file(&mut self, module: &Module<'_>) {
+    fn read_file(&mut self, module: &CurrentModule<'_>) {
         let text = fs::read_to_string(&module.file);
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
         let tokens: TokenStream = text
@@ -133,7 +138,7 @@ impl Sources {
         self.scan(tokens, module);
     }
 
-    fn scan(&mut self, tokens: TokenStream, module: &Module<'_>) {
+    fn scan(&mut self, tokens: TokenStream, module: &CurrentModule<'_>) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut rest = tokens.as_slice();
         let mut attributes = Attributes::default();
@@ -157,12 +162,12 @@ impl Sources {
                 (TokenTree::Ident(word), [_, TokenTree::Ident(name), ..])
                     if word == "macro_rules" =>
                 {
-                    let room = module
+                    let top_level = module
                         .path
                         .first()
                         .filter(|_| attributes.take().is_exported);
                     self.macros
-                        .extend(room.map(|room| (name.to_string(), room.clone())));
+                        .extend(top_level.map(|top_level| (name.to_string(), top_level.clone())));
                     after
                 }
                 (TokenTree::Ident(word), _) if word == "use" && module.path.is_empty() => {
@@ -184,9 +189,15 @@ impl Sources {
     }
 
     /// Reads a submodule: `body` is its content or a semicolon.
-    fn enter(&mut self, module: &Module<'_>, name: &str, body: &TokenTree, path: Option<String>) {
+    fn enter(
+        &mut self,
+        module: &CurrentModule<'_>,
+        name: &str,
+        body: &TokenTree,
+        path: Option<String>,
+    ) {
         if module.path.is_empty() {
-            self.rooms.insert(name.to_owned());
+            self.modules.insert(name.to_owned());
         }
         let mut inner = module.clone();
         inner.path.push(name.to_owned());
@@ -214,7 +225,7 @@ impl Sources {
         &mut self,
         word: &Ident,
         after: &'a [TokenTree],
-        module: &Module<'_>,
+        module: &CurrentModule<'_>,
     ) -> &'a [TokenTree] {
         let mut rest = after;
         let mut ups = 1;
@@ -256,8 +267,8 @@ impl Sources {
 
 impl Sources {
     /// Adds an import of `name`. `after` are the tokens that follow.
-    fn add(&mut self, name: &TokenTree, after: &[TokenTree], module: &Module<'_>) {
-        let Some(room) = module.path.first() else {
+    fn add(&mut self, name: &TokenTree, after: &[TokenTree], module: &CurrentModule<'_>) {
+        let Some(top_level) = module.path.first() else {
             return;
         };
         let file = module
@@ -267,13 +278,13 @@ impl Sources {
         self.imports.push(Import {
             file: file.display().to_string(),
             line: name.span().start().line,
-            room: room.clone(),
+            module: top_level.clone(),
             name: name.to_string(),
             is_macro: is_call_of_macro(after),
         });
     }
 
-    /// Adds the names of a `use` in `lib.rs`, given without the keyword and the semicolon.
+    /// Adds the names of a `use` in the root file, given without the keyword and the semicolon.
     fn learn_root_names(&mut self, tokens: &[TokenTree]) {
         let is_prefix = |word: &String| word == "crate" || word == "self";
         let Some(first) = words(tokens.iter().cloned().collect())
