@@ -18,6 +18,19 @@ use crate::samples::Samples;
 /// The verdict on a child that made no progress for the progress timeout.
 pub const FROZEN: &str = "recovered: frozen: made no progress";
 
+/// The verdict on a child that was killed and recovered.
+pub const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
+
+/// The keys of the counts of a process or a thread.
+pub const COUNTS: [&str; 6] = [
+    "recorded",
+    "delivered",
+    "outside",
+    "evicted",
+    "dropped",
+    "unfinished",
+];
+
 /// A parsed profile.
 #[derive(Debug)]
 pub struct Profile {
@@ -128,19 +141,38 @@ impl Profile {
         &self.processes[0]
     }
 
+    /// Returns the rows of processes in the gathering log.
+    ///
+    /// # Errors
+    /// When there is no log.
+    pub fn rows(&self) -> anyhow::Result<&[Value]> {
+        let log = self.json["profileGatheringLog"].as_object();
+        let log = log.and_then(|log| log.values().next());
+        let rows = log.and_then(|log| log["processes"].as_array());
+        Ok(rows.context("no gathering log")?)
+    }
+
     /// Returns the verdict on the process with this name, from the gathering log.
     ///
     /// # Errors
     /// When the log has no row for the process, or more than one.
     pub fn verdict(&self, name: &str) -> anyhow::Result<String> {
-        let log = self.json["profileGatheringLog"].as_object();
-        let log = log.and_then(|log| log.values().next());
-        let log = log.context("no gathering log")?;
-        let rows = log["processes"].as_array().context("no gathering log")?;
-        let mut found = rows.iter().filter(|row| row["name"] == name);
+        let mut found = self.rows()?.iter().filter(|row| row["name"] == name);
         let row = found.next().with_context(|| format!("no row for {name}"))?;
         ensure!(found.next().is_none(), "two rows for {name}");
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
+    }
+
+    /// Checks the verdict on the process with this name, and the number of its entries that the
+    /// profile holds.
+    ///
+    /// # Errors
+    /// When one of them differs, or the counts do not add up.
+    pub fn holds(&self, name: &str, verdict: &str, delivered: u64) -> anyhow::Result<()> {
+        let (found, counts) = (self.verdict(name)?, self.process(name)?.counts()?);
+        ensure!(found == verdict, "{name} is {found}");
+        ensure!(counts.delivered == delivered, "{name}: {counts:?}");
+        Ok(())
     }
 
     /// Checks that the verdict on a healthy child is `complete`.
@@ -244,6 +276,22 @@ impl Process {
         Ok(numbers)
     }
 
+    /// Checks that each thread has all numbered markers up to `count`, in order, and that there are
+    /// `threads` such threads.
+    ///
+    /// # Errors
+    /// When a marker is missing, doubled or out of order.
+    pub fn numbers_up_to(&self, count: u64, threads: usize) -> anyhow::Result<()> {
+        let numbers = self.numbers()?;
+        let are_whole = numbers.values().all(|all| all.iter().copied().eq(0..count));
+        ensure!(
+            are_whole && numbers.len() == threads,
+            "{}: {numbers:?}",
+            self.name
+        );
+        Ok(())
+    }
+
     /// Returns all markers with this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Mark> {
         self.threads
@@ -336,23 +384,33 @@ impl Mark {
     }
 }
 
+/// Checks that the rows of `profiler info` equal those of the gathering log.
+///
+/// # Errors
+/// When a row is missing or differs.
+pub fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
+    let rows = rows.as_array().context("no rows")?;
+    let log = log.as_array().context("no log")?;
+    ensure!(rows.len() == log.len(), "{rows:?}");
+    for (row, logged) in rows.iter().zip(log) {
+        for key in ["name", "pid", "threads", "verdict"].iter().chain(&COUNTS) {
+            let (found, expected) = (&row[*key], &logged[*key]);
+            ensure!(
+                found == expected && !found.is_null(),
+                "{key}: {row} {logged}"
+            );
+        }
+    }
+    Ok(())
+}
+
 impl LoggedCounts {
     fn parse(json: &Value) -> Option<Self> {
-        const SUMS: [&str; 8] = [
-            "tid",
-            "recorded",
-            "delivered",
-            "outside",
-            "evicted",
-            "dropped",
-            "unfinished",
-            "name",
-        ];
         let field = |name: &str| json[name].as_u64();
         let reasons = json
             .as_object()?
             .iter()
-            .filter(|(name, _)| !SUMS.contains(&name.as_str()));
+            .filter(|(name, _)| !["tid", "name"].iter().chain(&COUNTS).any(|key| key == name));
         Some(Self {
             reasons: reasons
                 .filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)))

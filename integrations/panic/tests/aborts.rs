@@ -37,8 +37,7 @@ fn a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack() {
         marker!("before the panic");
         die_in_hook();
     }
-    let name = "aborts::a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack";
-    let ended = ended(name);
+    let ended = ended();
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
     let panics = ended.panics();
     assert_eq!(panics.len(), 1);
@@ -66,8 +65,7 @@ fn a_panic_in_a_drop_during_the_unwinding_is_named() {
         let _too = PanicsToo;
         fall_over();
     }
-    let name = "aborts::a_panic_in_a_drop_during_the_unwinding_is_named";
-    let ended = ended(name);
+    let ended = ended();
     assert!(
         names(&ended, ": told to fall over again"),
         "{}",
@@ -89,8 +87,7 @@ fn a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place() {
         begin();
         may_not_unwind();
     }
-    let name = "aborts::a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place";
-    let ended = ended(name);
+    let ended = ended();
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
 }
 
@@ -102,8 +99,7 @@ fn an_abort_right_after_a_caught_panic_is_said_to_be_after_it() {
         let _ = catch_unwind(|| fall_over());
         abort();
     }
-    let name = "aborts::an_abort_right_after_a_caught_panic_is_said_to_be_after_it";
-    let ended = ended(name);
+    let ended = ended();
     let told = format!(" panicked at {}:", file!());
     let is_told = ended.verdict.contains(") after aborts::") && ended.verdict.contains(&told);
     assert!(ended.has_aborted() && is_told, "{}", ended.verdict);
@@ -118,8 +114,7 @@ fn an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic() {
         marker!("the thread goes on");
         abort();
     }
-    let name = "aborts::an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic";
-    let ended = ended(name);
+    let ended = ended();
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",
@@ -137,8 +132,7 @@ fn an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic() {
         let _ = ending.unwrap().join();
         abort();
     }
-    let name = "aborts::an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic";
-    let ended = ended(name);
+    let ended = ended();
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",

@@ -21,7 +21,7 @@ fn a_caught_panic_changes_no_verdict() {
         let _ = catch_unwind(|| fall_over());
         exit(0);
     }
-    let ended = ended("exits::a_caught_panic_changes_no_verdict");
+    let ended = ended();
     assert_eq!(ended.verdict, "complete");
     assert_eq!(ended.panics().len(), 1);
 }
@@ -34,8 +34,7 @@ fn an_exit_code_after_a_caught_panic_is_no_panic() {
         let _ = catch_unwind(|| fall_over());
         exit(3);
     }
-    let name = "exits::an_exit_code_after_a_caught_panic_is_no_panic";
-    assert_eq!(ended(name).verdict, "complete");
+    assert_eq!(ended().verdict, "complete");
 }
 
 #[test]
@@ -48,8 +47,7 @@ fn a_thread_that_panics_alone_changes_no_verdict() {
         marker!("the program goes on");
         exit(101);
     }
-    let name = "exits::a_thread_that_panics_alone_changes_no_verdict";
-    let ended = ended(name);
+    let ended = ended();
     assert_eq!(
         (ended.status.code(), ended.verdict.as_str()),
         (Some(101), "complete")
@@ -67,8 +65,7 @@ fn a_hook_that_exits_is_named_with_the_thread_that_panicked() {
         let worker = Builder::new().name("worker".to_owned());
         let _ = worker.spawn(|| fall_over()).unwrap().join();
     }
-    let name = "exits::a_hook_that_exits_is_named_with_the_thread_that_panicked";
-    let ended = ended(name);
+    let ended = ended();
     let told = "recovered: exited with code 7: worker panicked at ";
     assert!(ended.verdict.starts_with(told), "{}", ended.verdict);
 }

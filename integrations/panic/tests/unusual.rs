@@ -18,8 +18,7 @@ fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
         begin_with_aborting_hook();
         panic_any(42);
     }
-    let name = "unusual::a_payload_that_is_no_text_is_named_like_the_standard_library_does";
-    let ended = ended(name);
+    let ended = ended();
     assert!(
         ended.verdict.ends_with(": Box<dyn Any>"),
         "{}",
@@ -35,7 +34,7 @@ fn a_message_of_a_mebibyte_is_cut() {
         begin_with_aborting_hook();
         panic!("{}", "ä".repeat(1 << 19));
     }
-    let ended = ended("unusual::a_message_of_a_mebibyte_is_cut");
+    let ended = ended();
     let message = ended.panics()[0]["message"].as_str().unwrap();
     assert!(
         message.len() <= 4096 && message.ends_with("ä…"),
@@ -78,7 +77,7 @@ fn a_panic_within_an_entry_is_named() {
             &Fragile
         );
     }
-    let ended = ended("unusual::a_panic_within_an_entry_is_named");
+    let ended = ended();
     let told = ": told to fall over within an entry";
     assert!(
         ended.has_aborted() && ended.verdict.ends_with(told),
