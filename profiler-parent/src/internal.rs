@@ -4,6 +4,12 @@
 //! Not for applications, and hidden in the documentation. Invariant: every item that applications
 //! need has a path outside this module.
 
+pub mod call_tree {
+    //! See `export::call_tree` in the sources: the call tree of stacks with weights.
+
+    pub use crate::export::call_tree::*;
+}
+
 pub mod controller {
     //! See `controller` in the sources: the global controller.
 

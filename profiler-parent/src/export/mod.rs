@@ -25,6 +25,7 @@
 pub(crate) mod bodies;
 mod by_row;
 mod call_frame;
+pub(crate) mod call_tree;
 mod chrome_markers;
 mod chrome_trace;
 pub(crate) mod clickhouse;
@@ -53,6 +54,7 @@ mod slices;
 mod speedscope;
 #[cfg(feature = "push")]
 pub(crate) mod stack_profile;
+mod stack_sums;
 mod tree;
 
 use std::path::{Path, PathBuf};
