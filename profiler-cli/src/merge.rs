@@ -9,9 +9,10 @@ use anyhow::Result;
 use clap::Args;
 use profiler_merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
 
+use crate::console::{say, tell};
+use crate::output_name::free_name;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
-use crate::report::{free_name, say, tell};
 use crate::signals::end_without_leftovers;
 
 /// Merges recordings of several sessions or machines into one profile on one time line

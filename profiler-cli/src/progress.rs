@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use profiler_files::{WorkEvent, WorkListener};
 use profiler_parent::{CaptureEvent, CaptureEvents};
 
+use crate::console::tell;
 use crate::plain::plain;
 
 /// A line that disappears when the last of its clones is dropped.
@@ -49,8 +50,7 @@ impl ProgressLine {
 
     /// Prints a message of the command on standard error, and not into the line.
     pub(crate) fn say(&self, message: &str) {
-        self.0
-            .suspend(|| crate::report::tell(&format!("profiler: {message}")));
+        self.0.suspend(|| tell(&format!("profiler: {message}")));
     }
 
     /// Removes the line.

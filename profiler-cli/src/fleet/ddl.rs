@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use profiler_export::{Engine, FleetSchema};
 
-use crate::report::say;
+use crate::console::say;
 
 /// Prints the statements that create the tables of a store
 ///

@@ -12,7 +12,7 @@ use profiler_reader::{
     system_pid,
 };
 
-use crate::report::Row;
+use crate::process_row::Row;
 
 /// A thread's data about its process.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! thread is held at a time; only the costs of its functions are kept.
 
 pub(crate) mod blocks;
-pub(crate) mod call_tree;
+pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
 
@@ -17,8 +17,9 @@ use profiler_reader::{Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink
 
 use crate::report::{Report, Samples, TopFunction};
 use blocks::Blocks;
+use cost::{Cost, Costs, sum};
 use counts::Head;
-use functions::{Collection, Cost, Costs, Function, Functions, sum};
+use functions::{Collection, Function, Functions};
 
 /// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -11,9 +11,9 @@ use clap::Args;
 use profiler_parent::Session;
 use profiler_parent::prometheus::{MetricsServer, MetricsToken};
 
-use super::units;
+use crate::console::tell;
 use crate::plain::plain;
-use crate::report::tell;
+use crate::units;
 
 /// The options about metrics.
 #[derive(Debug, Args)]

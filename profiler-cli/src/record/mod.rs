@@ -12,7 +12,6 @@ mod nested;
 mod outcome;
 mod progress;
 mod stop;
-pub(crate) mod units;
 mod unprofiled;
 
 use std::ffi::OsString;
@@ -30,11 +29,13 @@ use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::agent::Agent;
+use crate::console::tell;
+use crate::output_name::free_name;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::push::RecordPushArgs;
-use crate::report::tell;
 use crate::signals::Signals;
+use crate::units;
 use choices::{Format, Source};
 use stop::Stopping;
 
@@ -130,7 +131,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(|| crate::report::free_name("profile"));
+        .unwrap_or_else(|| free_name("profile"));
     drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
     // The tracks show the time of groups, and no other measurement of them.
@@ -186,7 +187,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(|| crate::report::free_name("profile"));
+        .unwrap_or_else(|| free_name("profile"));
     drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;

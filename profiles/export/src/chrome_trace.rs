@@ -13,11 +13,12 @@ use profiler_json::JsonWriter;
 
 use super::ExportError;
 use super::call_frame::Scripts;
+use super::call_tree::CallId;
 use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
-use super::tree::{CallTree, ROOT, TreeId, line};
+use super::tree::{ThreadTree, line};
 use profiler_files::output::too_long;
 use profiler_reader::{Survey, TextField};
 
@@ -36,7 +37,7 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
         out,
         clock: Clock::of(recording.survey()),
         scripts: Scripts::default(),
-        tree: CallTree::default(),
+        tree: ThreadTree::default(),
         numbers: Numbers::default(),
         text_fields: recording.survey().meta.text_fields(),
         next_id: 1,
@@ -62,7 +63,7 @@ pub(super) struct Events<W: Write> {
     pub(super) out: JsonWriter<W>,
     pub(super) clock: Clock,
     scripts: Scripts,
-    tree: CallTree,
+    tree: ThreadTree,
     numbers: Numbers,
     pub(super) text_fields: HashMap<String, Vec<TextField>>,
     next_id: u64,
@@ -142,7 +143,7 @@ impl<W: Write> Events<W> {
         self.out.i64(start);
         self.end_data();
         self.scripts.begin(thread);
-        self.tree.begin(thread.tables, thread.has_own_tables);
+        self.tree.begin(thread.tables);
         let mut written = 0;
         let mut before = start;
         let last = thread.slices.len().div_ceil(CHUNK);
@@ -177,25 +178,27 @@ impl<W: Write> Events<W> {
 
     /// Writes samples and their new nodes. Returns the number of nodes written so far.
     fn profile(&mut self, thread: &Thread<'_>, slices: &[Slice], written: usize) -> usize {
-        let places = slices.iter().map(|slice| self.tree.place(slice));
-        let places: Vec<TreeId> = places.collect();
+        let places = slices
+            .iter()
+            .map(|slice| self.tree.place(thread.tables, slice));
+        let places: Vec<CallId> = places.collect();
         self.out.key("cpuProfile");
         self.out.begin_object();
         self.out.key("nodes");
         self.out.begin_array();
         let mut count = written;
         let before = self.nodes_before;
-        let number = |id: TreeId| before + u64::from(id.0);
-        for (id, node) in self.tree.nodes().skip(written) {
+        let number = |id: CallId| before + u64::from(id.number());
+        for (id, node) in self.tree.calls.nodes().skip(written) {
             if self.out.is_failed() {
                 break;
             }
             self.out.begin_object();
             self.out.entry_u64("id", number(id));
-            if let Some(caller) = node.caller.filter(|_| id != ROOT) {
+            if let Some(caller) = node.caller {
                 self.out.entry_u64("parent", number(caller));
             }
-            self.scripts.write(thread.tables, node.what, &mut self.out);
+            self.scripts.write(thread.tables, node.func, &mut self.out);
             self.out.end_object();
             count += 1;
         }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use profiler_json::JsonWriter;
 
 use super::call_frame::Scripts;
+use super::call_tree::CallId;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
 use super::recording::{Recording, Sink, Thread, Totals};
-use super::tree::{CallTree, Ticks, TreeId};
+use super::tree::{ThreadTree, Ticks};
 use super::{ExportError, TimeKind};
 use profiler_files::output::{BoundedWriter, CommitBehind, ProfileFile};
 use profiler_reader::Survey;
@@ -32,7 +33,7 @@ pub(super) fn write(
         directory: to,
         names: FileNames::default(),
         scripts: Scripts::default(),
-        tree: CallTree::default(),
+        tree: ThreadTree::default(),
         commits: CommitBehind::new(),
         all: Vec::new(),
         left: recording.most_bytes(),
@@ -53,7 +54,7 @@ struct Files<'d> {
     directory: &'d Path,
     names: FileNames,
     scripts: Scripts,
-    tree: CallTree,
+    tree: ThreadTree,
     commits: CommitBehind,
     all: Vec<Listed>,
     /// Remaining bytes for all files.
@@ -70,7 +71,7 @@ impl Sink for Files<'_> {
         let mut out = JsonWriter::new(BoundedWriter::new(&mut file, self.left));
         let clock = Clock::of(survey);
         self.scripts.begin(thread);
-        self.tree.begin(thread.tables, thread.has_own_tables);
+        self.tree.begin(thread.tables);
         let times = write_thread(thread, clock, &mut self.tree, &mut self.scripts, &mut out);
         self.left = out.finish()?.left();
         self.commits.commit(file)?;
@@ -113,11 +114,11 @@ impl Clock {
 fn write_thread<W: Write>(
     thread: &Thread<'_>,
     clock: Clock,
-    tree: &mut CallTree,
+    tree: &mut ThreadTree,
     scripts: &mut Scripts,
     out: &mut JsonWriter<W>,
 ) -> (i64, i64) {
-    let places: Vec<TreeId> = thread
+    let places: Vec<CallId> = thread
         .slices
         .iter()
         .map(|slice| tree.count(thread.tables, slice))
@@ -135,16 +136,16 @@ fn write_thread<W: Write>(
     out.begin_object();
     out.key("nodes");
     out.begin_array();
-    for (id, node) in tree.nodes() {
+    for (id, node) in tree.calls.nodes() {
         if out.is_failed() {
             break;
         }
         out.begin_object();
-        out.entry_u64("id", u64::from(id.0));
-        scripts.write(thread.tables, node.what, out);
-        out.entry_u64("hitCount", node.hits);
-        out.entry_list("children", tree.children(node), |child, out| {
-            out.u64(u64::from(child.0));
+        out.entry_u64("id", u64::from(id.number()));
+        scripts.write(thread.tables, node.func, out);
+        out.entry_u64("hitCount", node.own);
+        out.entry_list("children", tree.calls.callees(node), |child, out| {
+            out.u64(u64::from(child.number()));
         });
         let of_others = ticks.iter().position(|ticks| ticks.node != id);
         let (of_node, later) = ticks.split_at(of_others.unwrap_or(ticks.len()));
@@ -159,7 +160,7 @@ fn write_thread<W: Write>(
     }
     out.key("samples");
     out.begin_array();
-    places.iter().for_each(|id| out.u64(u64::from(id.0)));
+    places.iter().for_each(|id| out.u64(u64::from(id.number())));
     out.end_array();
     out.key("timeDeltas");
     out.begin_array();

@@ -7,8 +7,7 @@ use std::io::{BufWriter, Write};
 use super::ExportError;
 use super::by_row::ByRow;
 use super::recording::{Recording, Sink, Thread, Totals};
-use super::slices::Slice;
-use super::tree::{CallTree, ROOT, TreeId, What};
+use super::tree::{ThreadTree, What};
 use profiler_reader::{FuncId, Survey, Tables};
 
 /// Size of the buffer before the file.
@@ -18,11 +17,8 @@ const BUFFER: usize = 64 * 1024;
 pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
     let mut lines = Lines {
         out: BufWriter::with_capacity(BUFFER, out),
-        tree: CallTree::default(),
-        costs: Vec::new(),
-        names: ByRow::default(),
-        path: Vec::new(),
-        line: String::new(),
+        tree: ThreadTree::default(),
+        line: Line::default(),
     };
     let totals = recording.threads(&mut lines)?;
     lines.out.flush()?;
@@ -31,68 +27,66 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
 
 struct Lines<W: Write> {
     out: W,
-    tree: CallTree,
-    /// Nanoseconds of each node of the tree.
-    costs: Vec<u64>,
+    /// The weights of its nodes are nanoseconds.
+    tree: ThreadTree,
+    line: Line,
+}
+
+/// The line of a stack.
+#[derive(Default)]
+struct Line {
     /// The names of functions in lines.
     names: ByRow<String>,
-    /// The nodes of the line.
-    path: Vec<TreeId>,
+    /// The functions of the stack, the innermost first.
+    stack: Vec<What>,
     /// The line without its time.
-    line: String,
+    text: String,
 }
 
 impl<W: Write> Sink for Lines<W> {
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
-        self.tree.begin(thread.tables, thread.has_own_tables);
+        let Self { out, tree, line } = self;
+        tree.begin(thread.tables);
         let funcs = thread.tables.func_count();
-        self.names.begin_thread(funcs, thread.has_own_tables);
-        self.costs.clear();
+        line.names.begin_thread(funcs, thread.has_own_tables);
         for slice in thread.slices {
-            let place = self.tree.place(slice).0 as usize;
-            if place >= self.costs.len() {
-                self.costs.resize(place + 1, 0);
-            }
-            if let Some(cost) = self.costs.get_mut(place) {
-                *cost += Slice::length(slice);
-            }
+            let place = tree.place(thread.tables, slice);
+            tree.calls.add_own(place, slice.length());
         }
         let mut start = String::new();
         push_plain(thread.process, &mut start);
         start.push(';');
         push_plain(thread.name, &mut start);
-        let costs = std::mem::take(&mut self.costs);
-        for (id, ns) in (0..).map(TreeId).zip(&costs) {
-            let us = ns.saturating_add(500) / 1000;
+        for (id, node) in tree.calls.nodes() {
+            let us = node.own.saturating_add(500) / 1000;
             if us > 0 {
-                self.line(&start, thread.tables, id);
-                writeln!(self.out, "{} {us}", self.line)?;
+                let stack = tree.calls.callers(id).map(|(_, node)| node.func);
+                let text = line.of(&start, thread.tables, stack);
+                writeln!(out, "{text} {us}")?;
             }
         }
-        self.costs = costs;
         Ok(())
     }
 }
 
-impl<W: Write> Lines<W> {
-    /// Makes the line of a node: the names on its path, the outermost first.
-    fn line(&mut self, start: &str, tables: &Tables, id: TreeId) {
-        let tree = &self.tree;
-        let ids = std::iter::successors(Some(id), |id| tree.node(*id)?.caller);
-        self.path.clear();
-        self.path.extend(ids.filter(|id| *id != ROOT));
-        self.line.clear();
-        self.line.push_str(start);
-        for id in self.path.iter().rev() {
-            let name = match tree.node(*id).map(|node| node.what) {
-                Some(What::Func(func)) => plain_name(&mut self.names, tables, func),
-                what => what.and_then(What::special),
+impl Line {
+    /// The line of a stack, whose innermost function comes first: the outermost comes first in it.
+    fn of(&mut self, start: &str, tables: &Tables, stack: impl Iterator<Item = What>) -> &str {
+        self.stack.clear();
+        self.stack.extend(stack.filter(|what| *what != What::Root));
+        self.text.clear();
+        self.text.push_str(start);
+        for what in self.stack.iter().rev() {
+            let name = match *what {
+                What::Func(func) => plain_name(&mut self.names, tables, func),
+                special => special.special(),
             };
             if let Some(name) = name {
-                self.line.push(';');
-                self.line.push_str(name);
+                self.text.push(';');
+                self.text.push_str(name);
             }
         }
+        &self.text
     }
 }
 

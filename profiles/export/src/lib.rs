@@ -35,6 +35,7 @@
 pub mod bodies;
 mod by_row;
 mod call_frame;
+pub mod call_tree;
 mod chrome_markers;
 mod chrome_trace;
 pub mod clickhouse;
@@ -58,6 +59,7 @@ mod recording;
 mod slices;
 mod speedscope;
 pub mod stack_profile;
+mod stack_sums;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ use super::otlp::{OpenSpans, ThreadSpans, Vocabulary, groups, may_have_groups};
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
+use super::stack_sums::{StackSum, stack_sums};
 use super::tree::What;
 use profiler_files::output::{BoundedWriter, ProfileFile, WriteBehind};
 use profiler_reader::{Frame, Function, NodeId, Survey, Tables};
@@ -91,7 +92,6 @@ pub(super) struct Profile<W> {
     times: Option<(i64, i64)>,
     /// The locations of the frames of the present tables.
     known: ByRow<u64>,
-    stacks: Stacks,
     /// The locations of the sample that is being written, the innermost first.
     stack: Vec<u64>,
     /// The sample, and the field that contains it.
@@ -100,77 +100,25 @@ pub(super) struct Profile<W> {
 }
 
 /// The samples of one stack and one group.
-#[derive(Clone, Debug)]
-pub(super) struct StackSum {
-    stack: Option<NodeId>,
-    group: Option<Arc<str>>,
-    values: Values,
-}
+pub(super) type GroupSum = StackSum<Option<Arc<str>>>;
 
-/// The sums over the samples of each stack of a thread.
-#[derive(Debug, Default)]
-pub(super) struct Stacks {
-    /// In the order of their first samples.
-    all: Vec<StackSum>,
-    /// The place in `all` of each stack of the tables, without a group.
-    places: ByRow<usize>,
-    /// The place in `all` of stacks that the tables do not have, of samples without a stack, and of
-    /// those with a group, which is that of the span at this place.
-    others: HashMap<(Option<NodeId>, Option<usize>), usize>,
-}
-
-impl Stacks {
-    /// Sums the samples of a thread.
-    pub(super) fn of_thread(
-        &mut self,
-        thread: &Thread<'_>,
-        vocabulary: &Vocabulary,
-    ) -> Vec<StackSum> {
-        self.all.clear();
-        self.places.begin(thread.tables.node_count());
-        self.others.clear();
-        let samples = thread.slices.iter().filter(|slice| slice.is_sample);
-        if may_have_groups(thread) {
-            let spans = ThreadSpans::of(thread);
-            let groups = groups(&spans, thread, vocabulary);
-            let mut open = OpenSpans::of(&spans, thread, &groups);
-            for slice in samples {
-                let group = open.at(slice.at, slice.stack, thread.tables).group;
-                self.add(
-                    slice,
-                    group.and_then(|group| Some((group, groups.get(&group)?))),
-                );
-            }
-        } else {
-            samples.for_each(|slice| self.add(slice, None));
-        }
-        std::mem::take(&mut self.all)
+/// Sums the samples of a thread.
+pub(super) fn group_sums(thread: &Thread<'_>, vocabulary: &Vocabulary) -> Vec<GroupSum> {
+    if !may_have_groups(thread) {
+        let sums = stack_sums(thread.slices, |_| ()).into_iter();
+        return sums.map(|sum| sum.with_context(|()| None)).collect();
     }
-
-    /// Adds a slice. `group` is the group with the place of its span.
-    fn add(&mut self, slice: &Slice, group: Option<(usize, &Arc<str>)>) {
-        let stack = slice.stack;
-        let next = self.all.len();
-        let of_table = stack.filter(|_| group.is_none());
-        let known = of_table.and_then(|stack| self.places.get_or_insert_with(stack.0, || next));
-        let key = (stack, group.map(|(span, _)| span));
-        let place = match known {
-            Some(place) => *place,
-            None => *self.others.entry(key).or_insert(next),
-        };
-        if place == next {
-            self.all.push(StackSum {
-                stack,
-                group: group.map(|(_, name)| name.clone()),
-                values: Values::default(),
-            });
-        }
-        if let Some(StackSum { values, .. }) = self.all.get_mut(place) {
-            values.samples += 1;
-            values.wall_ns += slice.length();
-            values.cpu_ns = values.cpu_ns.saturating_add(slice.cpu).min(MOST);
-        }
-    }
+    let spans = ThreadSpans::of(thread);
+    let groups = groups(&spans, thread, vocabulary);
+    let mut open = OpenSpans::of(&spans, thread, &groups);
+    // The place of the innermost span with a group.
+    let place = |slice: &Slice| {
+        let place = open.at(slice.at, slice.stack, thread.tables).group;
+        place.filter(|place| groups.contains_key(place))
+    };
+    let sums = stack_sums(thread.slices, place).into_iter();
+    let name = |place: Option<usize>| groups.get(&place?).cloned();
+    sums.map(|sum| sum.with_context(name)).collect()
 }
 
 /// The largest number that is written: readers use signed integers.
@@ -179,21 +127,11 @@ const MOST: u64 = i64::MAX.unsigned_abs();
 /// About the bytes of a text's length, or of a location or function.
 const ROW: usize = 24;
 
-/// The sums over the samples of one stack.
-#[derive(Clone, Copy, Debug, Default)]
-struct Values {
-    samples: u64,
-    wall_ns: u64,
-    cpu_ns: u64,
-}
-
 impl<W: Write> Sink for Profile<W> {
     const WITH_MARKERS: bool = true;
 
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
-        let mut stacks = std::mem::take(&mut self.stacks);
-        let all = stacks.of_thread(thread, &self.vocabulary);
-        self.stacks = stacks;
+        let all = group_sums(thread, &self.vocabulary);
         self.samples(thread, &all, usize::MAX)?;
         Ok(())
     }
@@ -211,7 +149,6 @@ impl<W: Write> Profile<W> {
             locations: HashMap::new(),
             times: None,
             known: ByRow::default(),
-            stacks: Stacks::default(),
             stack: Vec::new(),
             sample: Message::default(),
             whole: Message::default(),
@@ -223,7 +160,7 @@ impl<W: Write> Profile<W> {
     pub(super) fn samples(
         &mut self,
         thread: &Thread<'_>,
-        all: &[StackSum],
+        all: &[GroupSum],
         most: usize,
     ) -> Result<usize, ExportError> {
         if let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) {
@@ -249,19 +186,14 @@ impl<W: Write> Profile<W> {
     }
 
     /// Writes the sample of a stack.
-    fn sample(&mut self, tables: &Tables, sum: &StackSum, labels: &Message) -> std::io::Result<()> {
-        let StackSum {
-            stack,
-            group,
-            values,
-        } = sum;
-        self.locate(tables, *stack);
+    fn sample(&mut self, tables: &Tables, sum: &GroupSum, labels: &Message) -> std::io::Result<()> {
+        self.locate(tables, sum.stack);
         let mut sample = std::mem::take(&mut self.sample);
         sample.clear();
         sample.numbers(1, &self.stack);
-        sample.numbers(2, &[values.samples, values.wall_ns, values.cpu_ns]);
+        sample.numbers(2, &[sum.samples, sum.wall_ns, sum.cpu_ns]);
         sample.append(labels);
-        if let Some(group) = group {
+        if let Some(group) = &sum.context {
             let label = self.text_label("group", group);
             sample.message(3, &label);
         }

@@ -7,7 +7,7 @@
 use super::ExportError;
 use super::bodies::{BodyKind, BodySink, EncodedBody, PprofSeries};
 use super::otlp::ProcessKey;
-use super::pprof::{Profile, Stacks};
+use super::pprof::{Profile, group_sums};
 use super::recording::{Recording, Sink, Thread, Totals};
 use profiler_reader::{Meta, Survey};
 
@@ -22,7 +22,6 @@ pub(super) fn encode(
         sink,
         most: most - most / 8,
         profile: Profile::new(Vec::new(), survey),
-        stacks: Stacks::default(),
         process: None,
     };
     let totals = recording.threads(&mut bodies)?;
@@ -34,7 +33,6 @@ struct PprofBodies<'s> {
     sink: &'s mut dyn BodySink,
     most: usize,
     profile: Profile<Vec<u8>>,
-    stacks: Stacks,
     /// The process of the profile, with its series.
     process: Option<(ProcessKey, PprofSeries)>,
 }
@@ -51,7 +49,7 @@ impl Sink for PprofBodies<'_> {
             self.end(survey)?;
             self.process = Some((ProcessKey::of(thread), series_of(thread, &survey.meta)));
         }
-        let all = self.stacks.of_thread(thread, self.profile.vocabulary());
+        let all = group_sums(thread, self.profile.vocabulary());
         let mut left = all.as_slice();
         while !left.is_empty() {
             let written = self.profile.samples(thread, left, self.most)?;

@@ -4,11 +4,11 @@
 //! and the stacks follow one after the other. Invariant: the times in the files are those of the
 //! stacks.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
 use super::ExportError;
+use super::call_tree::{CallId, CallNode, CallTree};
 use super::folded::push_plain;
 use super::import::{self, CallFrame, Node, Origin, Profile};
 use profiler_files::output::ProfileFile;
@@ -27,7 +27,9 @@ const STACKS: Origin = Origin {
     is_script: false,
 };
 
-/// The node of stacks without functions, which callers of all functions have.
+/// The name for a stack without functions.
+const UNKNOWN: &str = "(unknown stack)";
+/// The number of the root, which calls the outermost functions.
 const ROOT: u64 = 1;
 
 /// Writes a profile in the processed format, compressed if the name ends in `.gz`. Returns its size
@@ -37,7 +39,7 @@ pub fn write_profile<'s>(
     name: &str,
     to: &Path,
 ) -> Result<u64, ExportError> {
-    let mut tree = Tree::default();
+    let mut tree: CallTree<&str, u64> = CallTree::default();
     let mut profile = Profile {
         nodes: Vec::new(),
         start_time: 0.0,
@@ -47,52 +49,35 @@ pub fn write_profile<'s>(
     };
     let mut before_us = 0;
     for stack in stacks.filter(|stack| stack.us > 0) {
-        profile.samples.push(tree.place(stack.path));
+        let path = stack.path.iter().map(String::as_str);
+        let unknown = stack.path.is_empty().then_some(UNKNOWN);
+        let place = tree.add(path.chain(unknown), 0); // the samples have the times
+        profile.samples.push(number(place));
         profile.time_deltas.push(before_us as f64);
         profile.end_time += stack.us as f64;
         before_us = stack.us;
     }
-    profile.nodes = tree.nodes;
+    profile.nodes = tree.nodes().map(node).collect();
     Ok(import::write(&profile, name, STACKS, to)?.bytes)
 }
 
-/// A function of which only the name is known.
-fn function(name: &str) -> CallFrame {
-    CallFrame {
-        function_name: name.to_owned(),
-        url: String::new(),
-        line_number: -1,
-        column_number: -1,
-    }
+/// The number of a node in the profile.
+fn number(id: Option<CallId>) -> u64 {
+    ROOT + id.map_or(0, |id| u64::from(id.number()))
 }
 
-/// The call tree of the stacks.
-#[derive(Debug, Default)]
-struct Tree {
-    nodes: Vec<Node>,
-    known: HashMap<(u64, String), u64>,
-}
-
-impl Tree {
-    /// The node of a stack.
-    fn place(&mut self, path: &[String]) -> u64 {
-        let mut at = ROOT;
-        let unknown = ["(unknown stack)".to_owned()];
-        let path = if path.is_empty() { &unknown } else { path };
-        for name in path {
-            let next = ROOT + 1 + self.nodes.len() as u64;
-            let id = *self.known.entry((at, name.clone())).or_insert(next);
-            if id == next {
-                self.nodes.push(Node {
-                    id,
-                    call_frame: function(name),
-                    children: Vec::new(),
-                    parent: Some(at),
-                });
-            }
-            at = id;
-        }
-        at
+/// A node of the profile. Only the name of its function is known.
+fn node((id, node): (CallId, &CallNode<&str, u64>)) -> Node {
+    Node {
+        id: number(Some(id)),
+        call_frame: CallFrame {
+            function_name: node.func.to_owned(),
+            url: String::new(),
+            line_number: -1,
+            column_number: -1,
+        },
+        children: Vec::new(),
+        parent: Some(number(node.caller)),
     }
 }
 
@@ -112,7 +97,7 @@ pub fn write_folded<'s>(
             push_plain(name, &mut line);
         }
         if path.is_empty() {
-            line.push_str("(unknown stack)");
+            line.push_str(UNKNOWN);
         }
         writeln!(file, "{line} {us}")?;
     }

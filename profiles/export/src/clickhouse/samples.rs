@@ -13,7 +13,7 @@ use super::stacks::Stacks;
 use crate::ExportError;
 use crate::recording::Thread;
 use crate::slices::Slice;
-use crate::tree::CallTree;
+use crate::tree::ThreadTree;
 
 /// The length of a row's window, in microseconds.
 const WINDOW_US: i64 = 10_000_000;
@@ -23,7 +23,7 @@ const MOST_SAMPLES: usize = 16_384;
 /// Writes the samples of threads. See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct SampleRows {
-    tree: CallTree,
+    tree: ThreadTree,
     stacks: Stacks,
     window: Window,
 }
@@ -46,7 +46,7 @@ impl SampleRows {
         thread: &Thread<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), ExportError> {
-        self.tree.begin(thread.tables, thread.has_own_tables);
+        self.tree.begin(thread.tables);
         self.stacks.begin();
         let mut cpu_ns = 0_u64;
         for slice in thread.slices {
@@ -75,8 +75,10 @@ impl SampleRows {
         if !self.window.takes(number) {
             self.window.pass(thread, rows)?;
         }
-        let node = self.tree.place(slice);
-        let stack = self.stacks.number(&self.tree, node, thread, end_ns, rows)?;
+        let node = self.tree.place(thread.tables, slice);
+        let stack = self
+            .stacks
+            .number(&self.tree.calls, node, thread, end_ns, rows)?;
         self.window.add(number, (start, end), stack, cpu_us);
         Ok(())
     }

@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use super::FleetTable;
 use super::rows::{NS_OF_DAY, Rows};
 use crate::ExportError;
+use crate::call_tree::{CallId, CallTree};
 use crate::recording::Thread;
-use crate::tree::{CallTree, ROOT, TreeId, TreeNode, What};
+use crate::tree::What;
 
 /// The number of the stack without functions, and the start of every number.
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
@@ -24,7 +25,8 @@ pub(super) struct Stacks {
     written: HashSet<(i64, u64)>,
     /// By node of the present thread's tree.
     of_nodes: Vec<Option<u64>>,
-    path: Vec<TreeId>,
+    /// The nodes of a stack, the innermost first.
+    path: Vec<(CallId, What)>,
 }
 
 impl Stacks {
@@ -36,8 +38,8 @@ impl Stacks {
     /// The number of a node's stack. Writes the stack if the batch does not have it.
     pub(super) fn number(
         &mut self,
-        tree: &CallTree,
-        node: TreeId,
+        tree: &CallTree<What, u64>,
+        node: CallId,
         thread: &Thread<'_>,
         unix_ns: i64,
         rows: &mut Rows<'_>,
@@ -49,32 +51,31 @@ impl Stacks {
         {
             return Ok(number);
         }
-        let callers = std::iter::successors(Some(node), |id| tree.node(*id)?.caller);
         self.path.clear();
-        self.path.extend(callers.filter(|id| *id != ROOT));
+        let callers = tree.callers(node).map(|(id, node)| (id, node.func));
+        self.path
+            .extend(callers.filter(|(_, what)| *what != What::Root));
         let mut number = EMPTY;
         for at in (0..self.path.len()).rev() {
-            let Some(id) = self.path.get(at).copied() else {
+            let Some((id, what)) = self.path.get(at).copied() else {
                 continue;
             };
-            number = self.known(id).unwrap_or_else(|| {
-                let name = tree.node(id).map_or("", |node| name(node, thread));
-                below(number, name)
-            });
+            let known = self.known(id);
+            number = known.unwrap_or_else(|| below(number, name(what, thread)));
             self.note(id, number);
         }
         if self.written.insert((day, number)) {
-            self.write(number, tree, thread, unix_ns, rows)?;
+            self.write(number, thread, unix_ns, rows)?;
         }
         Ok(number)
     }
 
-    fn known(&self, node: TreeId) -> Option<u64> {
-        *self.of_nodes.get(node.0 as usize)?
+    fn known(&self, node: CallId) -> Option<u64> {
+        *self.of_nodes.get(node.index())?
     }
 
-    fn note(&mut self, node: TreeId, number: u64) {
-        let place = node.0 as usize;
+    fn note(&mut self, node: CallId, number: u64) {
+        let place = node.index();
         if place >= self.of_nodes.len() {
             self.of_nodes.resize(place + 1, None);
         }
@@ -87,14 +88,13 @@ impl Stacks {
     fn write(
         &self,
         number: u64,
-        tree: &CallTree,
         thread: &Thread<'_>,
         unix_ns: i64,
         rows: &mut Rows<'_>,
     ) -> Result<(), ExportError> {
         rows.add(FleetTable::Stacks, unix_ns, |row| {
-            row.entry_list("frames", self.path.iter().rev(), |id, row| {
-                row.string(tree.node(*id).map_or("", |node| name(node, thread)));
+            row.entry_list("frames", self.path.iter().rev(), |(_, what), row| {
+                row.string(name(*what, thread));
             });
             row.entry_u64("stack", number);
         })
@@ -102,8 +102,8 @@ impl Stacks {
 }
 
 /// The name of a node: of its function, or `(idle)` or `(program)`.
-fn name<'t>(node: &TreeNode, thread: &Thread<'t>) -> &'t str {
-    match node.what {
+fn name<'t>(what: What, thread: &Thread<'t>) -> &'t str {
+    match what {
         What::Func(func) => thread
             .tables
             .function(func)

@@ -27,7 +27,6 @@ mod open_spans;
 mod profiles;
 mod requests;
 mod resource;
-mod samples;
 mod series;
 mod span_index;
 mod span_message;

@@ -10,15 +10,16 @@ use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink, EncodedBody};
 use super::super::proto::Message;
 use super::super::recording::{Recording, Sink, Thread, Totals};
+use super::super::slices::Slice;
+use super::super::stack_sums::{StackSum, stack_sums};
 use super::clock::UnixClock;
 use super::dictionary::{AttributeValue, Dictionary, TableIndex};
 use super::identity::Domain;
 use super::links::placed;
 use super::locations::Locations;
-use super::open_spans::{OpenSpans, groups};
+use super::open_spans::{OpenSpans, SampleContext, groups};
 use super::requests::{add_item, add_items};
 use super::resource::{ProcessKey, resource};
-use super::samples::{SampleSum, sums};
 use super::span_index::SpanIndex;
 use super::span_message::Vocabulary;
 use super::thread_spans::ThreadSpans;
@@ -135,10 +136,11 @@ impl Sink for Profiles<'_> {
         let placed = placed(&spans, &self.index, self.index.process(thread), thread.tid);
         let groups = groups(&spans, thread, &self.vocabulary);
         let mut open = OpenSpans::of(&spans, thread, &groups);
-        for sum in sums(thread, &mut open) {
-            let span = sum.belongs.span.and_then(|span| *placed.get(span)?);
+        let context = |slice: &Slice| open.at(slice.at, slice.stack, thread.tables);
+        for sum in stack_sums(thread.slices, context) {
+            let span = sum.context.span.and_then(|span| *placed.get(span)?);
             let link = span.map_or(TableIndex::ZERO, |span| self.dictionary.link(span.span));
-            let group = sum.belongs.group.and_then(|group| groups.get(&group));
+            let group = sum.context.group.and_then(|group| groups.get(&group));
             let attributes = self.attributes(thread, group.map(|group| &**group));
             self.sample(&sum, link, &attributes, thread);
             self.send_if_full(thread)?;
@@ -175,7 +177,7 @@ impl Profiles<'_> {
 
     fn sample(
         &mut self,
-        sum: &SampleSum,
+        sum: &StackSum<SampleContext>,
         link: TableIndex,
         attributes: &[u64],
         thread: &Thread<'_>,

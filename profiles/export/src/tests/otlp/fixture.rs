@@ -31,19 +31,18 @@ fn text(name: &str) -> usize {
     TEXTS.iter().position(|text| *text == name).unwrap()
 }
 
-/// A marker of a thread: name, start, end, phase, payload.
-type Row = (&'static str, Option<f64>, Option<f64>, u8, Value);
-
-fn markers(rows: &[Row]) -> Value {
-    let column = |of: fn(&Row) -> Value| rows.iter().map(of).collect::<Vec<Value>>();
+/// The markers of a thread. A row has its name, start, end, phase and payload.
+fn markers(rows: &Value) -> Value {
+    let rows = rows.as_array().unwrap();
+    let column = |place: usize| rows.iter().map(|row| row[place].clone()).collect::<Value>();
+    let names = rows.iter().map(|row| text(row[0].as_str().unwrap()));
     json!({
-        "length": rows.len(), "name": column(|row| json!(text(row.0))), "startTime": column(|row| json!(row.1)),
-        "endTime": column(|row| json!(row.2)), "phase": column(|row| json!(row.3)),
-        "category": column(|_| json!(0)), "data": column(|row| row.4.clone()),
+        "length": rows.len(), "name": names.collect::<Vec<_>>(), "startTime": column(1), "endTime": column(2),
+        "phase": column(3), "category": vec![0; rows.len()], "data": column(4),
     })
 }
 
-fn thread(process: &str, pid: &str, tid: u64, name: &str, samples: Value, rows: &[Row]) -> Value {
+fn thread(process: &str, pid: &str, tid: u64, name: &str, samples: Value, rows: &Value) -> Value {
     json!({
         "name": name, "isMainThread": name == "GeckoMain", "processName": process, "pid": pid, "tid": tid,
         "samples": samples, "markers": markers(rows),
@@ -58,153 +57,49 @@ fn samples(stacks: &[Option<u32>]) -> Value {
            "threadCPUDelta": cpu})
 }
 
-/// The rows of the front end's other thread.
-fn other() -> [Row; 5] {
-    [
-        // An event and a value of a span that began on the other thread.
-        (
-            "server::front",
-            Some(8.0),
-            None,
-            0,
-            json!({"type": "Event server::front 1", "span": 7, "message": "end"}),
-        ),
-        (
-            "handle",
-            Some(8.5),
-            None,
-            0,
-            json!({"type": "Span handle 1", "span": 7, "status": 200}),
-        ),
-        (
-            "note",
-            Some(8.75),
-            None,
-            0,
-            json!({"type": "SpanDetail", "span": 20, "value": "half"}),
-        ),
-        (
-            "later",
-            Some(8.0),
-            None,
-            2,
-            json!({"type": "Span later 1", "span": 9, "parent": 7}),
-        ),
-        (
-            "follows from",
-            Some(8.0),
-            None,
-            0,
-            json!({"type": "SpanLink", "span": 9, "other": 8, "flow": text("answer")}),
-        ),
-    ]
-}
-
 /// The front end's threads.
 fn front() -> [Value; 2] {
-    let ask =
-        json!({"type": "Span ask 1", "span": 8, "parent": 7, "http_method": "GET", "size": 12});
-    let main: [Row; 8] = [
-        (
-            "handle",
-            Some(1.0),
-            Some(9.0),
-            1,
-            json!({"type": "Span handle 1", "span": 7, "path": "/"}),
-        ),
-        ("ask", Some(2.0), Some(7.5), 1, ask),
-        (
-            "sent",
-            Some(2.25),
-            None,
-            0,
-            json!({"type": "SpanFlow", "span": 8, "flow": text("00ab00cd")}),
-        ),
-        (
-            "server::front",
-            Some(7.0),
-            None,
-            0,
-            json!({"type": "Event server::front 1", "span": 8, "message": "ok"}),
-        ),
-        (
-            "batch",
-            Some(3.0),
-            Some(6.0),
-            1,
-            json!({"type": "Span", "span": 20, "group": text("tenants")}),
-        ),
-        (
-            "phase",
-            Some(3.5),
-            Some(4.5),
-            1,
-            json!({"type": "Phase", "done": true, "share": 0.5, "list": [1, null], "cause": {"stack": 1}}),
-        ),
-        (
-            "tick",
-            Some(4.0),
-            None,
-            0,
-            json!({"type": "Text", "name": "inside"}),
-        ),
-        ("tick", Some(20.0), None, 0, json!(null)),
-    ];
+    let main = json!([
+        ["handle", 1.0, 9.0, 1, {"type": "Span handle 1", "span": 7, "path": "/"}],
+        ["ask", 2.0, 7.5, 1,
+            {"type": "Span ask 1", "span": 8, "parent": 7, "http_method": "GET", "size": 12}],
+        ["sent", 2.25, null, 0, {"type": "SpanFlow", "span": 8, "flow": text("00ab00cd")}],
+        ["server::front", 7.0, null, 0,
+            {"type": "Event server::front 1", "span": 8, "message": "ok"}],
+        ["batch", 3.0, 6.0, 1, {"type": "Span", "span": 20, "group": text("tenants")}],
+        ["phase", 3.5, 4.5, 1,
+            {"type": "Phase", "done": true, "share": 0.5, "list": [1, null], "cause": {"stack": 1}}],
+        ["tick", 4.0, null, 0, {"type": "Text", "name": "inside"}],
+        ["tick", 20.0, null, 0, null],
+    ]);
+    let other = json!([
+        // An event and a value of a span that began on the other thread.
+        ["server::front", 8.0, null, 0,
+            {"type": "Event server::front 1", "span": 7, "message": "end"}],
+        ["handle", 8.5, null, 0, {"type": "Span handle 1", "span": 7, "status": 200}],
+        ["note", 8.75, null, 0, {"type": "SpanDetail", "span": 20, "value": "half"}],
+        ["later", 8.0, null, 2, {"type": "Span later 1", "span": 9, "parent": 7}],
+        ["follows from", 8.0, null, 0,
+            {"type": "SpanLink", "span": 9, "other": 8, "flow": text("answer")}],
+    ]);
     // In `handle`, then in `ask` with the inlined `parse`, then in neither.
     let stacks = [None, Some(1), Some(3), Some(3), Some(3), Some(1), Some(0)];
     [
         thread("app", "12", 12, "GeckoMain", samples(&stacks), &main),
-        thread(
-            "app",
-            "12",
-            13,
-            "io",
-            samples(&[Some(0), Some(0)]),
-            &other(),
-        ),
+        thread("app", "12", 13, "io", samples(&[Some(0); 2]), &other),
     ]
 }
 
 /// The worker's thread.
 fn worker() -> Value {
-    let rows: [Row; 4] = [
-        (
-            "answer",
-            Some(3.0),
-            Some(6.0),
-            1,
-            json!({"type": "Span answer 1", "span": 3}),
-        ),
-        (
-            "received",
-            Some(3.25),
-            None,
-            0,
-            json!({"type": "SpanFlow", "span": 3, "flow": text("00ab00cd")}),
-        ),
-        (
-            "draw",
-            Some(4.0),
-            Some(5.0),
-            1,
-            json!({"type": "Span draw 1", "span": 4, "parent": 3}),
-        ),
-        (
-            "lost",
-            None,
-            Some(2.0),
-            3,
-            json!({"type": "Span lost 1", "span": 5}),
-        ),
-    ];
-    thread(
-        "worker",
-        "12.1",
-        12,
-        "GeckoMain",
-        samples(&[Some(0), Some(4), Some(4), Some(4), Some(5)]),
-        &rows,
-    )
+    let rows = json!([
+        ["answer", 3.0, 6.0, 1, {"type": "Span answer 1", "span": 3}],
+        ["received", 3.25, null, 0, {"type": "SpanFlow", "span": 3, "flow": text("00ab00cd")}],
+        ["draw", 4.0, 5.0, 1, {"type": "Span draw 1", "span": 4, "parent": 3}],
+        ["lost", null, 2.0, 3, {"type": "Span lost 1", "span": 5}],
+    ]);
+    let samples = samples(&[Some(0), Some(4), Some(4), Some(4), Some(5)]);
+    thread("worker", "12.1", 12, "GeckoMain", samples, &rows)
 }
 
 /// A counter of a process.

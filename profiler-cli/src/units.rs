@@ -31,7 +31,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses milliseconds, optionally with a fraction. A session allows at most five seconds.
-pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     let millis = positive(text)?;
     if !(0.01..=5000.0).contains(&millis) {
         return Err("must be between 0.01 and 5000 milliseconds".to_owned());
@@ -40,7 +40,7 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the percentage of an overhead budget, optionally with a fraction and with `%`.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let percent = positive(text.strip_suffix('%').unwrap_or(text))?;
     if !(0.01..=100.0).contains(&percent) {
         return Err("must be between 0.01 and 100 percent".to_owned());
@@ -58,7 +58,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses an address such as `127.0.0.1:8080`, or `8080` for the same one.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text
         .parse()
         .map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
