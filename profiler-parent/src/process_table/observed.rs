@@ -232,7 +232,7 @@ mod tests {
 
     /// Closes the pool of a process that has done this.
     fn close(table: &ProcessTable, key: PoolId, groups: Vec<(GroupKey, GroupSum)>) {
-        table.close_pool(key, |process| {
+        table.close_pool_with(key, |process| {
             let counts = EntryCounts::default();
             process.remains = Remains::Expired(counts);
             Some(ClosedPool { counts, groups })

@@ -113,9 +113,9 @@ pub(super) fn list(
         }
     };
     let remains = Remains::Pool(Arc::new(file.into()));
-    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
-    process.in_file = context.pools.is_some();
-    process.cannot_record = Some(why);
+    let process = Process::new(name, sys::process_id(), ProcessState::Parent, remains)
+        .with_pool_in_file(context.pools.is_some())
+        .with_refusal(why);
     context.processes.add(key, process);
     Ok(())
 }
@@ -142,8 +142,8 @@ fn start(
     session::start(params, options)?;
     let pool = session::pool_file().inspect_err(|_| session::stop())?;
     let remains = Remains::Pool(Arc::new(pool.into()));
-    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
-    process.in_file = pools.is_some();
+    let process = Process::new(name, sys::process_id(), ProcessState::Parent, remains)
+        .with_pool_in_file(pools.is_some());
     context.processes.add(key, process);
     Ok(())
 }

@@ -23,8 +23,8 @@ fn pool() -> Remains {
 /// Adds a process to the table. Its number is that of its pool, too.
 fn add(table: &ProcessTable, number: u32, name: &str, state: ProcessState, remains: Remains) {
     let pid = ProcessId::new(number);
-    let mut process = Process::new(name, pid, state, remains);
-    process.said_hello = process.state == ProcessState::Connected;
+    let is_connected = state == ProcessState::Connected;
+    let process = Process::new(name, pid, state, remains).with_hello(is_connected);
     table.add(PoolId::new(u128::from(number)), process);
 }
 
@@ -94,11 +94,7 @@ fn processes_that_do_not_record_take_no_series_of_their_own() {
     assert_eq!((unprofiled, other.sum.starts), (MOST_NAMES as u64, 0));
     assert_eq!(number_of(other, ProcessActivity::Starting), 1);
 
-    table.change(PoolId::new(1), |process| {
-        process.name = "worker".to_owned();
-        process.said_hello = true;
-        process.state = ProcessState::Connected;
-    });
+    table.connect_as(PoolId::new(1), "worker");
     let reading = read(&table, &snapshot, &[]);
     let worker = row(&reading, "worker");
     assert_eq!(number_of(worker, ProcessActivity::Recording), 1);
@@ -151,7 +147,7 @@ fn entries_are_unfinished_when_their_process_has_ended_although_its_data_is_kept
     };
     add(&table, 1, "p", ProcessState::Connected, pool());
     assert_eq!(read_with(false), (6, 0));
-    table.change(key, |process| process.state = ProcessState::Exited(None));
+    table.set_state(key, ProcessState::Exited(None));
     assert_eq!(read_with(false), (6, 0), "its counts were read before");
     let has_ended = table
         .present_counts(u64::MAX)

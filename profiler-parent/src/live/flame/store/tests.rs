@@ -203,10 +203,7 @@ fn an_ended_process_is_read_to_its_end_in_any_pass() {
     let key = tester.start();
     read_once(&tester.pools, &tester.store);
     let exited = ProcessState::Exited(None);
-    tester
-        .pools
-        .processes
-        .change(key, |process| process.state = exited);
+    tester.pools.processes.set_state(key, exited);
     assert_eq!(tester.turns(false), [(key, 1)]);
     read_once(&tester.pools, &tester.store);
     assert!(tester.turns(true).is_empty());
