@@ -28,7 +28,7 @@ const USAGES_AT_ONCE: usize = 50;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct ProcessRow {
+pub(super) struct LiveProcessRow {
     /// Identifies the process uniquely.
     pub(super) key: String,
     pub(super) pid: u32,
@@ -128,7 +128,7 @@ impl ProcessHistory {
         &mut self,
         table: &ProcessTable,
         groups: &GroupsSnapshot,
-    ) -> Vec<ProcessRow> {
+    ) -> Vec<LiveProcessRow> {
         let listed = table.for_live_page();
         let mut known = std::mem::take(&mut self.0);
         let keep = |one: &ProcessForLivePage| (one.key, known.remove(&one.key).unwrap_or_default());
@@ -204,7 +204,7 @@ impl ProcessHistory {
         &mut self,
         one: &ProcessForLivePage,
         groups: Option<(ProcessStanding, usize)>,
-    ) -> ProcessRow {
+    ) -> LiveProcessRow {
         let known = self.0.entry(one.key).or_default();
         if !one.runs() {
             known.clear_rates();
@@ -222,7 +222,7 @@ impl ProcessHistory {
             excess_bytes,
             ..
         } = &one.report;
-        ProcessRow {
+        LiveProcessRow {
             key: format!("{:032x}", one.key.get()),
             pid: pid.get(),
             name: name.clone(),
@@ -261,13 +261,13 @@ pub(super) struct ProcessListing<'a> {
     total: usize,
     sort: &'a str,
     order: &'static str,
-    rows: Vec<&'a ProcessRow>,
+    rows: Vec<&'a LiveProcessRow>,
 }
 
 impl<'a> ProcessListing<'a> {
-    pub(super) fn of(all: &'a [ProcessRow], query: &'a Query) -> Self {
+    pub(super) fn of(all: &'a [LiveProcessRow], query: &'a Query) -> Self {
         let sort = query.get("psort").unwrap_or("order");
-        let mut rows: Vec<&ProcessRow> = all.iter().collect();
+        let mut rows: Vec<&LiveProcessRow> = all.iter().collect();
         match sort {
             "name" => rows.sort_by_cached_key(|row| row.name.to_lowercase()),
             "state" => rows.sort_by(|a, b| a.state.cmp(&b.state)),
@@ -292,7 +292,7 @@ impl<'a> ProcessListing<'a> {
 
 /// The sort key of a column; the same for all rows if the column is unknown.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // only compared
-fn number(row: &ProcessRow, column: &str) -> u64 {
+fn number(row: &LiveProcessRow, column: &str) -> u64 {
     match column {
         "pid" => u64::from(row.pid),
         "memory" => row.held_bytes,
@@ -308,8 +308,8 @@ fn number(row: &ProcessRow, column: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn row(name: &str, pid: u32, held_bytes: u64) -> ProcessRow {
-        ProcessRow {
+    fn row(name: &str, pid: u32, held_bytes: u64) -> LiveProcessRow {
+        LiveProcessRow {
             key: name.to_owned(),
             pid,
             name: name.to_owned(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use ipc_protocol::message::Hello;
 use profiler_core::ids::PoolId;
 
-use super::{Process, ProcessState, ProcessTable};
+use super::{ProcessState, ProcessTable, TrackedProcess};
 use crate::controller::ProcessFigures;
 use crate::generated_code::ProcessFiles;
 use crate::sys::ProcessFacts;
@@ -54,7 +54,7 @@ impl ProcessTable {
 
     /// Whether a process has joined by itself, and its channel has closed.
     pub(crate) fn has_joined_and_left(&self, key: PoolId) -> bool {
-        let has_left = |process: &Process| process.has_joined && process.has_hung_up();
+        let has_left = |process: &TrackedProcess| process.has_joined && process.has_hung_up();
         self.lock().get(&key).is_some_and(has_left)
     }
 
@@ -94,7 +94,7 @@ impl ProcessTable {
     }
 }
 
-impl Process {
+impl TrackedProcess {
     /// Handles the process's hello. Returns whether its recording goes on.
     fn greet(&mut self, hello: &Hello, facts: Option<ProcessFacts>) -> bool {
         self.said_hello = true;

@@ -14,7 +14,7 @@ use profiler_core::time::Timestamp;
 
 #[cfg(feature = "live")]
 use super::ProcessReport;
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::gather::verdict::Why;
 use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
@@ -75,7 +75,7 @@ pub(crate) struct ProcessForLivePage {
 }
 
 impl ProcessForCapture {
-    fn of(key: PoolId, process: &Process) -> Self {
+    fn of(key: PoolId, process: &TrackedProcess) -> Self {
         Self {
             key,
             name: process.name.clone(),
@@ -94,7 +94,7 @@ impl ProcessForCapture {
 }
 
 impl ProcessForGroups {
-    fn of(key: PoolId, process: &Process) -> Self {
+    fn of(key: PoolId, process: &TrackedProcess) -> Self {
         Self {
             key,
             pid: process.pid,
@@ -106,7 +106,7 @@ impl ProcessForGroups {
 }
 
 impl GroupSource {
-    fn of(process: &Process) -> Self {
+    fn of(process: &TrackedProcess) -> Self {
         match (&process.remains, &process.groups) {
             (_, Some(groups)) => Self::Final(Arc::clone(groups)),
             (Remains::Pool(file), None) => Self::Pool(Arc::clone(file)),
@@ -119,7 +119,7 @@ impl GroupSource {
 
 #[cfg(feature = "live")]
 impl ProcessForLivePage {
-    fn of(key: PoolId, process: &Process) -> Self {
+    fn of(key: PoolId, process: &TrackedProcess) -> Self {
         let end = process
             .why_unable()
             .filter(|_| process.is_over())
@@ -170,7 +170,7 @@ impl ProcessTable {
     ) -> Vec<ProcessForGroups> {
         let all = self.lock();
         forget_closed(&|key| has_pool(&all, key));
-        let asked = |process: &Process| !matches!(process.remains, Remains::Brief(_));
+        let asked = |process: &TrackedProcess| !matches!(process.remains, Remains::Brief(_));
         let asked = all.iter().filter(|(_, process)| asked(process));
         let copied =
             asked.map(|(key, process)| (process.order, ProcessForGroups::of(*key, process)));
@@ -180,7 +180,7 @@ impl ProcessTable {
     }
 
     /// Copies all processes, in the order in which they were added.
-    fn copies<T>(&self, copy: impl Fn(PoolId, &Process) -> T) -> Vec<T> {
+    fn copies<T>(&self, copy: impl Fn(PoolId, &TrackedProcess) -> T) -> Vec<T> {
         let all = self.lock();
         let copied = all.iter();
         let copied = copied.map(|(key, process)| (process.order, copy(*key, process)));
@@ -200,7 +200,7 @@ impl ProcessTable {
 
     /// The reason why a process cannot be asked for its part now; `None` if it can.
     pub(crate) fn why_unable(&self, key: PoolId) -> Option<Why> {
-        self.lock().get(&key).and_then(Process::why_unable)
+        self.lock().get(&key).and_then(TrackedProcess::why_unable)
     }
 
     /// When a process ended; `None` if it runs.
@@ -210,7 +210,7 @@ impl ProcessTable {
 }
 
 /// Whether the process still has its pool.
-fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
+fn has_pool(all: &BTreeMap<PoolId, TrackedProcess>, key: PoolId) -> bool {
     all.get(&key)
         .is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
 }

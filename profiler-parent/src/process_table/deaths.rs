@@ -16,7 +16,7 @@ use profiler_core::internal::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
 use super::session_sums::{ClosedPool, GroupKey, GroupSum, LastNumbers, ProcessName};
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::DeadPoolMemory;
 use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::Why;
@@ -88,7 +88,7 @@ impl ProcessTable {
 
     /// How the recording of a process has ended.
     pub(crate) fn why_ended(&self, key: PoolId) -> Why {
-        let why_ended = |process: &Process| match process.state {
+        let why_ended = |process: &TrackedProcess| match process.state {
             ProcessState::Exited(status) => process.why_ended(status),
             _ => Why::Executed,
         };
@@ -136,7 +136,7 @@ impl ProcessTable {
     pub(super) fn close_pool_with(
         &self,
         key: PoolId,
-        close: impl FnOnce(&mut Process) -> Option<ClosedPool>,
+        close: impl FnOnce(&mut TrackedProcess) -> Option<ClosedPool>,
     ) {
         let mut all = self.lock();
         let closed = all.get_mut(&key).and_then(|process| {
@@ -150,7 +150,7 @@ impl ProcessTable {
     }
 }
 
-impl Process {
+impl TrackedProcess {
     /// Handles the end of the recording: takes over the pool, and returns the pool's content.
     fn take_over_pool(&mut self, state: ProcessState, died: Timestamp) -> Option<DeadPoolMemory> {
         self.state = state;

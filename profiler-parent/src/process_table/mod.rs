@@ -17,11 +17,11 @@ mod joined;
 mod lives;
 mod observed;
 pub(crate) mod pool_list;
-mod process;
 mod remains;
 mod report;
 pub(crate) mod session_sums;
 mod summary;
+mod tracked_process;
 mod unprofiled;
 mod waits;
 
@@ -45,17 +45,17 @@ use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
 pub(crate) use observed::{ObservedProcess, PoolMemory, PresentCounts, ProcessActivity};
-pub(crate) use process::Process;
 pub(crate) use remains::Remains;
 pub use report::{ProcessReport, ProcessState};
 use session_sums::{DeferredSums, LastNumbers, ProcessName, ProcessSum};
 pub use summary::SessionSummary;
+pub(crate) use tracked_process::TrackedProcess;
 pub use unprofiled::UnprofiledProcess;
 
 /// All processes of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
-    all: Mutex<BTreeMap<PoolId, Process>>,
+    all: Mutex<BTreeMap<PoolId, TrackedProcess>>,
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
     sums: DeferredSums,
@@ -64,12 +64,12 @@ pub(crate) struct ProcessTable {
 }
 
 impl ProcessTable {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, Process>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, TrackedProcess>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a process as the last in order.
-    pub(crate) fn add(&self, key: PoolId, mut process: Process) {
+    pub(crate) fn add(&self, key: PoolId, mut process: TrackedProcess) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
         process.began = (!process.is_over()).then(Timestamp::now);
         self.lock().insert(key, process);
@@ -80,7 +80,7 @@ impl ProcessTable {
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.lock();
-        let is_brief = all.get(&key).is_some_and(Process::is_brief);
+        let is_brief = all.get(&key).is_some_and(TrackedProcess::is_brief);
         let Some(oldest) = expired.add(key, is_brief) else {
             return;
         };
@@ -103,7 +103,7 @@ impl ProcessTable {
     }
 
     /// Adds a process that is no longer listed to the sums of the session.
-    fn end_life(&self, key: PoolId, process: &Process) {
+    fn end_life(&self, key: PoolId, process: &TrackedProcess) {
         let name = ProcessName::new(&process.name);
         let life = ProcessSum::of_life(process);
         self.sums.add(LastNumbers::Life { key, name, life });
@@ -119,7 +119,7 @@ impl ProcessTable {
         self.recorded_by(|process| process.state != ProcessState::Parent)
     }
 
-    fn recorded_by(&self, counts: impl Fn(&Process) -> bool) -> u64 {
+    fn recorded_by(&self, counts: impl Fn(&TrackedProcess) -> bool) -> u64 {
         let all: Vec<Remains> = self
             .lock()
             .values()
@@ -162,7 +162,7 @@ impl ProcessTable {
     }
 
     /// Changes a process, and wakes the threads that wait for its end or its hello.
-    fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut Process) -> T) -> Option<T> {
+    fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut TrackedProcess) -> T) -> Option<T> {
         let changed = self.lock().get_mut(&key).map(change);
         self.changed.notify_all();
         changed
@@ -214,9 +214,9 @@ impl ProcessTable {
     /// Reports on all processes in the order in which they were added, with current figures.
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();
-        let mut processes: Vec<&Process> = all.values().collect();
+        let mut processes: Vec<&TrackedProcess> = all.values().collect();
         processes.sort_by_key(|process| process.order);
-        processes.into_iter().map(Process::report).collect()
+        processes.into_iter().map(TrackedProcess::report).collect()
     }
 }
 
@@ -230,13 +230,13 @@ mod tests {
     use super::expired::MOST_LISTED;
     use super::*;
 
-    fn dead(recorded: u64) -> Process {
+    fn dead(recorded: u64) -> TrackedProcess {
         let counts = EntryCounts {
             evicted: recorded,
             ..EntryCounts::default()
         };
         let state = ProcessState::Exited(None);
-        Process::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
+        TrackedProcess::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// A process that a reader meets, borrowed from the table.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct ProcessForReader<'t> {
 
 impl<'t> ProcessForReader<'t> {
     #[cfg_attr(not(feature = "live"), allow(unused_variables))]
-    fn of(key: PoolId, process: &'t Process) -> Self {
+    fn of(key: PoolId, process: &'t TrackedProcess) -> Self {
         Self {
             #[cfg(feature = "live")]
             key,
@@ -155,7 +155,7 @@ mod tests {
         let table = ProcessTable::default();
         let key = PoolId::new(7);
         let gone = Remains::Expired(EntryCounts::default());
-        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, gone);
+        let process = TrackedProcess::new("p", ProcessId::new(1), ProcessState::Connected, gone);
         table.add(key, process);
         let mut list = PoolList::new();
         let mut met = 0;

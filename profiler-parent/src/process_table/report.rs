@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::sys;
 
-use super::{Process, Remains};
+use super::{Remains, TrackedProcess};
 
 /// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
 /// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
@@ -68,7 +68,7 @@ pub struct ProcessReport {
     pub excess_bytes: u64,
 }
 
-impl Process {
+impl TrackedProcess {
     /// Bytes charged to the limit for a dead process's pool of `held` bytes: at most the granted
     /// bytes, so that other processes do not lose data for a process that took more.
     pub(super) fn charge(&self, held: u64) -> u64 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use profiler_core::ids::PoolId;
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 impl ProcessTable {
     /// Whether a process has attached its pool.
@@ -97,7 +97,7 @@ impl ProcessTable {
     fn wait_while(
         &self,
         patience: Duration,
-        mut holds: impl FnMut(&BTreeMap<PoolId, Process>) -> bool,
+        mut holds: impl FnMut(&BTreeMap<PoolId, TrackedProcess>) -> bool,
     ) {
         let waited = self
             .changed
@@ -124,7 +124,7 @@ impl ProcessTable {
         let ending: BTreeSet<PoolId> = ending.collect();
         self.wait_while(patience, |all| {
             let is_open = |key: &PoolId| {
-                let ends = |process: &Process| {
+                let ends = |process: &TrackedProcess| {
                     process.has_hung_up() || process.seems_to_run() && ending.contains(key)
                 };
                 all.get(key).is_some_and(ends)
@@ -135,7 +135,7 @@ impl ProcessTable {
 
     /// Waits, for at most `patience`, for the hello of new processes that already record.
     pub(crate) fn await_hellos(&self, patience: Duration) {
-        let is_new = |process: &Process| process.state == ProcessState::Starting;
+        let is_new = |process: &TrackedProcess| process.state == ProcessState::Starting;
         let new: Vec<(PoolId, Remains)> = {
             let all = self.lock();
             all.iter()
@@ -149,8 +149,9 @@ impl ProcessTable {
             .map(|(key, _)| *key)
             .collect();
         if !begun.is_empty() {
-            let is_silent =
-                |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
+            let is_silent = |key: &PoolId, all: &BTreeMap<PoolId, TrackedProcess>| {
+                all.get(key).is_some_and(is_new)
+            };
             self.wait_while(patience, |all| begun.iter().any(|key| is_silent(key, all)));
         }
     }

@@ -355,7 +355,7 @@ mod tests {
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::*;
-    use crate::process_table::{Process, ProcessState, Remains};
+    use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
     #[test]
     fn exits_are_handled_and_callers_do_not_wait_after_a_panic_of_the_supervisor() {
@@ -364,7 +364,7 @@ mod tests {
         let remains = Remains::Expired(EntryCounts::default());
         processes.add(
             key,
-            Process::new("child", ProcessId::new(1), ProcessState::Connected, remains),
+            TrackedProcess::new("child", ProcessId::new(1), ProcessState::Connected, remains),
         );
         let (confirm, confirmed) = bounded(1);
         let (asked, number) = bounded(1);

@@ -25,7 +25,7 @@ use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
 /// Pause between two tries to join while memory is being freed: doubled each time, up to the
@@ -322,7 +322,7 @@ fn spawn_profiled(
     drop(line); // only the child holds its end now, so the channel ends with it
     let pid = ProcessId::new(child.id());
     let remains = Remains::Pool(Arc::clone(&pool));
-    let process = Process::new(name, pid, ProcessState::Starting, remains)
+    let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
         .with_parent(sys::process_id())
         .with_part_file(part_file)
         .with_pool_in_file(context.pools.is_some())
@@ -358,8 +358,8 @@ fn spawn_unprofiled(
         .map_err(|source| SpawnError::Start { program, source })?;
     let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
-    let process =
-        Process::new(name, pid, ProcessState::Starting, remains).with_parent(sys::process_id());
+    let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
+        .with_parent(sys::process_id());
     context.processes.add(key, process);
     Ok(adopt(context, supervisor, key, child, false)?)
 }

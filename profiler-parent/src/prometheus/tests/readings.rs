@@ -10,9 +10,9 @@ use profiler_core::internal::sys::OwnFile;
 use crate::groups::{GroupsSnapshot, MissingProcess};
 use crate::process_table::session_sums::{MOST_NAMES, OTHER};
 use crate::process_table::{
-    PresentCounts, Process, ProcessActivity, ProcessState, ProcessTable, Remains,
+    PresentCounts, ProcessActivity, ProcessState, ProcessTable, Remains, TrackedProcess,
 };
-use crate::prometheus::metrics::{MetricsReading, ProcessRow};
+use crate::prometheus::metrics::{MetricsReading, ProcessMetricsRow};
 use crate::prometheus::reader::ReadPools;
 
 fn pool() -> Remains {
@@ -24,7 +24,7 @@ fn pool() -> Remains {
 fn add(table: &ProcessTable, number: u32, name: &str, state: ProcessState, remains: Remains) {
     let pid = ProcessId::new(number);
     let is_connected = state == ProcessState::Connected;
-    let process = Process::new(name, pid, state, remains).with_hello(is_connected);
+    let process = TrackedProcess::new(name, pid, state, remains).with_hello(is_connected);
     table.add(PoolId::new(u128::from(number)), process);
 }
 
@@ -38,14 +38,14 @@ fn read(
 }
 
 /// The row of this name, which is the only one.
-fn row<'a>(reading: &'a MetricsReading, name: &str) -> &'a ProcessRow {
+fn row<'a>(reading: &'a MetricsReading, name: &str) -> &'a ProcessMetricsRow {
     let mut rows = reading.processes.iter().filter(|row| &*row.name == name);
     let row = rows.next().unwrap();
     assert!(rows.next().is_none());
     row
 }
 
-fn number_of(row: &ProcessRow, activity: ProcessActivity) -> u64 {
+fn number_of(row: &ProcessMetricsRow, activity: ProcessActivity) -> u64 {
     let all = ProcessActivity::ALL.iter().zip(row.present.by_activity);
     all.filter(|((one, _), _)| *one == activity)
         .map(|(_, number)| number)

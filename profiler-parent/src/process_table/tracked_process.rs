@@ -23,7 +23,7 @@ use crate::sys::ProgramImage;
 
 /// A process of the session.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct TrackedProcess {
     pub(super) order: u64,
     pub(super) name: String,
     pub(super) pid: ProcessId,
@@ -78,7 +78,7 @@ pub(crate) struct Process {
     pub(super) panics: PanicEvidence,
 }
 
-impl Process {
+impl TrackedProcess {
     /// Creates the entry of a process that is about to start.
     pub(crate) fn new(name: &str, pid: ProcessId, state: ProcessState, remains: Remains) -> Self {
         Self {
