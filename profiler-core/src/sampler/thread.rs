@@ -34,7 +34,7 @@ use super::source;
 use super::targets::{RemovedTarget, Targets};
 use crate::entry::periodic::OverheadEntry;
 use crate::params::{Features, SampleSource};
-use crate::record::{local, session_state};
+use crate::record::{active_session, join, session_state};
 use crate::sync::fixed::Ordering;
 use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
@@ -99,7 +99,7 @@ impl SamplerThread {
             budget,
             source: _,
         } = config;
-        local::select_always();
+        active_session::select_always();
         let measures_cpu =
             features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
         let clock = manager.pool().clock().converter(Anchor::take());
@@ -114,7 +114,7 @@ impl SamplerThread {
         if walks && is_periodic(features) {
             // Without our handler, no thread has a trigger: see `Arming::must_stop`.
             let _ = sample_handler::install();
-            local::set_join_hook(armed::arm_own);
+            join::set_join_hook(armed::arm_own);
         }
         let sampler = Self {
             shared: Arc::clone(&shared),

@@ -53,7 +53,7 @@ pub fn close_pool() {
             running
         });
         session_state::close();
-        crate::record::local::set_current(None);
+        crate::record::active_session::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();
         }

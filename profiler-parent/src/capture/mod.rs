@@ -23,7 +23,7 @@ pub(crate) mod names;
 pub(crate) mod own_part;
 mod participants;
 pub(crate) mod parts;
-pub(crate) mod processed;
+pub(crate) mod processed_capture;
 pub(crate) mod recover;
 pub(crate) mod series;
 
@@ -413,7 +413,7 @@ impl Capture {
             lock_series(series).clone().continued()
         });
         let (processes, left_out) = match self.format {
-            Format::Processed => processed::run(
+            Format::Processed => processed_capture::run(
                 &self.sources,
                 &self.selection,
                 &mut series,

@@ -36,7 +36,7 @@ pub(super) struct MetricsReading {
     pub(super) session_start_unix_ns: u64,
     pub(super) budget: Budget,
     /// One row for each name; the last one may be that of further names.
-    pub(super) processes: Vec<ProcessRow>,
+    pub(super) processes: Vec<ProcessMetricsRow>,
     pub(super) groups: Vec<(GroupKey, GroupSum)>,
     /// The sum of further groups.
     pub(super) other_groups: Option<GroupSum>,
@@ -56,7 +56,7 @@ pub(super) struct Budget {
 
 /// The processes of one name.
 #[derive(Clone, Debug)]
-pub(super) struct ProcessRow {
+pub(super) struct ProcessMetricsRow {
     pub(super) name: Arc<str>,
     pub(super) sum: ProcessSum,
     pub(super) present: PresentProcesses,
@@ -149,7 +149,7 @@ impl MetricsReading {
         &self,
         out: &mut Exposition,
         family: MetricFamily,
-        number: impl Fn(&ProcessRow) -> u64,
+        number: impl Fn(&ProcessMetricsRow) -> u64,
     ) {
         self.by_process(out, family, |row| [(None, number(row))]);
     }
@@ -159,7 +159,7 @@ impl MetricsReading {
         &'a self,
         out: &mut Exposition,
         family: MetricFamily,
-        numbers: impl Fn(&'a ProcessRow) -> N,
+        numbers: impl Fn(&'a ProcessMetricsRow) -> N,
     ) where
         N: IntoIterator<Item = (Option<(&'static str, &'static str)>, u64)>,
     {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use profiler_core::ids::PoolId;
 
-use super::metrics::{Budget, Metrics, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
+use super::metrics::{
+    Budget, Metrics, MetricsReading, PresentProcesses, ProcessMetricsRow, ScrapeCost,
+};
 #[cfg(any(feature = "live", feature = "prometheus"))]
 use super::text_format::TextFormat;
 use crate::controller::MemoryLimit;
@@ -186,19 +188,19 @@ impl<'a> ReadPools<'a> {
         &self,
         observed: &[ObservedProcess],
         sums: &mut BoundedSums<PoolId, ProcessName, ProcessSum>,
-    ) -> Vec<ProcessRow> {
+    ) -> Vec<ProcessMetricsRow> {
         // The name of a process that has not started may change, so it gets no series.
         for process in observed.iter().filter(|one| one.life.starts > 0) {
             sums.read(&process.key, [(&process.name, &self.sum_of(process))]);
         }
         let mut present = self.present(observed);
         let shown = sums.show();
-        let mut row = |(key, sum): (ProcessName, ProcessSum)| ProcessRow {
+        let mut row = |(key, sum): (ProcessName, ProcessSum)| ProcessMetricsRow {
             present: present.remove(&key).unwrap_or_default(),
             name: key.0,
             sum,
         };
-        let mut rows: Vec<ProcessRow> = shown.own.into_iter().map(&mut row).collect();
+        let mut rows: Vec<ProcessMetricsRow> = shown.own.into_iter().map(&mut row).collect();
         // What is left has names that have no row.
         let mut rest = PresentProcesses::default();
         present.values().for_each(|more| rest.add(more));
@@ -206,7 +208,7 @@ impl<'a> ReadPools<'a> {
             sums.show_other(); // also when none is left, so that the series stays
         }
         if !present.is_empty() || shown.other.is_some() {
-            rows.push(ProcessRow {
+            rows.push(ProcessMetricsRow {
                 name: ProcessName::other().0,
                 sum: shown.other.unwrap_or_default(),
                 present: rest,

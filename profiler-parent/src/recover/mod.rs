@@ -9,7 +9,7 @@
 mod find;
 mod merge;
 mod pool_recovery;
-mod processed;
+mod processed_recovery;
 mod survey;
 mod times;
 

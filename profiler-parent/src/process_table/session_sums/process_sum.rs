@@ -8,7 +8,7 @@ use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
 
 use super::bounded::{Sum, SumKey};
 use crate::gather::verdict::Why;
-use crate::process_table::{Process, ProcessState, Remains};
+use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
 /// The name of the sum of all further names.
 pub(crate) const OTHER: &str = "other";
@@ -90,7 +90,7 @@ impl ProcessEnd {
     ];
 
     /// How a process has ended that has started; `None` if it has not ended.
-    fn of(process: &Process) -> Option<Self> {
+    fn of(process: &TrackedProcess) -> Option<Self> {
         if matches!(process.remains, Remains::Brief(_)) {
             return process.is_over().then_some(Self::Brief);
         }
@@ -136,7 +136,7 @@ pub(crate) struct ProcessSum {
 
 impl ProcessSum {
     /// The start and the end of a listed process.
-    pub(crate) fn of_life(process: &Process) -> Self {
+    pub(crate) fn of_life(process: &TrackedProcess) -> Self {
         let mut sum = Self::default();
         if !has_started(process) {
             return sum;
@@ -170,7 +170,7 @@ impl ProcessSum {
 
 /// Whether a process has connected or ended, and is not one that does not record. Its name is final
 /// then.
-pub(crate) fn has_started(process: &Process) -> bool {
+pub(crate) fn has_started(process: &TrackedProcess) -> bool {
     let is_here = process.said_hello || process.state == ProcessState::Parent || process.is_over();
     is_here && process.cannot_record.is_none() && !matches!(process.remains, Remains::Unprofiled(_))
 }

@@ -14,7 +14,7 @@ use crate::process_table::session_sums::{
     GroupKey, GroupSum, MOST_GROUPS, MOST_NAMES, OTHER, ProcessName, ProcessSum, SessionSums,
 };
 use crate::prometheus::TextFormat;
-use crate::prometheus::metrics::{MetricsReading, PresentProcesses, ProcessRow};
+use crate::prometheus::metrics::{MetricsReading, PresentProcesses, ProcessMetricsRow};
 
 const FORMATS: [TextFormat; 2] = [TextFormat::Prometheus, TextFormat::OpenMetrics];
 
@@ -224,7 +224,7 @@ fn further_names_of_processes_share_one_row() {
     let shown = sums.processes.show();
     let other = shown.other.map(|sum| (ProcessName::other(), sum));
     let rows = shown.own.into_iter().chain(other);
-    let processes = rows.map(|(name, sum)| ProcessRow {
+    let processes = rows.map(|(name, sum)| ProcessMetricsRow {
         name: name.0,
         sum,
         present: PresentProcesses::default(),

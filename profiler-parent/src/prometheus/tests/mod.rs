@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use profiler_core::groups::GroupKind;
 
-use super::metrics::{Budget, MetricsReading, PresentProcesses, ProcessRow, ScrapeCost};
+use super::metrics::{Budget, MetricsReading, PresentProcesses, ProcessMetricsRow, ScrapeCost};
 use super::{Metrics, TextFormat};
 use crate::process_table::PoolMemory;
 use crate::process_table::session_sums::{GroupKey, GroupSum, OTHER, ProcessSum};
@@ -39,8 +39,8 @@ fn group(runs: u64) -> GroupSum {
     }
 }
 
-fn process(name: &str, starts: u64) -> ProcessRow {
-    ProcessRow {
+fn process(name: &str, starts: u64) -> ProcessMetricsRow {
+    ProcessMetricsRow {
         name: name.into(),
         sum: ProcessSum {
             starts,

@@ -10,9 +10,9 @@ use profiler_sys::OwnFile;
 use crate::groups::{GroupsSnapshot, MissingProcess};
 use crate::process_table::session_sums::{MOST_NAMES, OTHER};
 use crate::process_table::{
-    PresentCounts, Process, ProcessActivity, ProcessState, ProcessTable, Remains,
+    PresentCounts, ProcessActivity, ProcessState, ProcessTable, Remains, TrackedProcess,
 };
-use crate::prometheus::metrics::{MetricsReading, ProcessRow};
+use crate::prometheus::metrics::{MetricsReading, ProcessMetricsRow};
 use crate::prometheus::reader::ReadPools;
 
 fn pool() -> Remains {
@@ -23,8 +23,8 @@ fn pool() -> Remains {
 /// Adds a process to the table. Its number is that of its pool, too.
 fn add(table: &ProcessTable, number: u32, name: &str, state: ProcessState, remains: Remains) {
     let pid = ProcessId::new(number);
-    let mut process = Process::new(name, pid, state, remains);
-    process.said_hello = process.state == ProcessState::Connected;
+    let is_connected = state == ProcessState::Connected;
+    let process = TrackedProcess::new(name, pid, state, remains).with_hello(is_connected);
     table.add(PoolId::new(u128::from(number)), process);
 }
 
@@ -38,14 +38,14 @@ fn read(
 }
 
 /// The row of this name, which is the only one.
-fn row<'a>(reading: &'a MetricsReading, name: &str) -> &'a ProcessRow {
+fn row<'a>(reading: &'a MetricsReading, name: &str) -> &'a ProcessMetricsRow {
     let mut rows = reading.processes.iter().filter(|row| &*row.name == name);
     let row = rows.next().unwrap();
     assert!(rows.next().is_none());
     row
 }
 
-fn number_of(row: &ProcessRow, activity: ProcessActivity) -> u64 {
+fn number_of(row: &ProcessMetricsRow, activity: ProcessActivity) -> u64 {
     let all = ProcessActivity::ALL.iter().zip(row.present.by_activity);
     all.filter(|((one, _), _)| *one == activity)
         .map(|(_, number)| number)
@@ -94,11 +94,7 @@ fn processes_that_do_not_record_take_no_series_of_their_own() {
     assert_eq!((unprofiled, other.sum.starts), (MOST_NAMES as u64, 0));
     assert_eq!(number_of(other, ProcessActivity::Starting), 1);
 
-    table.change(PoolId::new(1), |process| {
-        process.name = "worker".to_owned();
-        process.said_hello = true;
-        process.state = ProcessState::Connected;
-    });
+    table.connect_as(PoolId::new(1), "worker");
     let reading = read(&table, &snapshot, &[]);
     let worker = row(&reading, "worker");
     assert_eq!(number_of(worker, ProcessActivity::Recording), 1);
@@ -151,7 +147,7 @@ fn entries_are_unfinished_when_their_process_has_ended_although_its_data_is_kept
     };
     add(&table, 1, "p", ProcessState::Connected, pool());
     assert_eq!(read_with(false), (6, 0));
-    table.change(key, |process| process.state = ProcessState::Exited(None));
+    table.set_state(key, ProcessState::Exited(None));
     assert_eq!(read_with(false), (6, 0), "its counts were read before");
     let has_ended = table
         .present_counts(u64::MAX)

@@ -40,7 +40,7 @@ impl Settled<'_> {
     /// Its row in the report.
     fn row(&self, table: &ProcessTable, summary: &ProcessSummary) -> CapturedProcess {
         let mut row = self.participant.settled(summary, self.verdict.clone());
-        row.lived.ended = participants::death_of(table, self.participant.key);
+        row.lived.ended = table.death_of(self.participant.key);
         row
     }
 }
@@ -167,7 +167,7 @@ fn settle<'a>(
     series: &mut CaptureSeries,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
-    let ended = participants::death_of(table, participant.key);
+    let ended = table.death_of(participant.key);
     let began = participant.began();
     let Some(pool) = participant.pool() else {
         if participant.is_parent {
@@ -205,7 +205,7 @@ fn settle<'a>(
         }
         is_there
     });
-    let why = participants::unable_now(table, participant.key);
+    let why = table.why_unable(participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),
         (Err(message), _) => (

@@ -17,7 +17,7 @@ use super::survey::{Survey, SurveyedProcess};
 use super::{RecoverError, find};
 use crate::capture::log::GatheringLog;
 use crate::capture::names::SessionSymbols;
-use crate::capture::processed::send_writing;
+use crate::capture::processed_capture::send_writing;
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
 use crate::processed::{EarlierEntries, ProcessedProfile};
