@@ -1,7 +1,7 @@
 //! A child that is killed, and the profile of what it has recorded.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use profiler_parent::Session;
 use tempfile::TempDir;
@@ -17,9 +17,12 @@ pub struct KilledChild {
 }
 
 impl KilledChild {
-    /// Runs the calling test once more as the child `killed`, with the path of a file as its role
-    /// ([`own_process::role`]), and kills it as soon as it calls [`wait_to_be_killed`].
-    pub fn of_this_test() -> Self {
+    /// Runs the calling test once more as the child `killed`, which calls `record` with the path of
+    /// a file, and kills it as soon as it calls [`wait_to_be_killed`] with that path.
+    pub fn of_this_test(record: fn(PathBuf) -> !) -> Self {
+        if let Some(ready) = own_process::role() {
+            record(ready.into());
+        }
         let directory = tempfile::tempdir().unwrap();
         let ready = directory.path().join("ready");
         let session = Session::builder().start().unwrap();
@@ -46,7 +49,7 @@ impl KilledChild {
 
 /// Makes the file that says that the child has recorded everything, and waits until the child is
 /// killed.
-pub fn wait_to_be_killed(ready: impl AsRef<Path>) -> ! {
+pub fn wait_to_be_killed(ready: PathBuf) -> ! {
     File::create(ready).unwrap();
     loop {
         std::thread::park();

@@ -19,11 +19,6 @@ pub(crate) struct Ended {
     pub(crate) profile: Value,
 }
 
-/// Whether this process is the child of a test.
-pub(crate) fn is_child() -> bool {
-    own_process::role().is_some()
-}
-
 /// Begins the child: it records, and its panics are recorded.
 pub(crate) fn begin() {
     profiler_child::init();
@@ -36,8 +31,13 @@ pub(crate) fn begin_with_aborting_hook() {
     begin();
 }
 
-/// Runs the calling test once more as the child of a session, waits for its end, and captures.
-pub(crate) fn ended() -> Ended {
+/// Runs the calling test once more as the child of a session, in which `die` ends the process, waits
+/// for its end, and captures.
+pub(crate) fn ended(die: impl FnOnce()) -> Ended {
+    if own_process::role().is_some() {
+        die();
+        std::process::exit(0);
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     let session = Session::builder().start().unwrap();

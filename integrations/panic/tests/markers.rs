@@ -120,7 +120,8 @@ impl ProfilerMarker for Fragile {
     }
 }
 
-fn record_fragile() {
+/// Records a marker whose payload panics.
+pub(crate) fn record_fragile() {
     marker!(
         "fragile",
         &category::OTHER,

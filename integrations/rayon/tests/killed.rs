@@ -1,6 +1,6 @@
 //! The jobs of a process that is killed.
 
-use std::ffi::OsString;
+use std::path::PathBuf;
 
 use profiler_core::group;
 use profiler_parent::groups::GroupKind;
@@ -11,7 +11,7 @@ use test_support::own_process;
 use crate::support::pool;
 
 /// The child: runs three jobs, and waits in a fourth one until it is killed.
-fn run_jobs_and_wait(ready: OsString) -> ! {
+fn run_jobs_and_wait(ready: PathBuf) -> ! {
     profiler_child::init();
     let pool = pool("mortal", 2);
     let context = JobContext::of([group!("ended jobs")]);
@@ -24,10 +24,7 @@ fn run_jobs_and_wait(ready: OsString) -> ! {
 #[test]
 fn the_jobs_of_a_killed_process_are_in_the_profile() {
     own_process!();
-    if let Some(ready) = own_process::role() {
-        run_jobs_and_wait(ready);
-    }
-    let killed = KilledChild::of_this_test();
+    let killed = KilledChild::of_this_test(run_jobs_and_wait);
     let groups = killed.session.groups();
     let jobs = groups.process("killed").unwrap();
     let jobs = jobs.group(GroupKind::Component, "ended jobs").unwrap();

@@ -1,7 +1,7 @@
 //! The tasks of a process that is killed.
 
-use std::ffi::OsString;
 use std::future::pending;
+use std::path::PathBuf;
 
 use profiler_tokio::{ProfileFuture, RuntimeRules};
 use recorded_session::{KilledChild, wait_to_be_killed};
@@ -10,7 +10,7 @@ use test_support::own_process;
 use crate::support::two_workers;
 
 /// The child: has an open task, and waits until it is killed.
-fn open_task_and_wait(ready: OsString) -> ! {
+fn open_task_and_wait(ready: PathBuf) -> ! {
     profiler_child::init();
     let runtime = two_workers(&RuntimeRules::named("killed"));
     runtime.block_on(async {
@@ -25,10 +25,7 @@ fn open_task_and_wait(ready: OsString) -> ! {
 #[test]
 fn a_task_that_is_open_when_its_process_is_killed_is_in_the_profile() {
     own_process!();
-    if let Some(ready) = own_process::role() {
-        open_task_and_wait(ready);
-    }
-    let text = KilledChild::of_this_test().profile();
+    let text = KilledChild::of_this_test(open_task_and_wait).profile();
     assert!(text.contains("\"the open task\""));
     #[cfg(tokio_unstable)]
     assert!(text.contains("tests/killed.rs:"), "no place in the source");

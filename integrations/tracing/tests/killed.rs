@@ -1,6 +1,6 @@
 //! The spans of a process that is killed.
 
-use std::ffi::OsString;
+use std::path::PathBuf;
 
 use profiler_tracing::subscriber;
 use recorded_session::{KilledChild, wait_to_be_killed};
@@ -10,7 +10,7 @@ use tracing::info_span;
 use crate::saved_profile::SavedProfile;
 
 /// The child: opens a span, and waits inside it until it is killed.
-fn open_span_and_wait(ready: OsString) -> ! {
+fn open_span_and_wait(ready: PathBuf) -> ! {
     profiler_child::init();
     tracing::subscriber::set_global_default(subscriber()).unwrap();
     drop(info_span!("closed").entered());
@@ -21,10 +21,7 @@ fn open_span_and_wait(ready: OsString) -> ! {
 #[test]
 fn an_open_span_of_a_killed_process_is_in_the_profile_with_its_fields() {
     own_process!();
-    if let Some(ready) = own_process::role() {
-        open_span_and_wait(ready);
-    }
-    let killed = KilledChild::of_this_test();
+    let killed = KilledChild::of_this_test(open_span_and_wait);
     let profile = SavedProfile::read(&killed.capture());
     let [open] = &profile.named("open request")[..] else {
         panic!("{profile:?}")
