@@ -39,6 +39,7 @@ pub mod push;
 mod push_sums;
 mod reading;
 pub mod recover;
+pub mod secret_file;
 mod session;
 mod session_time;
 mod source_path;

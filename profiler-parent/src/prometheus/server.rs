@@ -14,7 +14,6 @@ use hyper::{Method, StatusCode};
 
 use super::answer::{METRICS, answer};
 use super::reader::MetricsReader;
-use super::token::{MetricsToken, TokenError};
 use crate::groups::Monitor;
 use crate::http::{
     Answered, Hosts, HttpServer, HttpService, NoListener, Reply, RequestHead, ServerOptions,
@@ -22,6 +21,7 @@ use crate::http::{
 use crate::http::{
     bearer, is_same, listen_on_loopback, method_not_allowed, not_found, put, status,
 };
+use crate::secret_file::{MetricsToken, TokenError};
 
 /// Headers of every answer: nothing is stored, and no page of another site can use it.
 const HEADERS: [(&str, &str); 3] = [

@@ -19,7 +19,6 @@
 //! all attempts, and the same bytes, except that stacks which a store has are left out of it.
 
 mod attempts;
-mod base64;
 pub(crate) mod batch;
 mod capturing;
 mod dead_directories;
