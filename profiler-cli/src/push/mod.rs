@@ -112,7 +112,6 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
 fn tell_left(report: &PushReport) {
     let PushReport {
         used_directories,
-        further_directories,
         unreadable_directories,
         kept_batches,
         ..
@@ -128,14 +127,10 @@ fn tell_left(report: &PushReport) {
             "profiler: {used_directories} directories of the spool are in use"
         ));
     }
-    if *further_directories > 0 {
-        tell(&format!(
-            "profiler: {further_directories} more directories are in the spool; run the command again"
-        ));
-    }
     if *unreadable_directories > 0 {
         tell(&format!(
-            "profiler: {unreadable_directories} directories of the spool cannot be read"
+            "profiler: {unreadable_directories} directories of the spool cannot be read, or are those of \
+             an earlier version"
         ));
     }
 }
@@ -170,7 +165,7 @@ fn is_empty(report: &PushReport) -> bool {
 
 fn is_complete(report: &PushReport) -> bool {
     let mut destinations = report.destinations.iter();
-    report.further_directories + report.unreadable_directories == 0
+    report.unreadable_directories == 0
         && destinations.all(|destination| {
             let left_out = destination.lost.batches + destination.rejected.batches;
             left_out + destination.waiting_batches == 0
