@@ -33,6 +33,7 @@ pub mod prometheus;
 pub mod push;
 mod push_sums;
 pub mod recover;
+pub mod secret_file;
 mod session;
 mod session_time;
 mod spawn;

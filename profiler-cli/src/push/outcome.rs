@@ -11,7 +11,6 @@ use crate::plain::plain;
 pub(super) fn tell_left(report: &PushReport) {
     let PushReport {
         used_directories,
-        further_directories,
         unreadable_directories,
         kept_batches,
         ..
@@ -27,14 +26,10 @@ pub(super) fn tell_left(report: &PushReport) {
             "profiler: {used_directories} directories of the spool are in use"
         ));
     }
-    if *further_directories > 0 {
-        tell(&format!(
-            "profiler: {further_directories} more directories are in the spool; run the command again"
-        ));
-    }
     if *unreadable_directories > 0 {
         tell(&format!(
-            "profiler: {unreadable_directories} directories of the spool cannot be read"
+            "profiler: {unreadable_directories} directories of the spool cannot be read, or are those of \
+             an earlier version"
         ));
     }
 }
@@ -70,7 +65,7 @@ pub(super) fn is_empty(report: &PushReport) -> bool {
 /// Whether every destination has got everything.
 pub(super) fn is_complete(report: &PushReport) -> bool {
     let mut destinations = report.destinations.iter();
-    report.further_directories + report.unreadable_directories == 0
+    report.unreadable_directories == 0
         && destinations.all(|destination| {
             let left_out = destination.lost.batches + destination.rejected.batches;
             left_out + destination.waiting_batches == 0

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::masked::RequestSecrets;
+use crate::secret_file::SecretError;
 
 /// Why a query to a store has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +112,15 @@ pub enum FleetError {
     /// A profile cannot be written.
     #[error(transparent)]
     Export(#[from] profiler_export::ExportError),
+}
+
+impl From<SecretError> for FleetError {
+    fn from(SecretError { origin, reason }: SecretError) -> Self {
+        Self::Password {
+            from: origin,
+            why: reason,
+        }
+    }
 }
 
 /// Codes of ClickHouse.

@@ -23,7 +23,6 @@ mod http_client;
 mod instant;
 mod masked;
 mod parameters;
-mod password;
 mod query;
 mod request_error;
 mod store;
@@ -37,10 +36,11 @@ pub(crate) use http_client::USER_AGENT;
 pub use instant::{InvalidInstant, UnixMicros, parse_instant};
 pub(crate) use masked::RequestSecrets;
 pub use parameters::{Parameters, UnknownParameter};
-pub use password::PasswordSource;
 pub use query::{FleetQuery, count};
 pub(crate) use request_error::request_error;
 pub use store::FleetStore;
+
+pub use crate::secret_file::PasswordSource;
 
 #[cfg(test)]
 mod tests;

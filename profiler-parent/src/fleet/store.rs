@@ -11,8 +11,8 @@ use super::error::ServerException;
 use super::http_client::{self, HttpAnswer};
 use super::masked::RequestSecrets;
 use super::parameters::Parameters;
-use super::password::{Password, PasswordSource};
 use super::{FleetAddress, FleetError, FleetQuery};
+use crate::secret_file::{PasswordSource, Secret};
 
 /// The oldest version whose answers are known to be right.
 const OLDEST: (u32, u32) = (18, 16);
@@ -25,7 +25,7 @@ const SHOWN: usize = 200;
 #[derive(Debug)]
 pub struct FleetStore {
     address: FleetAddress,
-    password: Option<Password>,
+    password: Option<Secret>,
     /// How long the rows of an answer may take.
     body_time: Duration,
 }
@@ -110,8 +110,8 @@ impl FleetStore {
         if user.is_some() || self.password.is_some() {
             headers.push(("X-ClickHouse-User", user.unwrap_or("default")));
         }
-        if let Some(Password(password)) = &self.password {
-            headers.push(("X-ClickHouse-Key", password));
+        if let Some(password) = &self.password {
+            headers.push(("X-ClickHouse-Key", password.reveal()));
         }
         let sent = http_client::post(&self.address.url(), &headers, statement, self.body_time);
         let answer = sent.map_err(|why| FleetError::Unreachable {
@@ -138,7 +138,7 @@ impl FleetStore {
     /// What an error must not show.
     fn secrets(&self) -> RequestSecrets {
         let password = self.password.as_ref();
-        RequestSecrets::new(password.map(|Password(text)| text.clone()))
+        RequestSecrets::new(password.map(|password| password.reveal().to_owned()))
     }
 
     fn not_clickhouse(&self, answer: &str) -> FleetError {

@@ -35,9 +35,9 @@ mod reader;
 #[cfg(feature = "prometheus")]
 mod server;
 mod text_format;
-#[cfg(feature = "prometheus")]
-mod token;
 
+#[cfg(feature = "prometheus")]
+pub use crate::secret_file::{MetricsToken, TokenError};
 #[cfg(feature = "live")]
 pub(crate) use answer::{METRICS, answer};
 pub use metrics::Metrics;
@@ -45,8 +45,6 @@ pub(crate) use reader::{MetricsReader, MetricsSources};
 #[cfg(feature = "prometheus")]
 pub use server::{MetricsError, MetricsServer};
 pub use text_format::TextFormat;
-#[cfg(feature = "prometheus")]
-pub use token::{MetricsToken, TokenError};
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,8 @@ use hyper::{Method, StatusCode};
 
 use super::answer::{METRICS, answer};
 use super::reader::MetricsReader;
-use super::token::{MetricsToken, TokenError};
 use crate::groups::Monitor;
+use crate::secret_file::{MetricsToken, TokenError};
 use profiler_http::{
     Answered, Hosts, HttpServer, HttpService, NoListener, Reply, RequestHead, ServerOptions,
 };

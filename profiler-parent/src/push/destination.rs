@@ -4,78 +4,14 @@
 //! is in no message and in no `Debug` output.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::path::Path;
 
 use ureq::http::Uri;
 use ureq::http::uri::Authority;
 
 use super::PushError;
 use crate::fleet::{CLICKHOUSE_PORT, DEFAULT_DATABASE, is_of_name};
-
-/// A token or a password for a destination.
-///
-/// `Debug` output omits it. The command reads secrets from files or environment variables only,
-/// because other users can read its arguments.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// A secret that the application already has. A pusher refuses one with control characters,
-    /// such as a line break.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    /// Reads a secret from a file, without the line break at its end.
-    ///
-    /// # Errors
-    /// [`PushError::Secret`].
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, PushError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| PushError::Secret {
-            origin: path.display().to_string(),
-            reason: error.to_string(),
-        })?;
-        Self::checked(text.trim_end_matches(['\r', '\n']), path.display())
-    }
-
-    /// Takes a secret from an environment variable.
-    ///
-    /// # Errors
-    /// [`PushError::Secret`].
-    pub fn from_environment(variable: &str) -> Result<Self, PushError> {
-        let text = std::env::var(variable).map_err(|error| PushError::Secret {
-            origin: variable.to_owned(),
-            reason: match error {
-                std::env::VarError::NotPresent => "it is not set".to_owned(),
-                std::env::VarError::NotUnicode(_) => "it is not Unicode".to_owned(),
-            },
-        })?;
-        Self::checked(&text, variable)
-    }
-
-    fn checked(text: &str, origin: impl fmt::Display) -> Result<Self, PushError> {
-        if text.is_empty() || text.chars().any(char::is_control) {
-            return Err(PushError::Secret {
-                origin: origin.to_string(),
-                reason: "it is empty, or has control characters".to_owned(),
-            });
-        }
-        Ok(Self(text.to_owned()))
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
+pub use crate::secret_file::Secret;
+use crate::secret_file::SecretError;
 
 /// The engine at a destination, which decides about the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -223,10 +159,11 @@ impl PushDestination {
         };
         let mut letters = name.chars().chain(secret.reveal().chars());
         if letters.any(char::is_control) {
-            return Err(PushError::Secret {
+            let error = SecretError {
                 origin: format!("the options for {}", self.address()),
                 reason: "the user or the secret has control characters".to_owned(),
-            });
+            };
+            return Err(error.into());
         }
         Ok(())
     }
@@ -359,16 +296,5 @@ mod tests {
         let user = |name| destination().user(name, Secret::new("hunter2")).check();
         assert!(user("me").is_ok());
         assert!(user("m\0e").is_err());
-    }
-
-    #[test]
-    fn a_secret_from_a_file_ends_before_its_line_break() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "hunter2\r\n").unwrap();
-        assert_eq!(Secret::from_file(file.path()).unwrap().reveal(), "hunter2");
-        std::fs::write(file.path(), "two\nlines").unwrap();
-        assert!(Secret::from_file(file.path()).is_err());
-        assert!(Secret::from_file("/nonexistent/secret").is_err());
-        assert!(Secret::from_environment("NO_SUCH_VARIABLE_HERE").is_err());
     }
 }

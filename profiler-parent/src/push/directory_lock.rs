@@ -1,18 +1,19 @@
 //! Reserves a directory for one pusher.
 //!
-//! Used for the directories of a spool and for temporary spools. The lock is one of `fcntl`, which
-//! forked children do not inherit: they may outlive the pusher. Such a lock does not exclude its
-//! own process, and ends when the process closes the file anywhere, so a process also puts a mark
-//! into a directory that it uses, and does not open the lock of a directory that has its mark.
+//! Used for the directories of a spool. The owner of a directory has a file in it, and has locked
+//! the file. The lock is one of `fcntl`, which forked children do not inherit: they may outlive the
+//! pusher. Such a lock does not exclude its own process, and ends when the process closes the file
+//! anywhere, so the name of the file contains the mark of the process, and a process does not open
+//! a file with its own mark.
 //!
-//! A pusher that takes a directory over removes the marks of others. So a process whose mark is
-//! missing has lost the directory, even if it could lock it again.
+//! A pusher that takes a directory over moves it, and removes the files of earlier owners. So a
+//! process whose file is missing has lost the directory, even if the directory is there.
 //!
 //! Invariants: no file is opened through a symbolic link; a descriptor that the program has closed
 //! is neither used nor closed; a forked child changes nothing; a lost directory stays lost.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,9 +27,7 @@ use profiler_sys::{OwnFile, above_streams};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
-/// The name of the file that a living pusher has locked.
-pub(super) const LOCK: &str = "lock";
-/// What the name of the mark of a process begins with.
+/// What the name of the file of an owner begins with.
 const OWNER: &str = "owner-";
 
 /// Why a directory is not locked.
@@ -40,9 +39,6 @@ pub(super) enum LockError {
     /// The system cannot tell or lock it at present, for example because it has no descriptor left.
     #[error("it cannot be locked: {0}")]
     Failed(#[source] io::Error),
-    /// It was released.
-    #[error("it was released")]
-    Released,
 }
 
 impl From<io::Error> for LockError {
@@ -58,149 +54,78 @@ impl From<LockError> for io::Error {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Failed(error) => error,
-            other => Self::other(other),
+            lost => Self::other(lost),
         }
     }
-}
-
-/// The file of a lock.
-#[derive(Debug)]
-enum LockFile {
-    /// Locked as long as it is open.
-    Open(OwnFile),
-    Released,
-    Lost,
 }
 
 /// The reservation of a directory. It ends when it is dropped, or when the process dies.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
-    directory: PathBuf,
-    file: Mutex<LockFile>,
-    /// Removed after the file is closed.
-    mark: OwnerMark,
+    path: PathBuf,
+    /// Locked as long as it is open. `None` once the directory is lost or released.
+    file: Mutex<Option<OwnFile>>,
+    maker: ProcessId,
 }
 
 impl DirectoryLock {
-    /// Reserves a directory. `None` if this process already uses it.
+    /// Reserves a new directory.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if another process uses it or has removed it. [`LockError::Failed`]
-    /// otherwise, also if it belongs to another user.
-    pub(super) fn take(directory: &Path) -> Result<Option<Self>, LockError> {
-        let Some(mark) = OwnerMark::set(directory)? else {
-            return Ok(None);
-        };
-        let file = locked_file(directory).inspect_err(|_| mark.remove())?;
-        mark.remove_others(directory);
-        Ok(Some(Self {
-            directory: directory.to_owned(),
-            file: Mutex::new(LockFile::Open(file)),
-            mark,
-        }))
+    /// [`LockError::Lost`] if another process has removed or taken it meanwhile.
+    pub(super) fn of_new(directory: &Path) -> Result<Self, LockError> {
+        let path = directory.join(format!("{OWNER}{}", process_mark()));
+        let mut options = OpenOptions::new();
+        let file = opened(options.create_new(true).mode(0o600), &path)?;
+        lock_file(&file, &path).inspect_err(|_| _ = fs::remove_file(&path))?;
+        Ok(Self {
+            path,
+            file: Mutex::new(Some(file.into())),
+            maker: sys::process_id(),
+        })
     }
 
     /// Locks the directory again: the program may have closed the descriptor, or another one of the
     /// same file, which ends the lock. Without an effect if the directory is locked.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if another process has taken over the directory meanwhile, from then on;
-    /// [`LockError::Released`]; [`LockError::Failed`].
+    /// [`LockError::Lost`] if another process has taken over the directory meanwhile, from then on,
+    /// or if it was released; [`LockError::Failed`].
     pub(super) fn renew(&self) -> Result<(), LockError> {
         let mut file = self.lock();
         let renewed = self.renew_file(&mut file);
         if matches!(renewed, Err(LockError::Lost)) {
-            *file = LockFile::Lost;
+            *file = None;
         }
         renewed
     }
 
-    fn renew_file(&self, file: &mut LockFile) -> Result<(), LockError> {
-        let open = match file {
-            LockFile::Open(open) => open.get(),
-            LockFile::Released => return Err(LockError::Released),
-            LockFile::Lost => return Err(LockError::Lost),
-        };
-        match open {
-            Ok(open) => lock_file(open, &self.directory.join(LOCK))?,
-            Err(_) => *file = LockFile::Open(locked_file(&self.directory)?),
+    fn renew_file(&self, file: &mut Option<OwnFile>) -> Result<(), LockError> {
+        if let Ok(open) = file.as_ref().ok_or(LockError::Lost)?.get() {
+            return Ok(lock_file(open, &self.path)?);
         }
-        // Needs no descriptor.
-        fs::symlink_metadata(&self.mark.path)?;
+        let new = opened(&mut OpenOptions::new(), &self.path)?;
+        lock_file(&new, &self.path)?;
+        *file = Some(new.into());
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, LockFile> {
+    fn lock(&self) -> MutexGuard<'_, Option<OwnFile>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this process has taken it, and has neither lost nor released it. A forked child has
     /// its parent's value.
     pub(super) fn is_held(&self) -> bool {
-        self.mark.maker == sys::process_id() && matches!(*self.lock(), LockFile::Open(_))
+        self.maker == sys::process_id() && self.lock().is_some()
     }
 
-    /// Ends the reservation, as dropping it does.
+    /// Ends the reservation, as dropping it does. The directory may have been removed.
     pub(super) fn release(&self) {
         if self.is_held() {
-            *self.lock() = LockFile::Released; // closes the file
-            self.mark.remove();
+            *self.lock() = None; // closes the file
+            let _ = fs::remove_file(&self.path);
         }
-    }
-
-    /// As in a forked child.
-    #[cfg(test)]
-    pub(super) fn pretend_another_process(&mut self) {
-        self.mark.maker = ProcessId::new(0);
-    }
-
-    /// The file of the lock, for tests that close it.
-    #[cfg(test)]
-    pub(super) fn number(&self) -> std::os::fd::RawFd {
-        let LockFile::Open(file) = &*self.lock() else {
-            panic!("not locked")
-        };
-        file.number().unwrap()
-    }
-}
-
-/// The file with which a process marks a directory that it uses.
-#[derive(Debug)]
-struct OwnerMark {
-    path: PathBuf,
-    maker: ProcessId,
-}
-
-impl OwnerMark {
-    /// Marks a directory. `None` if this process already uses it.
-    fn set(directory: &Path) -> io::Result<Option<Self>> {
-        let mark = Self {
-            path: directory.join(format!("{OWNER}{}", process_mark())),
-            maker: sys::process_id(),
-        };
-        match create_new(&mark.path) {
-            Ok(()) => Ok(Some(mark)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes the marks of dead processes. Called with the directory locked. One that cannot be
-    /// removed does no harm.
-    fn remove_others(&self, directory: &Path) {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let is_mark = entry.file_name().to_string_lossy().starts_with(OWNER);
-            if is_mark && entry.path() != self.path {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-    }
-}
-
-impl OwnerMark {
-    /// Removes the mark. The directory may have been removed.
-    fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -210,10 +135,46 @@ impl Drop for DirectoryLock {
     }
 }
 
-fn create_new(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    options.open(path).map(|_| ())
+/// Whether a living pusher uses a directory.
+///
+/// # Errors
+/// The system cannot tell at present.
+pub(super) fn is_in_use(directory: &Path) -> io::Result<bool> {
+    let own = format!("{OWNER}{}", process_mark());
+    for owner in owners(directory)? {
+        if owner.file_name() == *own {
+            return Ok(true);
+        }
+        let path = owner.path();
+        let locked = opened(&mut OpenOptions::new(), &path).and_then(|it| lock_file(&it, &path));
+        match locked.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(()) | Err((Some(Errno::NOENT), _)) => {} // its process is dead, or has just ended
+            Err((Some(Errno::AGAIN), _)) => return Ok(true),
+            Err((_, error)) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Removes the files of earlier owners from a directory that was moved. One that cannot be removed
+/// does no harm.
+pub(super) fn remove_owners(directory: &Path) {
+    for owner in owners(directory).unwrap_or_default() {
+        let _ = fs::remove_file(owner.path());
+    }
+}
+
+/// The files of owners in a directory, without links and directories.
+fn owners(directory: &Path) -> io::Result<Vec<DirEntry>> {
+    let mut owners = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_owner = entry.file_name().to_string_lossy().starts_with(OWNER);
+        if is_owner && entry.file_type()?.is_file() {
+            owners.push(entry);
+        }
+    }
+    Ok(owners)
 }
 
 /// A text that differs between processes, also after a fork and after an exec.
@@ -228,17 +189,11 @@ fn process_mark() -> String {
     format!("{}-{number:016x}", std::process::id())
 }
 
-/// Opens the lock file of a directory, and locks it for this process. Fails if another process has
-/// locked it, or has removed the directory.
-fn locked_file(directory: &Path) -> io::Result<OwnFile> {
-    let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.custom_flags(libc::O_NOFOLLOW).open(&path)?;
+/// Opens the file of an owner.
+fn opened(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let options = options.write(true).custom_flags(libc::O_NOFOLLOW);
     // Before the lock, which ends when any descriptor of the file is closed.
-    let file = File::from(above_streams(file.into())?);
-    lock_file(&file, &path)?;
-    Ok(file.into())
+    Ok(File::from(above_streams(options.open(path)?.into())?))
 }
 
 /// Locks an open file for this process. Fails if another process has locked it, or if it is no
@@ -269,7 +224,12 @@ mod tests {
     use super::*;
 
     fn take(directory: &Path) -> DirectoryLock {
-        DirectoryLock::take(directory).unwrap().unwrap()
+        DirectoryLock::of_new(directory).unwrap()
+    }
+
+    /// The number of the file of a lock.
+    fn number(lock: &DirectoryLock) -> RawFd {
+        lock.lock().as_ref().unwrap().number().unwrap()
     }
 
     #[allow(unsafe_code)]
@@ -283,13 +243,13 @@ mod tests {
         own_process!(); // no other thread may get the number
         let directory = tempfile::tempdir().unwrap();
         let lock = take(directory.path());
-        let number = lock.number();
+        let number = number(&lock);
         close(number);
         let mut database = File::create(directory.path().join("database")).unwrap();
         assert_eq!(database.as_raw_fd(), number, "the lowest free number");
         lock.renew().unwrap();
-        assert_ne!(lock.number(), number);
-        assert!(DirectoryLock::take(directory.path()).unwrap().is_none());
+        assert_ne!(self::number(&lock), number);
+        assert!(is_in_use(directory.path()).unwrap());
         drop(lock);
         database.write_all(b"data").unwrap();
         assert_eq!(
@@ -302,7 +262,7 @@ mod tests {
     fn a_lock_that_ends_with_another_descriptor_of_its_file_is_taken_again() {
         let directory = tempfile::tempdir().unwrap();
         let lock = take(directory.path());
-        let path = directory.path().join(LOCK);
+        let path = lock.path.clone();
         let is_locked = || {
             let inode = format!(":{} ", fs::metadata(&path).unwrap().ino());
             fs::read_to_string("/proc/locks").unwrap().contains(&inode)
@@ -319,9 +279,9 @@ mod tests {
     fn a_directory_that_another_pusher_has_used_meanwhile_is_lost_for_good() {
         let directory = tempfile::tempdir().unwrap();
         let lock = take(directory.path());
-        fs::remove_file(&lock.mark.path).unwrap(); // as another process that takes over
+        remove_owners(directory.path()); // as another process that takes over
         assert!(matches!(lock.renew(), Err(LockError::Lost)));
-        create_new(&lock.mark.path).unwrap();
+        fs::write(&lock.path, "").unwrap();
         assert!(matches!(lock.renew(), Err(LockError::Lost)));
         assert!(!lock.is_held());
     }
@@ -335,7 +295,7 @@ mod tests {
             fs::create_dir(&path).unwrap();
             take(&path)
         });
-        close(closed.number());
+        close(number(&closed));
         let limit = getrlimit(Resource::Nofile);
         let none = Rlimit {
             current: Some(0),
@@ -343,12 +303,14 @@ mod tests {
         };
         setrlimit(Resource::Nofile, none).unwrap();
         let renewed = [&kept, &closed].map(DirectoryLock::renew);
-        let new = DirectoryLock::take(directory.path());
+        let new = DirectoryLock::of_new(directory.path());
+        let unknown = is_in_use(directory.path());
         setrlimit(Resource::Nofile, limit).unwrap();
         let [kept_on, failed] = renewed;
         kept_on.unwrap();
         assert!(matches!(failed, Err(LockError::Failed(_))), "{failed:?}");
         assert!(matches!(new, Err(LockError::Failed(_))), "{new:?}");
+        assert!(unknown.is_err(), "not unused");
         closed.renew().unwrap();
     }
 
@@ -356,25 +318,36 @@ mod tests {
     fn a_forked_child_leaves_the_mark_of_its_parent() {
         let directory = tempfile::tempdir().unwrap();
         let mut lock = take(directory.path());
-        lock.pretend_another_process();
-        let mark = lock.mark.path.clone();
+        lock.maker = ProcessId::new(0);
+        let path = lock.path.clone();
         drop(lock);
-        assert!(mark.exists());
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn the_file_of_a_dead_owner_a_link_and_a_directory_do_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("owner-1-0"), "").unwrap();
+        fs::create_dir(path("owner-2-0")).unwrap();
+        std::os::unix::fs::symlink(path("target"), path("owner-3-0")).unwrap();
+        assert!(!is_in_use(directory.path()).unwrap());
+        let lock = take(directory.path());
+        assert!(is_in_use(directory.path()).unwrap());
+        drop(lock);
+        remove_owners(directory.path());
+        assert!(!path("owner-1-0").exists() && !path("target").exists());
+        assert!(path("owner-2-0").exists());
     }
 
     #[test]
     fn a_lock_is_not_opened_through_a_link() {
         let directory = tempfile::tempdir().unwrap();
+        let lock = take(directory.path());
         let target = directory.path().join("target");
-        std::os::unix::fs::symlink(&target, directory.path().join(LOCK)).unwrap();
-        assert!(DirectoryLock::take(directory.path()).is_err());
-        assert!(!target.exists());
-    }
-
-    #[test]
-    fn a_mark_that_cannot_be_removed_does_no_harm() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("owner-x")).unwrap();
-        take(directory.path());
+        close(number(&lock));
+        fs::rename(&lock.path, &target).unwrap();
+        std::os::unix::fs::symlink(&target, &lock.path).unwrap();
+        assert!(matches!(lock.renew(), Err(LockError::Lost)));
     }
 }

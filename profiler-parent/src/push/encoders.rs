@@ -37,7 +37,7 @@ impl EngineEncoder {
 
     /// The labels of a batch: those of the pusher that has captured it.
     fn labels(&self, batch: &BatchToSend) -> FleetLabels {
-        let stored = batch.identity.as_deref();
+        let stored = batch.identity();
         let PushIdentity {
             service,
             version,

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::secret_file::SecretError;
+
 /// The reason why nothing can be pushed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,14 +17,9 @@ pub enum PushError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A secret cannot be read.
-    #[error("cannot take a secret from {origin}: {reason}")]
-    Secret {
-        /// The file or the environment variable.
-        origin: String,
-        /// The system's reason.
-        reason: String,
-    },
+    /// A secret cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The directory of the spool cannot be used.
     #[error("cannot use the spool {}: {source}", path.display())]
     Spool {

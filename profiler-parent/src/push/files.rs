@@ -3,21 +3,19 @@
 //! Called by `profiler push` and by applications. A file has the identifier of its content, so its
 //! bodies have the same identifiers whenever and wherever it is pushed.
 
-use std::fs::{self, DirBuilder, File};
+use std::collections::HashSet;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batch::SeriesId;
+use super::batch::{BatchId, SeriesId};
 use super::encoders::EngineEncoder;
-use super::spool::SpoolPhase;
-use super::spool_directory::batch_name;
-use super::{
-    BatchEncoder, PushError, PushOptions, PushPurpose, PushReport, Pusher, check, end_of,
-    spool_directory,
-};
+use super::spool::{Spool, SpoolPhase};
+use super::spool_access::prepare_spool;
+use super::spool_directory::StoredBatch;
+use super::{BatchEncoder, PushError, PushOptions, PushReport, Pusher, check, end_of};
 
 /// Pushes profiles to all destinations of the options, and returns what was sent. The options about
 /// the period and the spool do not apply: no file is too large. A file that is named twice, or that
@@ -34,15 +32,9 @@ pub fn push_files(
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
-    let (directory, temporary) = spool_directory(None)?;
-    for file in files {
-        add_file(&directory, file).map_err(|source| PushError::File {
-            path: file.clone(),
-            source,
-        })?;
-    }
+    let spool = Spool::of_files(batches_of(files)?, &options.destinations);
     let encoder = EngineEncoder::of_files(options.identity.clone());
-    let pusher = Pusher::new(&directory, options, temporary, PushPurpose::Files)?;
+    let pusher = Pusher::new(spool, options, None);
     send_all(pusher, options, Arc::new(encoder), timeout)
 }
 
@@ -75,13 +67,17 @@ pub fn push_spool(
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
     // A pusher makes a missing directory. Here, a missing directory is an error.
-    fs::metadata(spool).map_err(|source| PushError::Spool {
+    let refused = |source| PushError::Spool {
         path: spool.to_owned(),
         source,
-    })?;
-    let (directory, _) = spool_directory(Some(spool))?;
+    };
+    fs::metadata(spool).map_err(refused)?;
+    prepare_spool(spool).map_err(refused)?;
+    let keeps = others == OtherDestinations::Keep;
+    let opened = Spool::open_leftovers(spool, &options.destinations, keeps);
     let encoder = EngineEncoder::of_batches(options.identity.clone());
-    let pusher = Pusher::new(&directory, options, None, PushPurpose::Leftovers(others))?;
+    let mut pusher = Pusher::new(opened.map_err(refused)?, options, None);
+    pusher.needs_access = true;
     send_all(pusher, options, Arc::new(encoder), timeout)
 }
 
@@ -119,28 +115,33 @@ fn series_of(path: &Path) -> io::Result<SeriesId> {
     }
 }
 
-/// Puts a file into a spool, as the only batch of its series, unless its content is there already.
-/// The batch may be a link to the file, so it is never opened for writing.
-fn add_file(spool: &Path, file: &Path) -> io::Result<()> {
-    // A relative symbolic link leads nowhere from the spool.
-    let file = fs::canonicalize(file)?;
-    let home = spool.join(series_of(&file)?.to_string());
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&home)?;
-    let batch = home.join(batch_name(0, 0));
-    if batch.try_exists()? {
-        return Ok(());
+/// The batches for these files, one for each content.
+fn batches_of(files: &[PathBuf]) -> Result<Vec<StoredBatch>, PushError> {
+    let mut contents = HashSet::new();
+    let mut batches = Vec::new();
+    for file in files {
+        let batch = batch_of(file).map_err(|source| PushError::File {
+            path: file.clone(),
+            source,
+        })?;
+        if contents.insert(batch.id.series.clone()) {
+            batches.push(batch);
+        }
     }
-    // A link costs nothing, but is not possible to every file.
-    fs::hard_link(&file, &batch).or_else(|_| copy_to_new(&file, &batch))
+    Ok(batches)
 }
 
-/// Copies a file to a path where no file is.
-fn copy_to_new(from: &Path, to: &Path) -> io::Result<()> {
-    let mut copy = File::create_new(to)?;
-    io::copy(&mut File::open(from)?, &mut copy).map(|_| ())
+/// A file, as the only batch of its series.
+fn batch_of(file: &Path) -> io::Result<StoredBatch> {
+    Ok(StoredBatch {
+        id: BatchId {
+            series: series_of(file)?,
+            number: 0,
+        },
+        path: fs::canonicalize(file)?,
+        bytes: fs::metadata(file)?.len(),
+        entries: 0,
+    })
 }
 
 #[cfg(test)]
@@ -151,32 +152,33 @@ mod tests {
 
     use super::*;
     use crate::push::PushDestination;
+    use crate::push::queue::{BatchEnd, DestinationIndex};
 
-    /// The batches in a spool.
-    fn batches(spool: &Path) -> Vec<PathBuf> {
-        let homes = fs::read_dir(spool).unwrap();
-        let home = |home: io::Result<fs::DirEntry>| home.unwrap().path();
-        homes
-            .map(|entry| home(entry).join(batch_name(0, 0)))
-            .collect()
+    /// The files that are pushed of these.
+    fn pushed(files: &[&PathBuf]) -> Vec<PathBuf> {
+        let files: Vec<PathBuf> = files.iter().map(|file| (*file).clone()).collect();
+        let batches = batches_of(&files).unwrap().into_iter();
+        batches.map(|batch| batch.path).collect()
     }
 
     #[test]
     fn a_file_that_is_named_twice_is_one_batch_and_is_not_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let [file, same, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
+        let [file, same] = ["a", "b"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         fs::write(&same, "content").unwrap();
-        for each in [&file, &file, &same] {
-            add_file(&spool, each).unwrap();
-        }
-        assert_eq!(batches(&spool).len(), 1);
+        let pushed = pushed(&[&file, &file, &same]);
+        assert_eq!(pushed, [fs::canonicalize(&file).unwrap()]);
+        // A batch that all destinations have is no longer in the spool.
+        let to = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
+        let batches = batches_of(std::slice::from_ref(&file)).unwrap();
+        let spool = Spool::of_files(batches, std::slice::from_ref(&to));
+        let batch = spool.take(DestinationIndex(0)).unwrap();
+        spool.finish(DestinationIndex(0), &batch, BatchEnd::Sent);
+        assert!(spool.bytes() == 0);
         for each in [&file, &same] {
             assert_eq!(fs::read_to_string(each).unwrap(), "content");
         }
-        let [batch] = batches(&spool).try_into().unwrap();
-        assert!(copy_to_new(&same, &batch).is_err(), "a batch is there");
-        assert_eq!(fs::read_to_string(&file).unwrap(), "content");
     }
 
     #[test]
@@ -205,12 +207,11 @@ mod tests {
     #[test]
     fn a_symbolic_link_is_the_file_that_it_leads_to() {
         let directory = tempfile::tempdir().unwrap();
-        let [file, link, spool] = ["a", "b", "spool"].map(|name| directory.path().join(name));
+        let [file, link] = ["a", "b"].map(|name| directory.path().join(name));
         fs::write(&file, "content").unwrap();
         std::os::unix::fs::symlink("a", &link).unwrap();
-        add_file(&spool, &link).unwrap();
-        let [batch] = batches(&spool).try_into().unwrap();
-        assert_eq!(fs::read_to_string(batch).unwrap(), "content");
+        assert_eq!(pushed(&[&link]), [fs::canonicalize(&file).unwrap()]);
+        assert_eq!(batches_of(&[link]).unwrap()[0].bytes, 7);
     }
 
     #[test]

@@ -19,7 +19,6 @@
 //! all attempts, and the same bytes, except that stacks which a store has are left out of it.
 
 mod attempts;
-mod base64;
 pub(crate) mod batch;
 mod capturing;
 mod dead_directories;
@@ -35,8 +34,6 @@ mod metrics_tests;
 mod options;
 pub(crate) mod otlp_answer;
 mod progress;
-mod progress_file;
-mod pusher_directories;
 mod queue;
 mod report;
 mod request;
@@ -46,7 +43,7 @@ mod series_tests;
 mod spool;
 mod spool_access;
 mod spool_directory;
-mod stored_identity;
+mod spool_state;
 mod stored_stacks;
 mod temporary_spool;
 #[cfg(test)]
@@ -57,7 +54,6 @@ mod tls_tests;
 use std::collections::HashSet;
 use std::fmt;
 use std::mem;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -119,7 +115,8 @@ pub struct Pusher {
     _temporary: Option<TemporarySpool>,
     /// The process that made it.
     maker: ProcessId,
-    purpose: PushPurpose,
+    /// Whether it sends what dead pushers have left: see [`Sender`].
+    needs_access: bool,
     canceller: PushCanceller,
     /// Has a message if the sending at the end is cancelled.
     cancelled: Receiver<()>,
@@ -137,17 +134,6 @@ impl PushCanceller {
         // A second message says nothing new.
         let _ = self.0.try_send(());
     }
-}
-
-/// Why a pusher sends batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PushPurpose {
-    /// A session captures them.
-    Session,
-    /// They are files of a user.
-    Files,
-    /// Dead pushers have left them.
-    Leftovers(OtherDestinations),
 }
 
 impl fmt::Debug for Pusher {
@@ -174,8 +160,8 @@ impl Pusher {
         check(&options.destinations)?;
         let addresses = options.destinations.iter().map(PushDestination::address);
         let (used, series) = sources.series.take(addresses.collect())?;
-        let (directory, temporary) = spool_directory(options.spool.as_deref())?;
-        let mut pusher = Self::new(&directory, options, temporary, PushPurpose::Session)?;
+        let (spool, temporary) = open_spool(options)?;
+        let mut pusher = Self::new(spool, options, temporary);
         let addresses = used.addresses();
         pusher.addresses = Some(used);
         let sums = Arc::clone(&sources.captures.pushes);
@@ -186,36 +172,11 @@ impl Pusher {
     }
 
     /// A pusher of the batches in a spool, without threads.
-    fn new(
-        directory: &Path,
-        options: &PushOptions,
-        temporary: Option<TemporarySpool>,
-        purpose: PushPurpose,
-    ) -> Result<Self, PushError> {
-        let PushOptions {
-            destinations,
-            spool_limit,
-            identity,
-            ..
-        } = options;
-        let spool = match purpose {
-            PushPurpose::Session => {
-                Spool::open(directory, spool_limit.get(), destinations, identity)
-            }
-            PushPurpose::Files => Spool::open_files(directory, destinations),
-            PushPurpose::Leftovers(others) => {
-                let keeps = others == OtherDestinations::Keep;
-                Spool::open_leftovers(directory, destinations, keeps)
-            }
-        };
-        let spool = spool.map_err(|source| PushError::Spool {
-            path: directory.to_owned(),
-            source,
-        })?;
+    fn new(spool: Spool, options: &PushOptions, temporary: Option<TemporarySpool>) -> Self {
         let keeps_waiting = temporary.is_none();
-        let progress = PushProgress::new(destinations, Arc::new(spool), keeps_waiting);
+        let progress = PushProgress::new(&options.destinations, Arc::new(spool), keeps_waiting);
         let (cancel, cancelled) = bounded(1);
-        Ok(Self {
+        Self {
             progress: Arc::new(progress),
             stop: None,
             capturer: None,
@@ -224,10 +185,10 @@ impl Pusher {
             addresses: None,
             _temporary: temporary,
             maker: sys::process_id(),
-            purpose,
+            needs_access: false,
             canceller: PushCanceller(cancel),
             cancelled,
-        })
+        }
     }
 
     fn start_senders(
@@ -246,7 +207,7 @@ impl Pusher {
                 client: HttpClient::new(options.request_timeout),
                 encoder: Arc::clone(encoder),
                 counts: Arc::clone(counts),
-                needs_access: matches!(self.purpose, PushPurpose::Leftovers(_)),
+                needs_access: self.needs_access,
             };
             let running = running.clone();
             let thread = spawn_quiet("profiler-push", move || {
@@ -401,13 +362,20 @@ fn check(destinations: &[PushDestination]) -> Result<(), PushError> {
     Ok(())
 }
 
-/// The directory of a spool, and the temporary directory if it is one.
-fn spool_directory(given: Option<&Path>) -> Result<(PathBuf, Option<TemporarySpool>), PushError> {
+/// The spool of a session, and its temporary directory if it was given none.
+fn open_spool(options: &PushOptions) -> Result<(Spool, Option<TemporarySpool>), PushError> {
     let failed = |path| move |source| PushError::Spool { path, source };
-    if let Some(given) = given {
-        prepare_spool(given).map_err(failed(given.to_owned()))?;
-        return Ok((given.to_owned(), None));
-    }
-    let made = TemporarySpool::create().map_err(failed(std::env::temp_dir()))?;
-    Ok((made.path().to_owned(), Some(made)))
+    let (directory, temporary) = match &options.spool {
+        Some(given) => {
+            prepare_spool(given).map_err(failed(given.clone()))?;
+            (given.clone(), None)
+        }
+        None => {
+            let made = TemporarySpool::create().map_err(failed(std::env::temp_dir()))?;
+            (made.path().to_owned(), Some(made))
+        }
+    };
+    let limit = options.spool_limit.get();
+    let spool = Spool::open(&directory, limit, &options.destinations, &options.identity);
+    Ok((spool.map_err(failed(directory))?, temporary))
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::ids::ByteLimit;
+use serde::{Deserialize, Serialize};
 
 use super::destination::PushDestination;
 
@@ -22,7 +23,7 @@ pub struct PushOptions {
 }
 
 /// The service that the pushed data belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PushIdentity {
     /// Its name; by default that of the parent process.
     pub(crate) service: Option<String>,

@@ -53,7 +53,6 @@ impl PushProgress {
         PushReport {
             spool_bytes: self.spool.bytes(),
             used_directories: left.in_use,
-            further_directories: left.too_many,
             unreadable_directories: left.unreadable,
             kept_batches: self.spool.kept(),
             destinations: destinations.collect(),

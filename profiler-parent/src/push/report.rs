@@ -26,10 +26,8 @@ pub struct PushReport {
     pub spool_bytes: u64,
     /// The directories in the spool that other pushers used when this one started.
     pub used_directories: u64,
-    /// The directories in the spool that this pusher left to a later one, because they were too
-    /// many.
-    pub further_directories: u64,
-    /// The directories in the spool that could not be read when this pusher started.
+    /// The directories in the spool that could not be read when this pusher started, or that an
+    /// earlier version has made in another format. They stay.
     pub unreadable_directories: u64,
     /// The batches that stay in the spool because destinations of their pusher lack them
     /// ([`OtherDestinations::Keep`](super::OtherDestinations::Keep)).

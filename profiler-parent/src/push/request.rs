@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use super::base64::base64;
 use super::batch::BodyId;
 use super::destination::{Authorization, PushDestination, PushEngine, Secret};
 use super::http_client::PushRequest;
@@ -70,7 +71,7 @@ pub(super) fn body_for<'b>(
             labels.extend(further.map(|(name, value)| json!({"name": name, "value": value})));
             let request = json!({"series": [{
                 "labels": {"labels": labels},
-                "samples": [{"rawProfile": base64(bytes)}],
+                "samples": [{"rawProfile": BASE64.encode(bytes)}],
             }]});
             Cow::Owned(request.to_string().into_bytes())
         }
@@ -97,7 +98,7 @@ fn authorization(destination: &PushDestination, kind: &BodyKind) -> Vec<(&'stati
 
 /// A user and a password as a header has them.
 fn pair(name: &str, password: &Secret) -> String {
-    base64(format!("{name}:{}", password.reveal()).as_bytes())
+    BASE64.encode(format!("{name}:{}", password.reveal()))
 }
 
 /// The secrets in the headers of a request.
@@ -249,7 +250,10 @@ mod tests {
             let batch = BatchId::test("s1", 7);
             let request = request_for(&destination, &kind, &batch.body(3));
             assert!(!request.url.contains("hunter2"));
+            let basic = ("authorization", "Basic bWU6aHVudGVyMg==".to_owned());
+            let is_otlp = kind == BodyKind::OtlpMetrics;
             assert!(request.headers.len() > 1);
+            assert_eq!(request.headers.contains(&basic), is_otlp);
         }
     }
 

@@ -19,11 +19,11 @@ use super::destination::PushDestination;
 use super::directory_lock::LockError;
 use super::http_client::{HttpClient, PushRequest};
 use super::otlp_answer::{RefusedPart, refused_part};
-use super::progress_file::FinishedBodies;
 use super::queue::{BatchEnd, DestinationIndex};
 use super::report::SendCounts;
 use super::request::{body_for, request_for};
 use super::spool::{BatchToSend, Spool};
+use super::spool_state::FinishedBodies;
 use super::stored_stacks::StoredStacks;
 use profiler_export::ExportError;
 use profiler_export::bodies::{BodyKind, BodySink, EncodedBody};
@@ -72,7 +72,7 @@ impl Sender {
     fn send(&self, batch: &BatchToSend, bodies: &mut SentBodies<'_>) -> Option<BatchEnd> {
         let mut unclear = 0;
         loop {
-            match self.spool.keep_locked(batch) {
+            match batch.keep_locked() {
                 Ok(()) => {}
                 Err(LockError::Lost) => {
                     let id = &batch.id;
@@ -91,6 +91,8 @@ impl Sender {
                 Ok(()) if bodies.done.refused == 0 => return Some(BatchEnd::Sent),
                 Ok(()) => return Some(BatchEnd::Rejected),
                 Err(EncodingError::Export(ExportError::Stopped)) => return None,
+                // Its directory may have been moved.
+                Err(_) if self.spool.is_stopped() => return None,
                 Err(error) => (error.cause(), error),
             };
             self.note_error(&format!("cannot encode batch {}: {error}", batch.id));
@@ -244,9 +246,9 @@ impl SentBodies<'_> {
             let bytes = body_for(destination, &body.kind, &rows);
             let time_left = spool.time_left().ok_or(ExportError::Stopped)?;
             // Another pusher may have taken the batch over during the pause.
-            match spool.keep_locked(self.batch) {
+            match self.batch.keep_locked() {
                 Ok(()) => {}
-                Err(LockError::Lost | LockError::Released) => return Err(ExportError::Stopped),
+                Err(LockError::Lost) => return Err(ExportError::Stopped),
                 Err(error) => {
                     self.sender.note_error(&error.to_string());
                     if self.pause_after_failure() {

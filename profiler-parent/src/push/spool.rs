@@ -5,7 +5,6 @@
 //! pusher ends; the lock of the queue is not held while a file is read or written; no file is
 //! changed after [`Spool::stop`], so another pusher can use the directory then.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,20 +13,14 @@ use std::time::{Duration, Instant};
 
 use super::PushIdentity;
 use super::batch::BatchId;
-use super::dead_directories::LeftDirectories;
+use super::dead_directories::{DeadDirectories, LeftDirectories};
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
-use super::progress_file::{BatchProgress, FinishedBodies};
-use super::pusher_directories::{DirectoryIndex, PusherDirectories};
 use super::queue::{
     Amount, BatchEnd, BatchNumber, BatchQueue, DestinationCounts, DestinationIndex,
 };
-use super::spool_directory::StoredBatch;
-
-/// The most directories of dead pushers that a pusher takes over, beside the program's own work.
-const MOST_TAKEN: usize = 64;
-/// The same for a pusher that does nothing else.
-const MOST_TAKEN_ALONE: usize = 512;
+use super::spool_directory::{SpoolDirectory, StoredBatch};
+use super::spool_state::{BatchProgress, FinishedBodies};
 
 /// The phase of a pusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +50,16 @@ impl SpoolPhase {
 /// The batches of a pusher.
 #[derive(Debug)]
 pub(super) struct Spool {
-    homes: PusherDirectories,
+    /// The directory that contains those of all pushers.
+    directory: PathBuf,
+    /// The addresses of the destinations.
+    addresses: Vec<String>,
+    identity: PushIdentity,
+    /// The directory for new batches. `None` for files, and after the end.
+    own: Mutex<Option<Arc<SpoolDirectory>>>,
+    /// The directories of dead pushers, which are in the first one of this pusher.
+    taken: Vec<Arc<SpoolDirectory>>,
+    left: LeftDirectories,
     waiting: Mutex<WaitingBatches>,
     /// Notified when a batch is added, and at the end.
     changed: Condvar,
@@ -68,8 +70,7 @@ pub(super) struct Spool {
 
 #[derive(Debug)]
 struct WaitingBatches {
-    queue: BatchQueue,
-    files: HashMap<BatchNumber, SpooledFile>,
+    queue: BatchQueue<SpooledFile>,
     phase: SpoolPhase,
     /// The number of the next batch of this pusher.
     next: u64,
@@ -78,16 +79,19 @@ struct WaitingBatches {
 }
 
 /// The file of a batch in the queue.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct SpooledFile {
     stored: StoredBatch,
-    /// The place of its directory.
-    home: DirectoryIndex,
-    /// For each destination the bodies that it had when the directory was taken over; `None` if it
-    /// had all.
-    earlier: Arc<[Option<FinishedBodies>]>,
-    /// That of the pusher that has captured it.
-    identity: Option<Arc<PushIdentity>>,
+    /// `None` for a file of a user.
+    home: Option<Arc<SpoolDirectory>>,
+}
+
+impl SpooledFile {
+    /// What a destination has of it from an earlier pusher; `None` if it has all.
+    fn done(&self, address: &str) -> Option<FinishedBodies> {
+        let progress = self.home.as_ref().map(|home| home.progress(address));
+        progress.unwrap_or_default().of_batch(self.stored.id.number)
+    }
 }
 
 /// A batch that a sender has to send.
@@ -96,12 +100,26 @@ pub(super) struct BatchToSend {
     pub(super) number: BatchNumber,
     pub(super) id: BatchId,
     pub(super) path: PathBuf,
-    /// The place of its directory.
-    home: DirectoryIndex,
+    /// Its directory; `None` for a file of a user.
+    home: Option<Arc<SpoolDirectory>>,
     /// The bodies that the destination has accepted or refused, from an earlier pusher.
     pub(super) done: FinishedBodies,
-    /// That of the pusher that has captured it; `None` for files.
-    pub(super) identity: Option<Arc<PushIdentity>>,
+}
+
+impl BatchToSend {
+    /// The identity of the pusher that has captured it; `None` if it is not known.
+    pub(super) fn identity(&self) -> Option<&PushIdentity> {
+        self.home.as_ref()?.identity.as_ref()
+    }
+
+    /// Makes sure that no other pusher sends it.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if another pusher has taken over its directory, and sends it.
+    pub(super) fn keep_locked(&self) -> Result<(), LockError> {
+        let home = self.home.as_ref();
+        home.map_or(Ok(()), |home| home.keep_locked())
+    }
 }
 
 impl Spool {
@@ -113,9 +131,9 @@ impl Spool {
         destinations: &[PushDestination],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let homes = PusherDirectories::open(directory, destinations, identity, MOST_TAKEN)?;
-        let limit = limit.saturating_sub(homes.left.bytes).max(limit / 4);
-        Self::of(homes, limit, destinations.len())
+        let mut spool = Self::new(directory, limit, destinations);
+        spool.identity = identity.clone();
+        spool.take_over()
     }
 
     /// Opens the spool of a dead pusher, to send what is there.
@@ -124,52 +142,69 @@ impl Spool {
         destinations: &[PushDestination],
         keeps_for_others: bool,
     ) -> io::Result<Self> {
-        let identity = PushIdentity::default();
-        let most = MOST_TAKEN_ALONE;
-        let homes = PusherDirectories::open(directory, destinations, &identity, most)?;
-        let mut spool = Self::of(homes, u64::MAX, destinations.len())?;
+        let mut spool = Self::new(directory, u64::MAX, destinations);
         spool.keeps_for_others = keeps_for_others;
-        Ok(spool)
+        spool.take_over()
     }
 
-    /// Opens a temporary spool of files.
-    pub(super) fn open_files(
-        directory: &Path,
-        destinations: &[PushDestination],
-    ) -> io::Result<Self> {
-        let homes = PusherDirectories::of_files(directory, destinations)?;
-        Self::of(homes, u64::MAX, destinations.len())
+    /// A spool of files of a user, which are not in a directory of it.
+    pub(super) fn of_files(files: Vec<StoredBatch>, destinations: &[PushDestination]) -> Self {
+        let spool = Self::new(Path::new(""), u64::MAX, destinations);
+        for stored in files {
+            spool.enqueue(SpooledFile { stored, home: None });
+        }
+        spool
     }
 
-    fn of(homes: PusherDirectories, limit: u64, destinations: usize) -> io::Result<Self> {
-        let spool = Self {
+    fn new(directory: &Path, limit: u64, destinations: &[PushDestination]) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            addresses: destinations.iter().map(PushDestination::address).collect(),
+            identity: PushIdentity::default(),
+            own: Mutex::default(),
+            taken: Vec::new(),
+            left: LeftDirectories::default(),
             waiting: Mutex::new(WaitingBatches {
-                queue: BatchQueue::new(limit, destinations),
-                files: HashMap::new(),
+                queue: BatchQueue::new(limit, destinations.len()),
                 phase: SpoolPhase::Running,
                 next: 0,
                 kept: 0,
             }),
-            homes,
             changed: Condvar::new(),
             files: Mutex::default(),
             keeps_for_others: false,
-        };
+        }
+    }
+
+    /// Makes a directory for new batches, and moves those of dead pushers into it.
+    fn take_over(mut self) -> io::Result<Self> {
+        let own = self.create_own()?;
+        let found = DeadDirectories::take_over(&self.directory, &own);
+        let DeadDirectories { taken, left } = found.inspect_err(|_| own.remove_new())?;
+        self.own = Mutex::new(Some(Arc::new(own)));
+        self.left = left;
+        self.lock().queue.spare(left.bytes);
+        self.with(taken)
+    }
+
+    fn create_own(&self) -> io::Result<SpoolDirectory> {
+        SpoolDirectory::create(&self.directory, &self.addresses, &self.identity)
+    }
+
+    /// The same, with the batches in these directories.
+    fn with(mut self, homes: Vec<SpoolDirectory>) -> io::Result<Self> {
+        self.taken = homes.into_iter().map(Arc::new).collect();
         let mut files = Vec::new();
-        for (place, home) in spool.homes.all() {
-            for stored in home.batches()? {
-                let earlier = |destination| home.earlier(destination).of_batch(stored.id.number);
-                files.push(SpooledFile {
-                    earlier: (0..destinations).map(earlier).collect(),
-                    stored,
-                    home: place,
-                    identity: home.identity.clone(),
-                });
-            }
+        for home in &self.taken {
+            let of_home = |stored| SpooledFile {
+                stored,
+                home: Some(Arc::clone(home)),
+            };
+            files.extend(home.batches()?.into_iter().map(of_home));
         }
         // Only now: a full queue removes files.
-        files.into_iter().for_each(|file| spool.enqueue(file));
-        Ok(spool)
+        files.into_iter().for_each(|file| self.enqueue(file));
+        Ok(self)
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingBatches> {
@@ -187,6 +222,11 @@ impl Spool {
         self.lock().phase == SpoolPhase::Stopped
     }
 
+    /// The directory for new batches.
+    fn own(&self) -> MutexGuard<'_, Option<Arc<SpoolDirectory>>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The path of the next batch while it is written. If another pusher has taken over the
     /// directory, makes a new one.
     ///
@@ -194,9 +234,15 @@ impl Spool {
     /// The pusher has no directory, and none can be made.
     pub(super) fn unfinished_path(&self) -> io::Result<PathBuf> {
         let _files = self.change_files().ok_or_else(ended)?;
-        self.homes.keep_own()?;
-        let (_, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
-        Ok(home.unfinished_path())
+        let mut own = self.own();
+        let home = own.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        match home.keep_locked() {
+            Ok(()) => return Ok(home.unfinished_path()),
+            Err(LockError::Lost) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let new = Arc::new(self.create_own()?);
+        Ok(own.insert(new).unfinished_path())
     }
 
     /// Adds the batch that is complete under [`Self::unfinished_path`].
@@ -205,28 +251,22 @@ impl Spool {
     /// The batch is not in the spool then.
     pub(super) fn add(&self, entries: u64) -> io::Result<()> {
         let _files = self.change_files().ok_or_else(ended)?;
-        let (place, home) = self.homes.own().ok_or(io::ErrorKind::NotFound)?;
+        let home = self.own().clone().ok_or(io::ErrorKind::NotFound)?;
         home.keep_locked()?;
         let number = self.next_number();
         let unfinished = home.unfinished_path();
-        let bytes = fs::metadata(&unfinished)?.len();
-        let path = home.batch_path(number, entries);
-        fs::rename(unfinished, &path)?;
-        let id = BatchId {
-            series: home.series.clone(),
-            number,
-        };
-        self.enqueue(SpooledFile {
-            stored: StoredBatch {
-                id,
-                path,
-                bytes,
-                entries,
+        let stored = StoredBatch {
+            id: BatchId {
+                series: home.series.clone(),
+                number,
             },
-            home: place,
-            earlier: Arc::default(),
-            identity: home.identity.clone(),
-        });
+            path: home.batch_path(number, entries),
+            bytes: fs::metadata(&unfinished)?.len(),
+            entries,
+        };
+        fs::rename(unfinished, &stored.path)?;
+        let home = Some(home);
+        self.enqueue(SpooledFile { stored, home });
         Ok(())
     }
 
@@ -239,29 +279,31 @@ impl Spool {
     }
 
     fn enqueue(&self, file: SpooledFile) {
-        let mut waiting = self.lock();
-        let removed = waiting.add(file);
-        let files = waiting.take_files(&removed);
-        drop(waiting);
+        let StoredBatch { bytes, entries, .. } = file.stored;
+        let has = |address: &String| file.done(address).is_none();
+        let has: Vec<bool> = self.addresses.iter().map(has).collect();
+        let removed = self.lock().queue.add((bytes, entries), file, has);
         self.changed.notify_all();
-        self.remove(&files);
+        self.remove(removed);
     }
 
     /// Waits for the next batch for a destination. `None` when the pusher ends.
     pub(super) fn take(&self, destination: DestinationIndex) -> Option<BatchToSend> {
+        let address = self.addresses.get(destination.0)?;
         let mut waiting = self.lock();
         loop {
             if waiting.phase.is_over() {
                 return None;
             }
-            if let Some(number) = waiting.queue.next_of(destination) {
-                if let Some(batch) = waiting.batch_for(destination, number) {
-                    return Some(batch);
-                }
-                drop(waiting);
-                self.skip(destination, number);
-                waiting = self.lock();
-                continue;
+            if let Some(batch) = waiting.queue.next_of(destination) {
+                let SpooledFile { stored, home } = &batch.file;
+                return Some(BatchToSend {
+                    number: batch.number,
+                    id: stored.id.clone(),
+                    path: stored.path.clone(),
+                    home: home.clone(),
+                    done: batch.file.done(address).unwrap_or_default(),
+                });
             }
             if waiting.phase != SpoolPhase::Running {
                 return None;
@@ -271,30 +313,6 @@ impl Spool {
                 .wait(waiting)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    /// A destination has got a batch from an earlier pusher.
-    fn skip(&self, destination: DestinationIndex, batch: BatchNumber) {
-        let Some(_files) = self.change_files() else {
-            return;
-        };
-        let mut waiting = self.lock();
-        let removed = waiting
-            .queue
-            .finish(destination, batch, BatchEnd::SentEarlier);
-        let files = waiting.take_files(&removed);
-        drop(waiting);
-        self.remove(&files);
-    }
-
-    /// Makes sure that no other pusher sends a batch.
-    ///
-    /// # Errors
-    /// [`LockError::Lost`] if another pusher has taken over the directory of the batch, and sends
-    /// it.
-    pub(super) fn keep_locked(&self, batch: &BatchToSend) -> Result<(), LockError> {
-        let home = self.homes.at(batch.home);
-        home.map_or(Ok(()), |home| home.keep_locked())
     }
 
     /// Waits before the next attempt to send a batch. False if it must not be sent any more,
@@ -373,13 +391,10 @@ impl Spool {
         let Some(_files) = self.change_files() else {
             return false;
         };
-        let waiting = self.lock();
-        let is_there = waiting.queue.is_next_of(destination, batch.number);
-        let home = waiting.files.get(&batch.number).map(|file| file.home);
-        drop(waiting);
+        let is_there = self.lock().queue.is_next_of(destination, batch.number);
         if is_there {
             let next = batch.id.number;
-            self.note(home, destination, BatchProgress { next, done });
+            self.note(destination, batch, BatchProgress { next, done });
         }
         is_there
     }
@@ -389,43 +404,32 @@ impl Spool {
         let Some(_files) = self.change_files() else {
             return;
         };
-        let mut waiting = self.lock();
-        let home = waiting.files.get(&batch.number).map(|file| file.home);
-        let removed = waiting.queue.finish(destination, batch.number, end);
-        let files = waiting.take_files(&removed);
-        drop(waiting);
+        let removed = self.lock().queue.finish(destination, batch.number, end);
         let next = batch.id.number.saturating_add(1);
         let done = FinishedBodies::default();
-        self.note(home, destination, BatchProgress { next, done });
-        self.remove(&files);
+        self.note(destination, batch, BatchProgress { next, done });
+        self.remove(removed);
     }
 
-    /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again;
-    /// this one does not.
-    fn note(
-        &self,
-        home: Option<DirectoryIndex>,
-        destination: DestinationIndex,
-        progress: BatchProgress,
-    ) {
-        if let Some(home) = home.and_then(|home| self.homes.at(home)) {
-            let _ = home.note(destination.0, progress);
+    /// Stores the progress of a destination. If that fails, the next pusher sends the bodies again.
+    fn note(&self, destination: DestinationIndex, batch: &BatchToSend, progress: BatchProgress) {
+        if let (Some(address), Some(home)) = (self.addresses.get(destination.0), &batch.home) {
+            let _ = home.note(address, progress);
         }
     }
 
     /// Removes files. One that cannot be removed is found, and removed, by the next pusher. Leaves
-    /// those alone whose directory another pusher has taken over, and those that are kept for other
-    /// destinations.
-    fn remove(&self, files: &[SpooledFile]) {
-        for file in files {
-            let home = self.homes.at(file.home);
+    /// those of a user alone, those whose directory another pusher has taken over, and those that
+    /// are kept for other destinations.
+    fn remove(&self, files: impl IntoIterator<Item = SpooledFile>) {
+        for SpooledFile { stored, home } in files {
             let Some(home) = home.filter(|home| home.keep_locked().is_ok()) else {
                 continue;
             };
-            if self.keeps_for_others && home.is_for_others(file.stored.id.number) {
+            if self.keeps_for_others && home.is_for_others(&self.addresses, stored.id.number) {
                 self.lock().kept += 1;
             } else {
-                let _ = fs::remove_file(&file.stored.path);
+                let _ = fs::remove_file(&stored.path);
             }
         }
     }
@@ -437,7 +441,7 @@ impl Spool {
 
     /// The directories in the spool that were not taken over.
     pub(super) const fn left_directories(&self) -> LeftDirectories {
-        self.homes.left
+        self.left
     }
 
     /// Ends the spool: nothing is added or sent any more, and another pusher can take over its
@@ -448,19 +452,14 @@ impl Spool {
         self.release();
     }
 
-    /// Removes the directories that have no batch, and unlocks the others. A forked child leaves
-    /// those of its parent alone, and a pusher those that another one has taken over.
+    /// Removes the directories that have no batch, and leaves the others to the next pusher. A
+    /// forked child leaves those of its parent alone, and a pusher those that another one has taken
+    /// over.
     fn release(&self) {
-        for (_, home) in self.homes.all() {
-            if !home.is_locked() {
-                continue;
-            }
-            let is_ours = home.keep_locked().is_ok();
-            if is_ours && home.batches().is_ok_and(|batches| batches.is_empty()) {
-                let _ = home.remove();
-            }
-            home.unlock();
-        }
+        let own = self.own().take();
+        let taken = self.taken.iter();
+        taken.for_each(|taken| taken.give_back(&self.directory));
+        own.iter().for_each(|own| own.release());
     }
 
     /// Sets the phase, and wakes all threads.
@@ -489,44 +488,5 @@ fn ended() -> io::Error {
 impl Drop for Spool {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl WaitingBatches {
-    /// A batch as a destination gets it; `None` if the destination has got it from an earlier
-    /// pusher.
-    fn batch_for(&self, destination: DestinationIndex, number: BatchNumber) -> Option<BatchToSend> {
-        let file = self.files.get(&number)?;
-        let earlier = file
-            .earlier
-            .get(destination.0)
-            .copied()
-            .unwrap_or(Some(FinishedBodies::default()))?;
-        Some(BatchToSend {
-            number,
-            id: file.stored.id.clone(),
-            path: file.stored.path.clone(),
-            home: file.home,
-            done: earlier,
-            identity: file.identity.clone(),
-        })
-    }
-
-    /// Adds a batch. Returns the batches to remove.
-    fn add(&mut self, file: SpooledFile) -> Vec<BatchNumber> {
-        let Self { queue, files, .. } = self;
-        let StoredBatch { bytes, entries, .. } = file.stored;
-        files.insert(queue.next_number(), file);
-        queue.add(bytes, entries, |batch, destination| {
-            let file: Option<&SpooledFile> = files.get(&batch);
-            file.is_some_and(|file| file.earlier.get(destination.0) == Some(&None))
-        })
-    }
-
-    fn take_files(&mut self, removed: &[BatchNumber]) -> Vec<SpooledFile> {
-        removed
-            .iter()
-            .filter_map(|number| self.files.remove(number))
-            .collect()
     }
 }

@@ -1,15 +1,17 @@
 //! One directory of a spool: the batches of one pusher, and how far each destination has got.
 //!
 //! Used by the spool. A pusher makes a directory of its own and locks it (`directory_lock`). If its
-//! process dies, the next pusher finds the directory unlocked and takes it over.
+//! process dies, the next pusher moves the directory into its own one (`dead_directories`), so one
+//! lock is enough for all batches of a pusher. When the pusher ends, it moves what waits back.
 //!
 //! ```text
-//! SPOOL/3f…a0/lock                        locked while its pusher lives
-//!            /owner-4711-9c…41            the mark of the process that uses it
-//!            /identity                    the service, its version and the host of the batches,
-//!                                         and the addresses of the destinations
-//!            /0000000007-5120.json.gz     batch 7 with 5120 entries
-//!            /progress-9c…41              a destination has batches up to 6, and 3 bodies of 7
+//! SPOOL/3f…a0/owner-4711-9c…41                 locked while its pusher lives
+//!            /state                            the service, its version and the host of the batches,
+//!                                              the addresses of the destinations, and that one has
+//!                                              batches up to 6, and 3 bodies of 7
+//!            /0000000007-5120.json.gz          batch 7 with 5120 entries
+//!            /81…5c/state                      a directory that it has taken over
+//!                  /0000000002-640.json.gz
 //! ```
 //!
 //! Invariants: only this user can read it; a directory of another user is left alone; no file is
@@ -19,14 +21,13 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PushIdentity;
 use super::batch::{BatchId, SeriesId};
-use super::destination::PushDestination;
-use super::directory_lock::{DirectoryLock, LOCK, LockError};
-use super::progress_file::{BatchProgress, ProgressFile};
-use super::stored_identity::{IDENTITY, StoredIdentity};
+use super::directory_lock::{DirectoryLock, LockError, remove_owners};
+use super::spool_access::is_own;
+use super::spool_state::{BatchProgress, STATE, SpoolState};
 
 /// The most directories that are made until one can be locked.
 const MOST_ATTEMPTS: u32 = 8;
@@ -37,18 +38,12 @@ const BATCH_END: &str = ".json.gz";
 #[derive(Debug)]
 pub(super) struct SpoolDirectory {
     pub(super) series: SeriesId,
+    pub(super) path: PathBuf,
     /// That of the pusher that made it; `None` if it cannot be read, or for files.
-    pub(super) identity: Option<Arc<PushIdentity>>,
-    path: PathBuf,
-    /// `None` in the temporary spool of files, which is locked as a whole.
-    lock: Option<DirectoryLock>,
-    /// One for each destination.
-    progress: Vec<ProgressFile>,
-    /// What each destination had when the directory was locked.
-    earlier: Vec<BatchProgress>,
-    /// The first batch that another destination lacks: one that its first pusher had, and that is
-    /// not one of the present destinations.
-    others_lack: Option<u64>,
+    pub(super) identity: Option<PushIdentity>,
+    /// That of the pusher's own directory, also for one that it has taken over.
+    lock: Arc<DirectoryLock>,
+    state: Mutex<SpoolState>,
 }
 
 /// A batch in a directory.
@@ -64,146 +59,113 @@ impl SpoolDirectory {
     /// Makes a directory in `spool`, for the batches of a pusher with this identity.
     pub(super) fn create(
         spool: &Path,
-        destinations: &[PushDestination],
+        addresses: &[String],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        let mut attempts = 1;
-        loop {
+        for _ in 0..MOST_ATTEMPTS {
             let series = SeriesId::new()?;
             let path = spool.join(series.to_string());
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&path)?;
+            let mut builder = DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(&path)?;
             // Until it is locked, another pusher may take it for one that was left behind.
-            match DirectoryLock::take(&path) {
-                Ok(Some(lock)) => {
-                    return Self::prepared(series, path, lock, destinations, identity);
-                }
+            let lock = match DirectoryLock::of_new(&path) {
+                Ok(lock) => Arc::new(lock),
                 Err(LockError::Failed(error)) => {
                     remove_new(&path);
                     return Err(error);
                 }
-                _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
-                _ => attempts += 1,
+                Err(LockError::Lost) => continue,
+            };
+            let state = SpoolState::new(identity.clone(), addresses.to_vec());
+            let stored = state.create(&path);
+            let home = Self::of(series, path, Some(state), lock);
+            match stored {
+                Ok(()) => return Ok(home),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    home.remove_new();
+                    return Err(error);
+                }
             }
         }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Stores the identity and the destinations in a new directory. Removes it if that fails.
-    fn prepared(
-        series: SeriesId,
-        path: PathBuf,
-        lock: DirectoryLock,
-        destinations: &[PushDestination],
-        identity: &PushIdentity,
-    ) -> io::Result<Self> {
-        let stored = StoredIdentity {
-            identity: identity.clone(),
-            destinations: destinations.iter().map(PushDestination::address).collect(),
-        };
-        let made = stored
-            .store(&path)
-            .and_then(|()| Self::locked(series, path.clone(), lock, destinations));
-        made.inspect_err(|_| remove_new(&path))
-    }
-
-    /// A directory that this process has locked.
+    /// Moves the directory of a dead pusher into this one.
     ///
     /// # Errors
-    /// A file in it cannot be read at present.
-    pub(super) fn locked(
-        series: SeriesId,
-        path: PathBuf,
-        lock: DirectoryLock,
-        destinations: &[PushDestination],
-    ) -> io::Result<Self> {
-        let StoredIdentity {
-            identity,
-            destinations: of_pusher,
-        } = match StoredIdentity::read(&path)? {
-            Some(stored) => stored,
-            None => return Self::without_identity(series, path, Some(lock), destinations),
-        };
-        let mut home = Self::without_identity(series, path, Some(lock), destinations)?;
-        home.identity = Some(Arc::new(identity));
-        let own: Vec<String> = destinations.iter().map(PushDestination::address).collect();
-        for other in of_pusher.iter().filter(|address| !own.contains(address)) {
-            let BatchProgress { next, .. } = ProgressFile::of(&home.path, other).read()?;
-            home.others_lack = Some(home.others_lack.map_or(next, |lacked| lacked.min(next)));
-        }
-        Ok(home)
+    /// It was moved by another pusher, or cannot be read at present. It then stays where it is.
+    pub(super) fn move_in(&self, series: SeriesId, path: &Path) -> io::Result<Self> {
+        let to = self.path.join(series.to_string());
+        fs::rename(path, &to)?;
+        remove_owners(&to);
+        // Only now: another pusher may have used it until then.
+        let state = SpoolState::read(&to).inspect_err(|_| _ = fs::rename(&to, path))?;
+        Ok(Self::of(series, to, state, Arc::clone(&self.lock)))
     }
 
-    /// A directory in the temporary spool of files.
-    ///
-    /// # Errors
-    /// A file in it cannot be read at present.
-    pub(super) fn of_file(
+    fn of(
         series: SeriesId,
         path: PathBuf,
-        destinations: &[PushDestination],
-    ) -> io::Result<Self> {
-        Self::without_identity(series, path, None, destinations)
-    }
-
-    fn without_identity(
-        series: SeriesId,
-        path: PathBuf,
-        lock: Option<DirectoryLock>,
-        destinations: &[PushDestination],
-    ) -> io::Result<Self> {
-        let addresses = destinations.iter().map(PushDestination::address);
-        let progress: Vec<_> = addresses
-            .map(|address| ProgressFile::of(&path, &address))
-            .collect();
-        let earlier = progress.iter().map(ProgressFile::read);
-        Ok(Self {
-            earlier: earlier.collect::<io::Result<_>>()?,
-            progress,
-            identity: None,
-            others_lack: None,
+        state: Option<SpoolState>,
+        lock: Arc<DirectoryLock>,
+    ) -> Self {
+        Self {
             series,
-            lock,
             path,
-        })
-    }
-
-    /// Whether another destination than the present ones lacks a batch.
-    pub(super) fn is_for_others(&self, number: u64) -> bool {
-        self.others_lack.is_some_and(|first| number >= first)
+            identity: state.as_ref().map(|state| state.identity.clone()),
+            lock,
+            state: Mutex::new(state.unwrap_or_default()),
+        }
     }
 
     /// Makes sure that no other pusher takes over the directory, although the program may have
     /// closed all descriptors.
     ///
     /// # Errors
-    /// [`LockError`].
+    /// [`LockError::Lost`] if another one has taken it over, and sends its batches.
     pub(super) fn keep_locked(&self) -> Result<(), LockError> {
-        self.lock.as_ref().map_or(Ok(()), DirectoryLock::renew)
+        self.lock.renew()
     }
 
     /// Whether this process has locked it: a forked child has its parent's value.
-    pub(super) fn is_locked(&self) -> bool {
-        self.lock.as_ref().is_some_and(DirectoryLock::is_held)
+    fn is_locked(&self) -> bool {
+        self.lock.is_held() && self.lock.renew().is_ok()
     }
 
-    /// Lets another pusher take over the directory.
-    pub(super) fn unlock(&self) {
-        if let Some(lock) = &self.lock {
-            lock.release();
+    /// Removes it if it has neither a batch nor another directory. Returns whether it is removed.
+    /// What cannot be removed of it is removed by the next pusher.
+    pub(super) fn remove_empty(&self) -> bool {
+        let has_batches = !matches!(self.batches().as_deref(), Ok([]));
+        let has_more = !matches!(directories(&self.path).as_deref(), Ok([]));
+        let is_empty = !has_batches && !has_more;
+        if is_empty {
+            let _ = fs::remove_dir_all(&self.path);
         }
+        is_empty
+    }
+
+    /// Leaves it to the next pusher, in `spool`, or removes it if it has no batch. Does nothing if
+    /// another pusher has taken it over, or in a forked child.
+    pub(super) fn give_back(&self, spool: &Path) {
+        if self.is_locked() && !self.remove_empty() {
+            let _ = fs::rename(&self.path, spool.join(self.series.to_string()));
+        }
+    }
+
+    /// Removes a pusher's own directory if nothing is in it, and lets another pusher take it over
+    /// otherwise. Called after those that it has taken over are given back.
+    pub(super) fn release(&self) {
+        if self.is_locked() {
+            self.remove_empty();
+        }
+        self.lock.release();
     }
 
     /// Removes a directory that has no batch yet. Needs no descriptor.
     pub(super) fn remove_new(&self) {
-        self.unlock();
+        self.lock.release();
         remove_new(&self.path);
-    }
-
-    /// Its path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The path of a batch with this number and these entries.
@@ -218,56 +180,90 @@ impl SpoolDirectory {
 
     /// All batches, the oldest first.
     pub(super) fn batches(&self) -> io::Result<Vec<StoredBatch>> {
-        let mut batches = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?; // not that of the target of a link
-            let parsed = entry.file_name().to_str().and_then(parse_name);
-            if let Some((number, entries)) = parsed.filter(|_| metadata.is_file()) {
-                let id = BatchId {
-                    series: self.series.clone(),
-                    number,
-                };
-                batches.push(StoredBatch {
-                    id,
-                    path: entry.path(),
-                    bytes: metadata.len(),
-                    entries,
-                });
-            }
-        }
-        batches.sort_by_key(|batch| batch.id.number);
-        Ok(batches)
+        batches_in(&self.series, &self.path)
     }
 
-    /// What a destination, by its place in the options, had when the directory was locked.
-    pub(super) fn earlier(&self, destination: usize) -> BatchProgress {
-        self.earlier.get(destination).copied().unwrap_or_default()
+    fn state(&self) -> MutexGuard<'_, SpoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a destination has.
-    pub(super) fn note(&self, destination: usize, progress: BatchProgress) -> io::Result<()> {
+    /// What the destination with this address has.
+    pub(super) fn progress(&self, address: &str) -> BatchProgress {
+        let progress = self.state().progress.get(address).copied();
+        progress.unwrap_or_default()
+    }
+
+    /// Notes what a destination has. If it cannot be stored, the next pusher sends the bodies
+    /// again; this one does not. Called by one thread at a time.
+    pub(super) fn note(&self, address: &str, progress: BatchProgress) -> io::Result<()> {
+        let mut state = self.state();
+        state.progress.insert(address.to_owned(), progress);
+        let changed = state.clone();
+        drop(state); // readers do not wait for the disk
         self.keep_locked()?;
-        let file = self.progress.get(destination);
-        file.map_or(Ok(()), |file| file.write(progress))
+        changed.write(&self.path)
     }
 
-    /// Removes the directory.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.path)
+    /// Whether a destination of the pusher that made it lacks a batch, and is not one of these.
+    pub(super) fn is_for_others(&self, addresses: &[String], number: u64) -> bool {
+        let state = self.state();
+        let mut others = state.destinations.iter();
+        others.any(|other| {
+            let progress = state.progress.get(other).copied().unwrap_or_default();
+            !addresses.contains(other) && progress.of_batch(number).is_some()
+        })
     }
 }
 
+/// The batches in the directory of a series, the oldest first.
+fn batches_in(series: &SeriesId, directory: &Path) -> io::Result<Vec<StoredBatch>> {
+    let mut batches = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?; // not that of the target of a link
+        let parsed = entry.file_name().to_str().and_then(parse_name);
+        if let Some((number, entries)) = parsed.filter(|_| metadata.is_file()) {
+            let series = series.clone();
+            batches.push(StoredBatch {
+                id: BatchId { series, number },
+                path: entry.path(),
+                bytes: metadata.len(),
+                entries,
+            });
+        }
+    }
+    batches.sort_by_key(|batch| batch.id.number);
+    Ok(batches)
+}
+
+/// The directories in a spool, or in the directory of a pusher, that pushers of this user have
+/// made. The least recently changed one is the first.
+pub(super) fn directories(place: &Path) -> io::Result<Vec<(SeriesId, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place)? {
+        let entry = entry?;
+        let series = entry.file_name().to_str().and_then(SeriesId::parse);
+        // Not that of the target of a link.
+        if let (Some(series), Ok(metadata)) = (series, entry.metadata())
+            && metadata.is_dir()
+            && is_own(&metadata)
+        {
+            found.push((metadata.modified().ok(), series, entry.path()));
+        }
+    }
+    found.sort_by_key(|(modified, ..)| *modified);
+    let places = found.into_iter();
+    Ok(places.map(|(_, series, path)| (series, path)).collect())
+}
+
 /// The name of a batch with this number and these entries.
-pub(super) fn batch_name(number: u64, entries: u64) -> String {
+fn batch_name(number: u64, entries: u64) -> String {
     format!("{number:010}-{entries}{BATCH_END}")
 }
 
 /// Removes a new directory, which has no batch. Needs no descriptor.
 fn remove_new(path: &Path) {
-    for name in [LOCK, IDENTITY] {
-        let _ = fs::remove_file(path.join(name));
-    }
+    let _ = fs::remove_file(path.join(STATE));
     let _ = fs::remove_dir(path);
 }
 
@@ -286,9 +282,10 @@ mod tests {
 
     use super::*;
 
+    const A: &str = "otlp+http://a";
+
     fn create(spool: &Path) -> io::Result<SpoolDirectory> {
-        let destination = PushDestination::parse("otlp+http://a").unwrap();
-        SpoolDirectory::create(spool, &[destination], &PushIdentity::default())
+        SpoolDirectory::create(spool, &[A.to_owned()], &PushIdentity::default())
     }
 
     #[test]
@@ -298,10 +295,11 @@ mod tests {
         let secret = spool.path().join("secret");
         fs::write(&secret, "not to be sent, and not to be changed").unwrap();
         symlink(&secret, home.batch_path(0, 1)).unwrap();
-        symlink(&secret, &home.progress[0].0).unwrap();
+        fs::remove_file(home.path.join(STATE)).unwrap();
+        symlink(&secret, home.path.join(STATE)).unwrap();
         assert_eq!(home.batches().unwrap(), []);
-        let progress = BatchProgress::default();
-        assert!(home.note(0, progress).is_err());
+        assert!(home.note(A, BatchProgress::default()).is_err());
+        assert_eq!(SpoolState::read(&home.path).unwrap(), None);
         let kept = fs::read_to_string(&secret).unwrap();
         assert_eq!(kept, "not to be sent, and not to be changed");
     }

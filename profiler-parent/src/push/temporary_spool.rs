@@ -9,19 +9,21 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::directory_lock::{DirectoryLock, LockError};
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::sys;
+
+use super::directory_lock::is_in_use;
 use super::spool_access::is_own;
+use super::spool_directory::directories;
 
 /// What the names of these directories begin with.
 const PREFIX: &str = "profiler-push-";
-/// The most attempts to make a directory.
-const MOST_ATTEMPTS: u32 = 8;
 
 /// A temporary directory. Removed when it is dropped by the process that made it.
 #[derive(Debug)]
 pub(super) struct TemporarySpool {
     directory: PathBuf,
-    lock: DirectoryLock,
+    maker: ProcessId,
 }
 
 impl TemporarySpool {
@@ -32,25 +34,13 @@ impl TemporarySpool {
 
     fn create_in(parent: &Path) -> io::Result<Self> {
         remove_left_behind(parent);
-        let mut attempts = 1;
-        loop {
-            let private = Permissions::from_mode(0o700);
-            let made = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .permissions(private)
-                .tempdir_in(parent)?;
-            // Until it is locked, another pusher may take it for one that was left behind.
-            match DirectoryLock::take(made.path()) {
-                Ok(Some(lock)) => {
-                    let directory = made.keep();
-                    return Ok(Self { directory, lock });
-                }
-                // Dropped, so removed.
-                Err(LockError::Failed(error)) => return Err(error),
-                _ if attempts >= MOST_ATTEMPTS => return Err(io::ErrorKind::AlreadyExists.into()),
-                _ => attempts += 1,
-            }
-        }
+        let private = Permissions::from_mode(0o700);
+        let mut builder = tempfile::Builder::new();
+        let made = builder.prefix(PREFIX).permissions(private);
+        Ok(Self {
+            directory: made.tempdir_in(parent)?.keep(),
+            maker: sys::process_id(),
+        })
     }
 
     /// Its path.
@@ -61,8 +51,7 @@ impl TemporarySpool {
 
 impl Drop for TemporarySpool {
     fn drop(&mut self) {
-        // Another process may have taken it over if the program has closed the lock.
-        if self.lock.is_held() && self.lock.renew().is_ok() {
+        if self.maker == sys::process_id() {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }
@@ -83,25 +72,19 @@ fn is_own_directory(entry: &DirEntry) -> bool {
     metadata.is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata))
 }
 
-/// Removes a temporary spool, unless a pusher uses it. A pusher renews the locks of the directories
-/// in its spool, so these are looked at, too.
+/// Removes a temporary spool, unless a pusher uses a directory in it. A living pusher may not have
+/// made its directory yet, so an empty spool stays.
 fn remove_if_unused(spool: &Path) {
-    let is_unused = |directory: &Path| DirectoryLock::take(directory).ok().flatten();
-    let Some(_lock) = is_unused(spool) else {
-        return;
-    };
-    let Ok(entries) = fs::read_dir(spool) else {
-        return;
-    };
-    let homes = entries.flatten().filter(is_own_directory);
-    let locks: Option<Vec<_>> = homes.map(|home| is_unused(&home.path())).collect();
-    if locks.is_some() {
+    let homes = directories(spool).unwrap_or_default();
+    let is_unused = |home: &Path| matches!(is_in_use(home), Ok(false));
+    if !homes.is_empty() && homes.iter().all(|(_, home)| is_unused(home)) {
         let _ = fs::remove_dir_all(spool);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::directory_lock::DirectoryLock;
     use super::*;
 
     fn spools(parent: &Path) -> Vec<PathBuf> {
@@ -114,10 +97,9 @@ mod tests {
         let spool = parent.join("profiler-push-killed");
         let home = spool.join("0".repeat(32));
         fs::create_dir_all(&home).unwrap();
-        for file in ["lock", "owner-1-0", "0000000000-1.json.gz"] {
+        for file in ["state", "owner-1-0", "0000000000-1.json.gz"] {
             fs::write(home.join(file), "").unwrap();
         }
-        fs::write(spool.join("lock"), "").unwrap();
         spool
     }
 
@@ -138,7 +120,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let killed = leave_behind(parent.path());
         let home = killed.join("0".repeat(32));
-        let lock = DirectoryLock::take(&home).unwrap();
+        let lock = DirectoryLock::of_new(&home).unwrap();
         remove_left_behind(parent.path());
         assert!(home.exists());
         drop(lock);
@@ -160,7 +142,7 @@ mod tests {
     fn a_forked_child_does_not_remove_the_spool_of_its_parent() {
         let parent = tempfile::tempdir().unwrap();
         let mut spool = TemporarySpool::create_in(parent.path()).unwrap();
-        spool.lock.pretend_another_process();
+        spool.maker = ProcessId::new(0);
         let path = spool.path().to_owned();
         drop(spool);
         assert!(path.exists());

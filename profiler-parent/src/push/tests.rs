@@ -24,8 +24,8 @@ use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
 use super::{
-    BatchEncoder, OtherDestinations, PushError, PushIdentity, PushOptions, PushPurpose, Pusher,
-    check, push_spool,
+    BatchEncoder, OtherDestinations, PushError, PushIdentity, PushOptions, Pusher, check,
+    open_spool, push_spool,
 };
 use endpoint::{Act, Endpoint, Received, then_without_end};
 use profiler_export::ExportError;
@@ -468,7 +468,9 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(&[Act::BeSilent]);
     let options = PushOptions::to(endpoint.destination()).request_timeout(Duration::MAX);
-    let mut pusher = Pusher::new(directory.path(), &options, None, PushPurpose::Session).unwrap();
+    let options = options.spool(directory.path());
+    let (spool, _) = open_spool(&options).unwrap();
+    let mut pusher = Pusher::new(spool, &options, None);
     let encoder: Arc<dyn BatchEncoder> = Arc::new(Lines);
     pusher.start_senders(&options, &encoder).unwrap();
     add(&pusher.progress.spool, &["a"]);

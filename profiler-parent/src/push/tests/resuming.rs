@@ -134,3 +134,47 @@ fn an_endpoint_that_refuses_the_credentials_gets_no_more_of_a_spool_and_loses_no
         assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
     }
 }
+
+/// The names of the batches in a spool.
+fn batches(spool: &Path) -> Vec<String> {
+    let homes = fs::read_dir(spool).unwrap();
+    let files = homes.flat_map(|home| fs::read_dir(home.unwrap().path()).unwrap());
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.ends_with(".json.gz")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_batch_stays_for_its_engine_while_another_one_refuses_it_and_gets_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(&[Act::Answer(401)]);
+    let first = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
+    for bodies in [&["a", "b"][..], &["c"]] {
+        add(
+            &open(directory.path(), NO_LIMIT, std::slice::from_ref(&first)),
+            bodies,
+        );
+    }
+    let before = batches(directory.path());
+    assert_eq!(before.len(), 2);
+    let other = endpoint.destination();
+    let to = std::slice::from_ref(&other);
+    let send = |keeps| {
+        let spool = Arc::new(Spool::open_leftovers(directory.path(), to, keeps).unwrap());
+        spool.set_phase(SpoolPhase::Draining(super::super::now() + LONG));
+        let mut sender = RunningSender::for_leftovers(&spool, other.clone());
+        sender.thread.take().unwrap().join().unwrap();
+        let sent = spool.counts(FIRST).1.sent.batches;
+        (sent, spool.kept())
+    };
+    assert_eq!(send(true), (0, 0), "refused");
+    assert_eq!(batches(directory.path()), before);
+    assert_eq!(send(true), (2, 2));
+    assert_eq!(batches(directory.path()), before);
+    assert_eq!(send(true), (0, 2), "it has got them");
+    assert_eq!(send(false), (0, 0));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(endpoint.accepted(), ["a", "b", "c"]);
+    assert_eq!(endpoint.received().len(), 4, "each is sent once");
+}
