@@ -1,6 +1,6 @@
 //! The checks that the targets share with the tests of the crates.
 
-#[path = "../../profiler-parent/tests/hostile/answered.rs"]
+#[path = "../../engines/push/tests/hostile/answered.rs"]
 pub(crate) mod answered;
 #[path = "../../profiler-parent/tests/hostile/asked.rs"]
 pub(crate) mod asked;

@@ -19,7 +19,7 @@ use integration_tests::reports::all_measure;
 use integration_tests::session::{self, TestSession};
 use integration_tests::{own_process, tools};
 use profiler_export::{Engine, FleetSchema, FleetTable};
-use profiler_parent::fleet::{FleetFilter, FleetQuery, Parameters, TimeRange, UnixMicros};
+use profiler_fleet::{FleetFilter, FleetQuery, Parameters, TimeRange, UnixMicros};
 use profiler_parent::groups::Probes;
 use serde_json::{Value, json};
 

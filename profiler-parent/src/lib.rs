@@ -14,8 +14,6 @@
 pub mod alerts;
 pub mod capture;
 mod controller;
-#[cfg(feature = "push")]
-pub mod fleet;
 mod gather;
 mod generated_code;
 pub mod groups;
@@ -28,13 +26,10 @@ mod part_file;
 mod pools;
 mod process_table;
 mod processed;
-pub mod prometheus;
-#[cfg(feature = "push")]
-pub mod push;
 mod push_sums;
 pub mod recover;
-pub mod secret_file;
 mod session;
+mod session_metrics;
 mod session_time;
 mod spawn;
 mod supervisor;
@@ -48,7 +43,7 @@ pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
 #[cfg(feature = "live")]
-pub use live::{LiveError, LiveOptions, LiveServer};
+pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
@@ -63,8 +58,6 @@ pub use profiler_core::session::{Features, SampleSource};
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
-#[cfg(feature = "prometheus")]
-pub use prometheus::{MetricsError, MetricsServer};
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 

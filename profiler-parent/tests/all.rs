@@ -6,7 +6,6 @@
 
 mod auto_traits;
 mod controller;
-mod foreign_answers;
 mod foreign_pools;
 mod foreign_requests;
 mod foreign_samples;

@@ -9,7 +9,6 @@ use profiler_parent::observe::{
     Batch, BatchClock, Detail, Field, Flow, Forwarding, NoBatch, ObservedMarker, ObserverOptions,
     Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
 };
-use profiler_parent::prometheus::{Metrics, TextFormat};
 use profiler_parent::recover::{
     FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess,
 };
@@ -24,8 +23,6 @@ use profiler_parent::{
 use test_support::{assert_send, assert_send_sync};
 
 assert_send_sync!(
-    Metrics,
-    TextFormat,
     Session,
     SessionAddressError,
     SessionBuilder,
@@ -119,13 +116,6 @@ assert_send_sync!(
     profiler_parent::LiveError,
     profiler_parent::LiveOptions,
     profiler_parent::LiveServer
-);
-#[cfg(feature = "prometheus")]
-assert_send_sync!(
-    profiler_parent::MetricsError,
-    profiler_parent::MetricsServer,
-    profiler_parent::prometheus::MetricsToken,
-    profiler_parent::prometheus::TokenError,
 );
 
 // A capture owns the application's source of names, which may not be `Sync`.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use profiler_parent::fleet::{
+use profiler_fleet::{
     FleetAddress, FleetFilter, FleetQuery, FleetStore, Parameters, PasswordSource, TimeRange,
     UnixMicros, parse_instant,
 };

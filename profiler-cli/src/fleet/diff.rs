@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::RowsArgs;

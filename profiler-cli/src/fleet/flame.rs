@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use profiler_export::call_tree::{CallId, CallTree};
-use profiler_parent::fleet::{FleetFlame, FleetStack, StackTime};
+use profiler_fleet::{FleetFlame, FleetStack, StackTime};
 
 use super::asked::{VersionArgs, print_json};
 use super::table::{ms, percent};

@@ -1,7 +1,7 @@
 //! `profiler fleet open-spans`: the spans that were open when their process ended.
 
 use anyhow::Result;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::VersionArgs;

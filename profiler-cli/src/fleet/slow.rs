@@ -1,7 +1,7 @@
 //! `profiler fleet groups` and `profiler fleet spans`: the slowest performance groups and spans.
 
 use anyhow::Result;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::VersionArgs;

@@ -1,7 +1,7 @@
 //! `profiler fleet top`: the functions with the most time of their own.
 
 use anyhow::Result;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
 use super::asked::VersionArgs;

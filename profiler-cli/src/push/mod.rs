@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use profiler_parent::push::{OtherDestinations, push_files, push_spool};
+use profiler_push::{OtherDestinations, push_files, push_spool};
 use profiler_view::check;
 
 use crate::console::{say, tell};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use profiler_parent::ByteLimit;
-use profiler_parent::push::{PushDestination, PushOptions, PushReport, Pusher, Secret};
+use profiler_push::{PushDestination, PushOptions, PushReport, Pusher, Secret};
 use profiler_sys::spawn_quiet;
 
 use super::outcome::tell_report;

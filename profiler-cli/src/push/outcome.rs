@@ -2,7 +2,7 @@
 //!
 //! Used by [`super`] and [`super::options`].
 
-use profiler_parent::push::{DestinationReport, PushReport};
+use profiler_push::{DestinationReport, PushReport};
 
 use crate::console::tell;
 use crate::plain::plain;

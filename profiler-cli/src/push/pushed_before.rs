@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use profiler_parent::push::PushDestination;
+use profiler_push::PushDestination;
 use profiler_reader::{ProfileReader, PushedLog, Wanted};
 
 use crate::plain::plain;

@@ -24,9 +24,11 @@ use anyhow::Result;
 use clap::Args;
 use profiler_files::output::ProfileFile;
 use profiler_parent::ByteLimit;
+use profiler_parent::LiveOptions;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
+use profiler_prometheus::on_live_page;
 
 use crate::agent::Agent;
 use crate::console::tell;
@@ -138,7 +140,10 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let _measured = options.groups.then(|| session.monitor(Probes::JANK));
     let live = options
         .live
-        .map(|address| session.serve_live(address))
+        .map(|address| {
+            let options = on_live_page(&session, LiveOptions::default());
+            session.serve_live_with(address, options)
+        })
         .transpose()?;
     if let Some(live) = &live {
         tell(&format!("profiler: live at {}", live.url()));
@@ -151,7 +156,9 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     }
     let metrics = options.metrics.serve(&session)?;
     let pusher = options.push.options(&options.shown_name())?;
-    let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
+    let pusher = pusher
+        .map(|push| profiler_push::Pusher::start(&session, &push))
+        .transpose()?;
     let signals = Signals::catch()?;
     let agent = options.agent();
     let mut command = options.command();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_parent::ChildSignals;
-use profiler_parent::push::PushCanceller;
+use profiler_push::PushCanceller;
 use profiler_sys::spawn_quiet;
 
 use crate::console::tell;

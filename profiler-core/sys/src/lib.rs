@@ -37,6 +37,7 @@ mod foreign_file;
 mod found_file;
 mod own_threads;
 mod renewable;
+mod secret;
 mod threads;
 
 pub use descriptor::{
@@ -55,6 +56,7 @@ pub use imp::{FoundFile, open_regular};
 pub use imp::{current_thread_number, path_of, read_at, vdso_image};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 pub use renewable::Renewable;
+pub use secret::new_secret;
 pub use threads::{is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code};
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept

@@ -183,7 +183,7 @@ pub struct CapturedProcess {
     /// When it has lived, as far as that is known.
     pub(crate) lived: Lifetime,
     /// Its entries in earlier profiles, if the profile continues a series.
-    pub(crate) series: Option<series::ProcessInSeries>,
+    pub series: Option<series::ProcessInSeries>,
 }
 
 /// A saved profile.
@@ -362,8 +362,8 @@ impl Capture {
     /// Makes a batch of a pusher: leaves out what the profiles of this series contain, and adds
     /// this profile to the series when its file is complete. A sender reads a batch once, so the
     /// batch contains less of each tick and is compressed fast. Only for the processed format.
-    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
-    pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
+    #[doc(hidden)]
+    pub fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
         self.series = Some(Arc::clone(series));
         self.selection.detail = TickDetail::EachSecond;
         self

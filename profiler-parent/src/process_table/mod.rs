@@ -44,7 +44,8 @@ pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
-pub(crate) use observed::{ObservedProcess, PoolMemory, PresentCounts, ProcessActivity};
+pub(crate) use observed::{ObservedProcess, PresentCounts};
+pub use observed::{PoolMemory, ProcessActivity};
 pub(crate) use remains::Remains;
 pub use report::{ProcessReport, ProcessState};
 use session_sums::{DeferredSums, LastNumbers, ProcessName, ProcessSum};

@@ -17,7 +17,7 @@ use super::{ProcessReport, ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessActivity {
+pub enum ProcessActivity {
     /// Started; has not connected.
     Starting,
     /// It records.
@@ -34,7 +34,7 @@ pub(crate) enum ProcessActivity {
 
 impl ProcessActivity {
     /// All of them, each with its name.
-    pub(crate) const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Starting, "starting"),
         (Self::Recording, "recording"),
         (Self::Stopped, "stopped"),
@@ -85,15 +85,15 @@ pub(crate) struct ObservedProcess {
 
 /// The memory of pools, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PoolMemory {
+pub struct PoolMemory {
     /// What they occupy.
-    pub(crate) held: u64,
+    pub held: u64,
     /// What they may occupy.
-    pub(crate) allowance: u64,
+    pub allowance: u64,
     /// What their processes were asked to free, and have not freed.
-    pub(crate) owed: u64,
+    pub owed: u64,
     /// What they occupy beyond all that their processes were ever granted.
-    pub(crate) excess: u64,
+    pub excess: u64,
 }
 
 impl PoolMemory {

@@ -1,7 +1,8 @@
 //! Files of profiles that are being written, and the progress of long work with files.
 //!
-//! Used by the capture, the recovery, the merge and the exports. Not an interface for applications,
-//! except for [`WorkEvent`] and [`WorkListener`].
+//! Used by the capture, the recovery, the merge and the exports; also files with secrets, which only
+//! their user can read. Not an interface for applications, except for [`WorkEvent`],
+//! [`WorkListener`] and the types of secrets.
 
 #![cfg_attr(
     not(test),
@@ -14,6 +15,7 @@
 )]
 
 pub mod output;
+pub mod secret_file;
 pub mod spill;
 mod work;
 

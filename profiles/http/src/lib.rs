@@ -47,7 +47,7 @@ pub use answer::{for_any_origin, of_file, preflight};
 pub use hosts::Hosts;
 pub use listen::{NoListener, listen_on_loopback};
 pub use server::{HttpServer, ServerOptions};
-pub use token::{bearer, is_same, new_secret};
+pub use token::{bearer, is_same};
 
 /// A request without its body.
 pub type RequestHead = Request<()>;

@@ -1,20 +1,8 @@
 //! Secrets in paths and headers. Used by the services.
 
-use std::io;
-
 use hyper::header::AUTHORIZATION;
 
 use super::RequestHead;
-
-/// A new secret: 128 random bits, as 32 hexadecimal digits.
-///
-/// # Errors
-/// When the system gives no random numbers.
-pub fn new_secret() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
 
 /// Compares two strings in a time that does not depend on the position of the first difference, so
 /// a client cannot guess a secret letter by letter.

@@ -17,8 +17,9 @@ use super::api::SymbolicationApi;
 use super::check::{NotAProfile, check};
 use super::link::origin;
 use super::routes::ViewRoutes;
-use profiler_http::{Hosts, HttpServer, ServerOptions, new_secret};
+use profiler_http::{Hosts, HttpServer, ServerOptions};
 use profiler_reader::text::is_compressed;
+use profiler_sys::new_secret;
 
 /// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]

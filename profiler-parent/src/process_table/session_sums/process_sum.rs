@@ -11,7 +11,7 @@ use crate::gather::verdict::Why;
 use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
 /// The name of the sum of all further names.
-pub(crate) const OTHER: &str = "other";
+pub const OTHER: &str = "other";
 /// The longest name, in bytes. Longer ones are cut.
 const MOST_BYTES: usize = 256;
 
@@ -32,16 +32,16 @@ fn is_unfit(letter: char) -> bool {
 
 /// The name of processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProcessName(pub(crate) Arc<str>);
+pub struct ProcessName(pub Arc<str>);
 
 impl ProcessName {
     /// The key of a process of this name.
-    pub(crate) fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self(plain_name(name))
     }
 
     /// The key of all further names.
-    pub(crate) fn other() -> Self {
+    pub fn other() -> Self {
         Self(OTHER.into())
     }
 }
@@ -54,7 +54,7 @@ impl SumKey for ProcessName {
 
 /// How a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessEnd {
+pub enum ProcessEnd {
     /// With exit code 0.
     Exited,
     /// With another exit code.
@@ -78,7 +78,7 @@ impl ProcessEnd {
     const COUNT: usize = 8;
 
     /// All ways, each with its name.
-    pub(crate) const ALL: [(Self, &'static str); Self::COUNT] = [
+    pub const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Exited, "exited"),
         (Self::Failed, "failed"),
         (Self::Stopped, "stopped"),
@@ -119,19 +119,19 @@ impl ProcessEnd {
 
 /// What the processes of one name have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessSum {
+pub struct ProcessSum {
     /// Processes that have connected, or have ended.
-    pub(crate) starts: u64,
+    pub starts: u64,
     /// Those that have ended, in the order of [`ProcessEnd::ALL`].
-    pub(crate) ends: [u64; ProcessEnd::COUNT],
+    pub ends: [u64; ProcessEnd::COUNT],
     /// Entries, including lost ones.
-    pub(crate) recorded: u64,
+    pub recorded: u64,
     /// Entries whose chunk was destroyed for newer ones.
-    pub(crate) evicted: u64,
+    pub evicted: u64,
     /// Entries that were never written, in the order of [`DropReason::ALL`].
-    pub(crate) dropped: [u64; DropReason::COUNT],
+    pub dropped: [u64; DropReason::COUNT],
     /// Entries that were being written when their process ended.
-    pub(crate) unfinished: u64,
+    pub unfinished: u64,
 }
 
 impl ProcessSum {
