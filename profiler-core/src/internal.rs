@@ -160,7 +160,9 @@ pub mod sys {
     //! See `sys` in the sources: the operating system.
 
     pub use crate::sys::{
-        ClockError, ProcessStat, allocated_bytes, boot_id, clock_error, create_pool_file, is_alive,
-        open_process, own_process_start, page_size, process_cpu_ns, process_id,
+        ClockError, allocated_bytes, boot_id, clock_error, create_pool_file, is_alive,
+        own_process_start, page_size, process_cpu_ns, process_id,
     };
+    #[cfg(all(target_os = "linux", not(profiler_portable)))]
+    pub use crate::sys::{ProcessStat, open_process};
 }
