@@ -25,6 +25,8 @@ use profiler_parent::{Alert, AlertRules, AlertTarget, Alerts, EvidenceOptions, m
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
+/// What alerts switch on in every process.
+const PROBES: Probes = Probes::JANK.with(Probes::BLOCKING);
 const BUFFERING: Duration = Duration::from_millis(300);
 const RUN: Duration = Duration::from_millis(100);
 /// Longer than any run takes, also on a busy machine.
@@ -184,7 +186,7 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
     let all = listen(&alerts, AlertTarget::Kind("plugin".into()), "test")?;
     let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
-    assert!(all_measure(&session, Probes::JANK));
+    assert!(all_measure(&session, PROBES));
     first.ask("slow a4 100")?;
     let shown = || serde_json::to_string(&session.groups()).unwrap_or_default();
     let alert = single_alert(&all).with_context(shown)?;
@@ -210,7 +212,7 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     let alerts = session.alerts(rules().buffering(Duration::from_secs(2)), evidence)?;
     let all = listen(&alerts, AlertTarget::All, "test")?;
     let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
-    assert!(all_measure(&session, Probes::JANK));
+    assert!(all_measure(&session, PROBES));
     marker!("long before", &category::TEST);
     let less = Stopwatch::start();
     run("a5 less", RUN);

@@ -39,7 +39,7 @@ const BATCH_END: &str = ".json.gz";
 pub(super) struct SpoolDirectory {
     pub(super) series: SeriesId,
     pub(super) path: PathBuf,
-    /// That of the pusher that made it; `None` if it cannot be read, or for files.
+    /// That of the pusher that made it; `None` if it cannot be read.
     pub(super) identity: Option<PushIdentity>,
     /// That of the pusher's own directory, also for one that it has taken over.
     lock: Arc<DirectoryLock>,
