@@ -34,8 +34,8 @@ pub enum Target {
     /// OTLP: processor time and all time of all stacks, with the spans that were open, as one
     /// `ExportProfilesServiceRequest` of version 1.10.0 (`v1development`).
     OtlpProfiles,
-    /// Rows for the tables of [`FleetSchema`](crate::FleetSchema) in ClickHouse: a directory with a file for each
-    /// table.
+    /// Rows for the tables of [`FleetSchema`](crate::FleetSchema) in ClickHouse: a directory with a
+    /// file for each table.
     ClickHouse,
 }
 

@@ -1,4 +1,5 @@
-//! What a server serves: a service answers the head of a request at once, or with work for a worker.
+//! What a server serves: a service answers the head of a request at once, or with work for a
+//! worker.
 //!
 //! Implemented by the live page, the metrics and the server of `profiler view`.
 
