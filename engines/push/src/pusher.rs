@@ -48,7 +48,7 @@ pub struct Pusher {
     /// The spool of a pusher that was given no directory. Dropped last.
     _temporary: Option<TemporarySpool>,
     /// The process that made it.
-    maker: ProcessId,
+    pub(crate) maker: ProcessId,
     /// Whether it sends what dead pushers have left: see [`Sender`].
     pub(crate) needs_access: bool,
     canceller: PushCanceller,
