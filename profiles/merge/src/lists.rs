@@ -229,6 +229,7 @@ impl Members for TimedColumns<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::naming::HostNames;
     use super::*;
 
     const KEPT_IN_A_FILE: usize = 300 * 1024;
