@@ -231,6 +231,7 @@ impl Members for TimedColumns<'_> {
 mod tests {
     use super::super::naming::HostNames;
     use super::*;
+    use crate::naming::HostNames;
 
     const KEPT_IN_A_FILE: usize = 300 * 1024;
 
