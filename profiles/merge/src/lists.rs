@@ -229,7 +229,6 @@ impl Members for TimedColumns<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::naming::HostNames;
     use super::*;
     use crate::naming::HostNames;
 
