@@ -2,12 +2,12 @@
 //! all pools.
 //!
 //! Called by the capture and by recovery, for all processes at once, alive or dead. It is a sink of
-//! the [profile model](profiler_gecko::model), as the Gecko format is. It opens
-//! fast and shows more than the Gecko format can: names, files and lines, inlined functions,
-//! counters with their meaning, which threads are shown first. The version is always
-//! [`PROCESSED_VERSION`]: the oldest that has one set of tables for all threads. Viewers upgrade
-//! it, and refuse versions that are newer than they are. Fields of later versions describe how a
-//! counter is drawn; older viewers ignore them.
+//! the [profile model](profiler_gecko::model), as the Gecko format is. It opens fast and shows more
+//! than the Gecko format can: names, files and lines, inlined functions, counters with their
+//! meaning, which threads are shown first. The version is always
+//! [`PROCESSED_VERSION`](profiler_json::PROCESSED_VERSION): the oldest that has one set of tables
+//! for all threads. Viewers upgrade it, and refuse versions that are newer than they are. Fields of
+//! later versions describe how a counter is drawn; older viewers ignore them.
 //!
 //! ```text
 //! every pool:  first pass               samples sorted by thread, stacks collected

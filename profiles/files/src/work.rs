@@ -1,8 +1,8 @@
 //! The progress of long work with files: reading, naming and writing of profiles.
 //!
-//! Sent by [`profiler_reader`] and [`profiler_export`] to the function that the caller passes. The
-//! progress of captures and recoveries is in [`crate::CaptureEvent`]. Invariant: the function is
-//! called on a thread that does a part of the work, often, and must return quickly.
+//! Sent by `profiler-reader` and `profiler-export` to the function that the caller passes. The
+//! progress of captures and recoveries is in `CaptureEvent` of `profiler-parent`. Invariant: the
+//! function is called on a thread that does a part of the work, often, and must return quickly.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Unpacks a compressed profile on another thread, ahead of its reader.
 //!
-//! Used by [`super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text arrives
+//! Used by [`mod@super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text arrives
 //! in order; an error of the file arrives after the text before it; the thread has ended when the
 //! reader is dropped.
 

@@ -1,6 +1,6 @@
 //! The tables of a profile (`ProfilesDictionary`): each entry once, found by its content.
 //!
-//! Used by [`super::locations`] and [`super::samples`]. Invariants: entry 0 of each table is the
+//! Used by [`super::locations`] and [`super::profiles`]. Invariants: entry 0 of each table is the
 //! zero value; an index refers to an entry that is in the dictionary; the parts that were taken and
 //! the encoded form are complete at any time. Memory holds locations and stacks, which may be long,
 //! only in the encoded form.

@@ -1,6 +1,6 @@
 //! The span that was open when a sample was taken, and its group.
 //!
-//! Used by [`super::samples`], in the order of the samples' times. The innermost span is the one
+//! Used by [`super::profiles`], in the order of the samples' times. The innermost span is the one
 //! that began last. A span of `tracing` may be open without being entered: it counts only if its
 //! name is a label in the sample's stack, or if a poll of it contains the sample. Of a stack, the
 //! innermost functions are searched, and the innermost labels are known, so memory grows with the
