@@ -199,10 +199,7 @@ impl Recorded {
     /// When there is no log.
     pub fn verdicts(&self, name: &str) -> anyhow::Result<Vec<String>> {
         let profile = self.profile()?;
-        let log = profile.json["profileGatheringLog"].as_object();
-        let log = log.and_then(|log| log.values().next());
-        let rows = log.and_then(|log| log["processes"].as_array());
-        let rows = rows.context("no rows")?.iter();
+        let rows = profile.log_rows()?.iter();
         let rows = rows.filter(|row| row["name"] == name);
         let verdict = |row: &Value| row["verdict"].as_str().unwrap_or_default().to_owned();
         Ok(rows.map(verdict).collect())

@@ -209,11 +209,7 @@ impl Profile {
     /// # Errors
     /// When there is no log.
     pub fn verdicts_of(&self, pid: u32) -> anyhow::Result<Vec<String>> {
-        let log = self.json["profileGatheringLog"].as_object();
-        let log = log.and_then(|log| log.values().next());
-        let log = log.context("no gathering log")?;
-        let rows = log["processes"].as_array().context("no rows")?;
-        let rows = rows.iter().filter(|row| row["pid"] == pid);
+        let rows = self.log_rows()?.iter().filter(|row| row["pid"] == pid);
         let verdicts = rows.map(|row| row["verdict"].as_str().unwrap_or_default().to_owned());
         Ok(verdicts.collect())
     }

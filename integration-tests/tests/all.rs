@@ -54,6 +54,7 @@ mod fleet;
 mod flood;
 mod floors;
 mod frozen;
+mod gecko_format;
 mod generated_code;
 mod generated_runtimes;
 mod groups;
