@@ -79,8 +79,7 @@ fn thread(
 fn marks(table: &Value, strings: &[Value]) -> Option<Vec<Mark>> {
     let len = usize::try_from(table["length"].as_u64()?).ok()?;
     let column = |name: &str| table[name].as_array().filter(|rows| rows.len() == len);
-    let [names, starts, ends, data] =
-        ["name", "startTime", "endTime", "data"].map(|name| column(name));
+    let [names, starts, ends, data] = ["name", "startTime", "endTime", "data"].map(column);
     let rows = names?.iter().zip(starts?).zip(ends?).zip(data?);
     rows.map(|(((name, start), end), data)| {
         let name = strings.get(usize::try_from(name.as_u64()?).ok()?)?;
