@@ -123,7 +123,8 @@ fn times(process: &Process) -> Vec<f64> {
     all
 }
 
-/// The changes of each counter that a program or a group has.
+/// The sums of the counters of groups: time and number of entries. Counters of the system, such as
+/// the resident memory, change from capture to capture.
 fn counters(process: &Process) -> Vec<(&str, f64, u64)> {
     let all = process.counters.iter();
     let known = all.filter(|counter| counter.category == "Group");
